@@ -7,7 +7,9 @@ from pathlib import Path
 from setuptools import setup
 
 HERE = Path(__file__).parent
-REPOSITORY = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+REPOSITORY = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "urls"
+]["Repository"]
 
 
 def absolute(link: re.Match[str]) -> str:
@@ -18,6 +20,8 @@ def absolute(link: re.Match[str]) -> str:
 
 README = (HERE / "README.md").read_text(encoding="utf-8")
 setup(
-    long_description=re.sub(r"(?P<label>!?\[[^]]*\])\((?!https?://|#)(?P<path>[^)]+)\)", absolute, README),
+    long_description=re.sub(
+        r"(?P<label>!?\[[^]]*\])\((?!https?://|#)(?P<path>[^)]+)\)", absolute, README
+    ),
     long_description_content_type="text/markdown",
 )

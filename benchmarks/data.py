@@ -1,15 +1,17 @@
 """What preprocessing and the cache cost, beside nibabel's own decoding, MONAI's transforms and a plain read.
 
-Reads the same .nii.gz files with (a) nibabel alone, (b) this package's transforms, (c) those and the entry of the
-cache written, (d) MONAI's chain of the same steps (load, orient to RAS, resample, crop or pad, z-score), in turn, one
-thread; with --before also (e) the package of another checkout. Then (b) with one part of MONAI's in the place of ours,
-and what each choice of intensities, edge and view adds to (b), where the images are skull-stripped, and what
-erosion takes beside SciPy's. Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the
-page cache, and from the disk after the kernel was asked to forget them.
+Reads the same .nii.gz files with (a) nibabel alone, (b) this package's transforms, (c) those and
+the entry of the cache written, (d) MONAI's chain of the same steps (load, orient to RAS, resample,
+crop or pad, z-score), in turn, one thread; with --before also (e) the package of another checkout.
+Then (b) with one part of MONAI's in the place of ours, and what each choice of intensities, edge
+and view adds to (b), where the images are skull-stripped, and what erosion takes beside SciPy's.
+Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the page cache,
+and from the disk after the kernel was asked to forget them.
 
     python benchmarks/data.py                       # simulated brains of 1 mm; about three minutes
     python benchmarks/data.py --images FOLDER       # .nii.gz files of your own
-    python benchmarks/data.py --before CHECKOUT     # the same beside another checkout: git worktree add CHECKOUT COMMIT
+    python benchmarks/data.py --before CHECKOUT     # the same beside another checkout: git worktree
+    add CHECKOUT COMMIT
 """
 
 from __future__ import annotations
@@ -83,13 +85,25 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=Path, help="folder of .nii.gz files; simulated ones when not given")
-    parser.add_argument("--scratch", type=Path, help="where the cache is made; the disk whose speed is measured")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--images", type=Path, help="folder of .nii.gz files; simulated ones when not given"
+    )
+    parser.add_argument(
+        "--scratch", type=Path, help="where the cache is made; the disk whose speed is measured"
+    )
     parser.add_argument("--spacing-mm", type=float, default=1.5)
     parser.add_argument("--shape", type=int, nargs=3, default=[121, 145, 121])
-    parser.add_argument("--before", type=Path, help="another checkout of the repository, to be timed beside this one")
-    parser.add_argument("--first-reading-alone", action="store_true", help="stop after the first reading")
+    parser.add_argument(
+        "--before",
+        type=Path,
+        help="another checkout of the repository, to be timed beside this one",
+    )
+    parser.add_argument(
+        "--first-reading-alone", action="store_true", help="stop after the first reading"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--scans", type=int, default=256, help="scans of an epoch from the cache")
     parser.add_argument("--batch-size", type=int, default=16)
@@ -100,11 +114,16 @@ def _images(options: argparse.Namespace, scratch: Path) -> list[str]:
     if options.images is not None:
         return [str(path) for path in sorted(options.images.glob("*.nii.gz"))]
     table = neurocontrast.simulate(scratch / "cohort", n_subjects=4, n_sites=2, spacing_mm=1.0)
-    return CohortDataset.from_cache(read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())).scans
+    return CohortDataset.from_cache(
+        read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())
+    ).scans
 
 
-# --- the first reading ----------------------------------------------------------------------------------------------
-def first_reading(paths: list[str], preprocessing: Preprocessing, options: argparse.Namespace, scratch: Path) -> None:
+# --- the first reading
+# ----------------------------------------------------------------------------------------------
+def first_reading(
+    paths: list[str], preprocessing: Preprocessing, options: argparse.Namespace, scratch: Path
+) -> None:
     def made(path: str) -> None:
         folder = scratch / "made"
         VolumeCache(folder, preprocessing).prepare([path], n_workers=0)
@@ -134,11 +153,15 @@ def first_reading(paths: list[str], preprocessing: Preprocessing, options: argpa
     print("| | ms | over nibabel's decoding |\n|---|---|---|")
     for name in readers:
         low, middle, high = min(ratios[name]), statistics.median(ratios[name]), max(ratios[name])
-        print(f"| {name} | {statistics.median(milliseconds[name]):.1f} | {middle:.2f} ({low:.2f}–{high:.2f}) |")
+        print(
+            f"| {name} | {statistics.median(milliseconds[name]):.1f} | {middle:.2f} ({low:.2f}–{high:.2f}) |"
+        )
     if options.before is not None:
         pairs = zip(ratios["`brain_transforms`"], ratios[BEFORE], strict=True)
         after = [here / there for here, there in pairs]
-        print(f"\nOver the other checkout: {statistics.median(after):.2f} ({min(after):.2f}–{max(after):.2f})")
+        print(
+            f"\nOver the other checkout: {statistics.median(after):.2f} ({min(after):.2f}–{max(after):.2f})"
+        )
 
 
 class Before:
@@ -146,7 +169,12 @@ class Before:
 
     def __init__(self, checkout: Path, preprocessing: Preprocessing) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", READ_ON_REQUEST, json.dumps(preprocessing.model_dump(mode="json"))],
+            [
+                sys.executable,
+                "-c",
+                READ_ON_REQUEST,
+                json.dumps(preprocessing.model_dump(mode="json")),
+            ],
             env={**os.environ, "PYTHONPATH": str(checkout.resolve())},
             cwd=checkout,
             stdin=subprocess.PIPE,
@@ -183,24 +211,49 @@ for line in sys.stdin:
 def parts_of_monai(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
     """Show what the first reading takes with one of MONAI's transforms in the place of one of ours."""
     grid = {"spacing_mm": preprocessing.spacing_mm, "shape": preprocessing.shape}
-    load, check, zscore = LoadScand("image"), CheckFieldOfViewd("image", **grid), NormalizeIntensityd("image")
+    load, check, zscore = (
+        LoadScand("image"),
+        CheckFieldOfViewd("image", **grid),
+        NormalizeIntensityd("image"),
+    )
     resample = ResampleByAread("image", axcodes="RAS", background="corners", **grid)
     orient = Orientationd("image", "RAS", labels=None)
-    monais = [Spacingd("image", (preprocessing.spacing_mm,) * 3), ResizeWithPadOrCropd("image", preprocessing.shape)]
+    monais = [
+        Spacingd("image", (preprocessing.spacing_mm,) * 3),
+        ResizeWithPadOrCropd("image", preprocessing.shape),
+    ]
     chains = {
         "`brain_transforms`": [load, check, resample, zscore],
         "`LoadImaged`": [LoadImaged("image", ensure_channel_first=True), check, resample, zscore],
         "`Orientationd` before resampling": [load, orient, check, resample, zscore],
-        "`Orientationd`, `Spacingd`, `ResizeWithPadOrCropd`": [load, orient, check, *monais, zscore],
-        "`NormalizeIntensityd(nonzero=True)`": [load, check, resample, NormalizeIntensityd("image", nonzero=True)],
+        "`Orientationd`, `Spacingd`, `ResizeWithPadOrCropd`": [
+            load,
+            orient,
+            check,
+            *monais,
+            zscore,
+        ],
+        "`NormalizeIntensityd(nonzero=True)`": [
+            load,
+            check,
+            resample,
+            NormalizeIntensityd("image", nonzero=True),
+        ],
     }
     ratios: dict[str, list[float]] = {name: [] for name in chains}
     for path in paths:
-        calls = {name: functools.partial(Compose(chain), {"image": path}) for name, chain in chains.items()}
-        least = {name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()}
+        calls = {
+            name: functools.partial(Compose(chain), {"image": path})
+            for name, chain in chains.items()
+        }
+        least = {
+            name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()
+        }
         for name, value in least.items():
             ratios[name].append(value / least["`brain_transforms`"])
-    print("\nA part of MONAI's in the place of ours: CPU time over `brain_transforms`, median and range over scans\n")
+    print(
+        "\nA part of MONAI's in the place of ours: CPU time over `brain_transforms`, median and range over scans\n"
+    )
     print("| | over `brain_transforms` |\n|---|---|")
     for name, values in ratios.items():
         print(f"| {name} | {statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f}) |")
@@ -218,7 +271,8 @@ def _monai_chain(preprocessing: Preprocessing) -> Callable[[str], object]:
     )
 
 
-# --- what is done inside the brain ----------------------------------------------------------------------------------
+# --- what is done inside the brain
+# ----------------------------------------------------------------------------------
 def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
     spacing = preprocessing.spacing_mm or 1.0
     erode = {"erode_mm": 2 * spacing}
@@ -233,11 +287,17 @@ def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: in
     first, *_ = asked
     ratios: dict[str, list[float]] = {name: [] for name in asked}
     for path in paths:
-        calls: dict[str, Timed] = {name: functools.partial(load_volume, path, each) for name, each in fitted.items()}
-        least = {name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()}
+        calls: dict[str, Timed] = {
+            name: functools.partial(load_volume, path, each) for name, each in fitted.items()
+        }
+        least = {
+            name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()
+        }
         for name, value in least.items():
             ratios[name].append(value / least[first])
-    print("\nInside the brain: CPU time of `brain_transforms` over that with `zscore`, median and range over scans\n")
+    print(
+        "\nInside the brain: CPU time of `brain_transforms` over that with `zscore`, median and range over scans\n"
+    )
     print("| | over `zscore` |\n|---|---|")
     for name, values in ratios.items():
         print(f"| {name} | {statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f}) |")
@@ -261,19 +321,25 @@ def erosion(paths: list[str], preprocessing: Preprocessing, repeats: int) -> Non
     results = [call() for call in calls.values()]
     assert all(np.array_equal(results[0], each) for each in results[1:])
     seconds = in_turn(calls, repeats, time.process_time)
-    print(f"\nErosion of a brain of {np.count_nonzero(mask)} voxels by two of them, the same result; CPU time\n")
+    print(
+        f"\nErosion of a brain of {np.count_nonzero(mask)} voxels by two of them, the same result; CPU time\n"
+    )
     print("| | ms |\n|---|---|")
     for name, values in seconds.items():
         print(f"| {name} | {1000 * min(values):.1f} |")
 
 
-# --- an epoch from the cache ----------------------------------------------------------------------------------------
+# --- an epoch from the cache
+# ----------------------------------------------------------------------------------------
 def epoch_from_cache(
     paths: list[str], preprocessing: Preprocessing, options: argparse.Namespace, scratch: Path
 ) -> None:
     dataset = _cached(paths, preprocessing, options.scans, scratch)
     files = sorted(Path(dataset.cache.folder).rglob("*.safetensors"))
-    batches = [range(start, start + options.batch_size) for start in range(0, len(files), options.batch_size)]
+    batches = [
+        range(start, start + options.batch_size)
+        for start in range(0, len(files), options.batch_size)
+    ]
     batches = [[row for row in batch if row < len(files)] for batch in batches]
     widened = torch.zeros(options.batch_size, *dataset.cache.shape)
     n_bytes = int(np.prod(dataset.cache.shape)) * dataset.cache.dtype.itemsize
@@ -289,13 +355,21 @@ def epoch_from_cache(
         ),
     }
     gib = len(files) * n_bytes / 2**30
-    print(f"\nAn epoch of {len(files)} scans ({gib:.2f} GiB) in batches of {options.batch_size}; wall time")
+    print(
+        f"\nAn epoch of {len(files)} scans ({gib:.2f} GiB) in batches of {options.batch_size}; wall time"
+    )
     _show_rates("from the page cache", in_turn(warm, options.repeats, time.perf_counter), gib)
-    cold = {name: _forgetting(files, call) for name, call in warm.items() if "buffer" in name or "reader" in name}
+    cold = {
+        name: _forgetting(files, call)
+        for name, call in warm.items()
+        if "buffer" in name or "reader" in name
+    }
     _show_rates("from the disk", _in_turn_cold(cold, max(2, options.repeats // 2)), gib)
 
 
-def _cached(paths: list[str], preprocessing: Preprocessing, n_scans: int, scratch: Path) -> CohortDataset:
+def _cached(
+    paths: list[str], preprocessing: Preprocessing, n_scans: int, scratch: Path
+) -> CohortDataset:
     """Cache `n_scans` scans: the given ones, under as many names as it takes."""
     folder = scratch / "scans"
     folder.mkdir()
@@ -325,7 +399,11 @@ def _read_and_drop(files: list[Path]) -> None:
 
 
 def _epoch(
-    dataset: CohortDataset, batches: list[list[int]], *, n_readers: int, widened: torch.Tensor | None = None
+    dataset: CohortDataset,
+    batches: list[list[int]],
+    *,
+    n_readers: int,
+    widened: torch.Tensor | None = None,
 ) -> None:
     with contextlib.closing(read_batches(dataset, batches, n_readers=n_readers)) as reading:
         for rows, volumes in reading:
@@ -354,7 +432,9 @@ def _in_turn_cold(calls: dict[str, tuple[Timed, Timed]], repeats: int) -> dict[s
     return seconds
 
 
-def in_turn(calls: dict[str, Timed], repeats: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+def in_turn(
+    calls: dict[str, Timed], repeats: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Time the calls one after the other, over and over, so that a slow moment of the machine meets all of them.
 
     A call that returns a float has measured itself.
@@ -372,10 +452,18 @@ def in_turn(calls: dict[str, Timed], repeats: int, clock: Callable[[], float]) -
 def _show_rates(title: str, seconds: dict[str, list[float]], gib: float) -> None:
     least = {name: min(values) for name, values in seconds.items()}
     plain = [value for name, value in least.items() if name.startswith("plain")]
-    print(f"\n| {title} | GiB/s | speed over " + " | over ".join(n for n in least if n.startswith("plain")) + " |")
+    print(
+        f"\n| {title} | GiB/s | speed over "
+        + " | over ".join(n for n in least if n.startswith("plain"))
+        + " |"
+    )
     print("|---|---|" + "---|" * len(plain))
     for name, value in least.items():
-        print(f"| {name} | {gib / value:.2f} | " + " | ".join(f"{of / value:.0%}" for of in plain) + " |")
+        print(
+            f"| {name} | {gib / value:.2f} | "
+            + " | ".join(f"{of / value:.0%}" for of in plain)
+            + " |"
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """What several processes cost and send: wall time, CPU time and bytes of a step, in one process and in several.
 
-Steps are those of a run (views, y-Aware InfoNCE on age, Adam, DenseNet121), in processes that torchrun starts, with one
-thread each. Bytes are what a process writes to its sockets, as Linux counts them for the process; a gradient has four
-bytes a weight. With `--before`, an earlier checkout is measured in turn with this one. `start` is a whole run of
-`neurocontrast.pretrain` with one step, from the call to its return, so mostly what starting the processes takes::
+Steps are those of a run (views, y-Aware InfoNCE on age, Adam, DenseNet121), in processes that
+torchrun starts, with one thread each. Bytes are what a process writes to its sockets, as Linux
+counts them for the process; a gradient has four bytes a weight. With `--before`, an earlier
+checkout is measured in turn with this one. `start` is a whole run of `neurocontrast.pretrain` with
+one step, from the call to its return, so mostly what starting the processes takes::
 
-    python benchmarks/distributed.py                                   # one and two processes: five minutes, two cores
-    python benchmarks/distributed.py --before ../earlier --processes 1 2 --rounds 5
+    python benchmarks/distributed.py                                   # one and two processes: five
+    minutes, two cores python benchmarks/distributed.py --before ../earlier --processes 1 2 --rounds
+    5
 """
 
 import argparse
@@ -44,7 +46,10 @@ def steps(point):
 
     n = point["batch"]
     settings = TrainingSettings(
-        batch_size=n, micro_batch_size=point["micro"], devices=point["processes"], accelerator=point["device"]
+        batch_size=n,
+        micro_batch_size=point["micro"],
+        devices=point["processes"],
+        accelerator=point["device"],
     )
     rows = list(range(n))
     data = TrainingData(
@@ -61,7 +66,9 @@ def steps(point):
         if before is not None:
             figures.append([after - earlier for after, earlier in zip(now, before, strict=True)])
         before = now
-    wall, cpu, sent = (statistics.median(column) for column in zip(*figures[1:], strict=True))  # the first warms up
+    wall, cpu, sent = (
+        statistics.median(column) for column in zip(*figures[1:], strict=True)
+    )  # the first warms up
     every = torch.tensor([wall, cpu, sent], dtype=torch.float64)
     if point["processes"] > 1:
         dist.all_reduce(every, group=session.processes.group)
@@ -69,7 +76,11 @@ def steps(point):
         n_weights = sum(weight.numel() for weight in session.model.parameters())
         n_processes = point["processes"]
         wall, sent = every[0].item() / n_processes, every[2].item() / n_processes
-        print(json.dumps({"wall": wall, "cpu": every[1].item(), "sent": sent, "gradient": 4 * n_weights}))
+        print(
+            json.dumps(
+                {"wall": wall, "cpu": every[1].item(), "sent": sent, "gradient": 4 * n_weights}
+            )
+        )
 
 
 def default_views():
@@ -87,30 +98,64 @@ def start(point):
     import neurocontrast
 
     with tempfile.TemporaryDirectory() as name:
-        table = neurocontrast.simulate(Path(name) / "cohort", n_subjects=8, n_sites=2, spacing_mm=8.0)
+        table = neurocontrast.simulate(
+            Path(name) / "cohort", n_subjects=8, n_sites=2, spacing_mm=8.0
+        )
         config = {
-            "data": {"participants": str(table), "spacing_mm": 10, "shape": [16, 20, 16], "val_fraction": 0},
+            "data": {
+                "participants": str(table),
+                "spacing_mm": 10,
+                "shape": [16, 20, 16],
+                "val_fraction": 0,
+            },
             "encoder": {"name": "lenet", "projection": [8, 4]},
-            "training": {"epochs": 1, "batch_size": 8, "devices": point["processes"], "accelerator": point["device"]},
+            "training": {
+                "epochs": 1,
+                "batch_size": 8,
+                "devices": point["processes"],
+                "accelerator": point["device"],
+            },
         }
         config["data"] |= {"cache_dir": str(Path(name) / "cache"), "n_workers": 1}
         before = time.perf_counter()
         (Path(name) / "recipe.json").write_text(json.dumps(config))  # which is YAML too
-        command = ["-m", "neurocontrast", "pretrain", "--config", f"{name}/recipe.json", "--out", f"{name}/run"]
+        command = [
+            "-m",
+            "neurocontrast",
+            "pretrain",
+            "--config",
+            f"{name}/recipe.json",
+            "--out",
+            f"{name}/run",
+        ]
         subprocess.run([sys.executable, *command], check=True, capture_output=True)
         print(json.dumps({"wall": time.perf_counter() - before}))
 
 
 def measured(checkout, what, **point):
     """Measure a point with a checkout's code, in fresh processes."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(point["processes"])]
+    launcher = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(point["processes"]),
+    ]
     if what == "start" or point["processes"] == 1:
         launcher = []
-    command = [sys.executable, *launcher, str(Path(__file__).resolve()), "--point", json.dumps({"what": what, **point})]
+    command = [
+        sys.executable,
+        *launcher,
+        str(Path(__file__).resolve()),
+        "--point",
+        json.dumps({"what": what, **point}),
+    ]
     own = {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     # In the checkout: processes that it starts by -m import from where they stand.
     environment = {**os.environ, **own}
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -120,10 +165,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path, help="an earlier checkout, measured too")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--batch", type=int, default=8, help="pairs a batch, of all processes together")
+    parser.add_argument(
+        "--batch", type=int, default=8, help="pairs a batch, of all processes together"
+    )
     parser.add_argument("--side", type=int, default=32, help="voxels on each axis")
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each point is measured, in turn")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each point is measured, in turn"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -131,7 +180,10 @@ def main():
         point = json.loads(arguments.point)
         {"steps": steps, "start": start}[point.pop("what")](point)
         return
-    checkouts = {**({"before": arguments.before.resolve()} if arguments.before else {}), "now": HERE}
+    checkouts = {
+        **({"before": arguments.before.resolve()} if arguments.before else {}),
+        "now": HERE,
+    }
     common = {name: getattr(arguments, name) for name in ("batch", "side", "steps", "device")}
     print(f"DenseNet121, {common}, median of {arguments.rounds} rounds\n")
     print("| | processes | code | wall, s | CPU of all, s | sent by each, MiB | times a gradient |")
@@ -145,10 +197,16 @@ def main():
                 for _ in range(arguments.rounds)
             ]
             for code in checkouts:
-                found = {key: statistics.median(each[code][key] for each in rounds) for key in rounds[0][code]}
+                found = {
+                    key: statistics.median(each[code][key] for each in rounds)
+                    for key in rounds[0][code]
+                }
                 cells = [f"{found['wall']:.2f}", "", "", ""]
                 if what == "steps":
-                    sent = f"{found['sent'] / 2**20:.1f}", f"{found['sent'] / found['gradient']:.2f}"
+                    sent = (
+                        f"{found['sent'] / 2**20:.1f}",
+                        f"{found['sent'] / found['gradient']:.2f}",
+                    )
                     cells = [cells[0], f"{found['cpu']:.2f}", *sent]
                 print(f"| {name} | {n_processes} | {code} | {' | '.join(cells)} |", flush=True)
 

@@ -15,7 +15,11 @@ __all__ = ["package_of", "views_of"]
 @contextlib.contextmanager
 def package_of(folder: Path) -> Iterator[None]:
     """Import ``neurocontrast`` from another checkout within the block; what was made of it works afterwards too."""
-    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "neurocontrast"}
+    ours = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "neurocontrast"
+    }
     for name in ours:
         del sys.modules[name]
     sys.path.insert(0, str(folder.resolve()))
@@ -34,7 +38,8 @@ def views_of(folder: Path, settings: Any) -> Callable[..., Any]:
     Parameters
     ----------
     folder : Path
-        A checkout with ``neurocontrast.augment`` (up to November 2026), or with ``neurocontrast.transforms``.
+        A checkout with ``neurocontrast.augment`` (up to November 2026), or with
+        ``neurocontrast.transforms``.
     settings : AugmentSettings
         The operations.
     """
@@ -46,4 +51,6 @@ def views_of(folder: Path, settings: Any) -> Callable[..., Any]:
         transforms = importlib.import_module("neurocontrast.transforms")
         made = transforms.brain_views(transforms.AugmentSettings.model_validate(chosen))
         views = transforms.TwoViews(made, seed=0)
-        return lambda volumes, samples, epoch: views(volumes, [str(sample) for sample in samples], epoch=epoch)
+        return lambda volumes, samples, epoch: views(
+            volumes, [str(sample) for sample in samples], epoch=epoch
+        )

@@ -1,12 +1,13 @@
 """How fast the encoders of images are on one thread, with colours laid out first or last: images a second of CPU time.
 
-Training is a forward and a backward pass over two views of each image, without views, loss or optimiser; inference is a
-forward pass. Rounds of both layouts take turns, and the quickest of each counts. What `Encoder` does by itself is the
-layout that its network names (``layout``, ``inference_layout``)::
+Training is a forward and a backward pass over two views of each image, without views, loss or
+optimiser; inference is a forward pass. Rounds of both layouts take turns, and the quickest of each
+counts. What `Encoder` does by itself is the layout that its network names (``layout``,
+``inference_layout``)::
 
-    python benchmarks/encoders.py --names lenet5 resnet_small --rounds 3     # half a minute on one core
-    python benchmarks/encoders.py                                            # all of them: several minutes
-    python benchmarks/encoders.py --names resnet50 --n 32 --side 64 --stem imagenet
+    python benchmarks/encoders.py --names lenet5 resnet_small --rounds 3     # half a minute on one
+    core python benchmarks/encoders.py                                            # all of them:
+    several minutes python benchmarks/encoders.py --names resnet50 --n 32 --side 64 --stem imagenet
 """
 
 import argparse
@@ -47,9 +48,13 @@ def rates(settings, n, side, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--names", nargs="+", default=NAMES_OF_DIMS[2], choices=NAMES_OF_DIMS[2])
-    parser.add_argument("--n", type=int, default=64, help="images that pass together, each in two views")
+    parser.add_argument(
+        "--n", type=int, default=64, help="images that pass together, each in two views"
+    )
     parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--stem", choices=["cifar", "imagenet"])
     parser.add_argument("--rounds", type=int, default=4)
@@ -58,10 +63,17 @@ def main():
     print("| encoder | weights | features | training, first | last | inference, first | last |")
     print("|---|---|---|---|---|---|---|")
     for name in given.names:
-        encoder, best = rates(EncoderSettings(name=name, stem=given.stem), given.n, given.side, given.rounds)
+        encoder, best = rates(
+            EncoderSettings(name=name, stem=given.stem), given.n, given.side, given.rounds
+        )
         n_weights = sum(parameter.numel() for parameter in encoder.parameters())
-        cells = [f"{best[what, layout]:.3g}" for what in ("training", "inference") for layout in LAYOUTS]
-        print(f"| {name} | {n_weights / 1e6:.3g} M | {encoder.n_features} | {' | '.join(cells)} |", flush=True)
+        cells = [
+            f"{best[what, layout]:.3g}" for what in ("training", "inference") for layout in LAYOUTS
+        ]
+        print(
+            f"| {name} | {n_weights / 1e6:.3g} M | {encoder.n_features} | {' | '.join(cells)} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

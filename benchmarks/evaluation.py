@@ -1,20 +1,22 @@
 """How long an evaluation takes: permutations beside scikit-learn's own test, and the whole beside an earlier state.
 
-    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 50] [--jobs 2]
-    python benchmarks/evaluation.py --before FOLDER [--n-scans 600]
-    python benchmarks/evaluation.py --plain [--n-scans 600 --n-features 4608]
+    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 50]
+    [--jobs 2] python benchmarks/evaluation.py --before FOLDER [--n-scans 600] python
+    benchmarks/evaluation.py --plain [--n-scans 600 --n-features 4608]
 
-Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten values on five
-inner folds (subjects together), by scikit-learn; 2,000 bootstraps; permutations of the whole nested procedure. The
-plain script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run on a share of that, which is
-printed, and multiplied. One thread each. Then the peak memory of 10,000 scans in a process of its own.
+Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten
+values on five inner folds (subjects together), by scikit-learn; 2,000 bootstraps; permutations of
+the whole nested procedure. The plain script (`GridSearchCV` in `permutation_test_score`, a loop of
+bootstraps) is run on a share of that, which is printed, and multiplied. One thread each. Then the
+peak memory of 10,000 scans in a process of its own.
 
-With `--before`, the folder of a checkout of an earlier commit, the whole evaluation of a diagnosis, an age and a site
-is run by both, in turn, and CPU seconds are compared; nothing else.
+With `--before`, the folder of a checkout of an earlier commit, the whole evaluation of a diagnosis,
+an age and a site is run by both, in turn, and CPU seconds are compared; nothing else.
 
-With `--plain`, one default evaluation of a diagnosis (embedding, baseline, unseen sites, confounds, outlyingness,
-intervals) is set next to one nested cross-validation of scikit-learn (`cross_val_predict` of a `GridSearchCV` in the
-same folds), in one run, and the ratio of CPU seconds is printed.
+With `--plain`, one default evaluation of a diagnosis (embedding, baseline, unseen sites, confounds,
+outlyingness, intervals) is set next to one nested cross-validation of scikit-learn
+(`cross_val_predict` of a `GridSearchCV` in the same folds), in one run, and the ratio of CPU
+seconds is printed.
 """
 
 from __future__ import annotations
@@ -35,14 +37,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, log_loss, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    brier_score_loss,
+    log_loss,
+    roc_auc_score,
+)
 from sklearn.model_selection import GridSearchCV, cross_val_predict, permutation_test_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.results import metric_summary, permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.results import (
+    metric_summary,
+    permutation_summary,
+    predict_out_of_fold,
+)
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
@@ -78,17 +90,23 @@ def simulate(n_scans: int, n_features: int) -> tuple[pd.DataFrame, np.ndarray]:
     latent = generator.normal(size=(n_scans, 60)) * np.linspace(2, 0.2, 60)
     latent[:, :3] += 0.5 * codes[:, None]
     latent[:, 3:6] += (ages[:, None] - 50) / 40
-    features = latent @ generator.normal(size=(60, n_features)) + generator.normal(size=(n_scans, n_features))
+    features = latent @ generator.normal(size=(60, n_features)) + generator.normal(
+        size=(n_scans, n_features)
+    )
     features += generator.normal(size=(8, n_features))[sites]
     names = [f"sub-{row:05d}" for row in range(n_scans)]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "path": "", "age": ages})
+    table = pd.DataFrame(
+        {"participant_id": names, "subject_id": names, "session": "", "path": "", "age": ages}
+    )
     table["sex"] = generator.choice(["F", "M"], size=n_scans)
     table["site"] = [f"site-{site}" for site in sites]
     table["diagnosis"] = np.array(["control", "patient"])[codes]
     return table, features.astype(np.float32)
 
 
-def make_study(arguments: argparse.Namespace, target: str = "diagnosis", **options: object) -> Study:
+def make_study(
+    arguments: argparse.Namespace, target: str = "diagnosis", **options: object
+) -> Study:
     table, features = simulate(arguments.n_scans, arguments.n_features)
     return plan_study(table, features, settings=EvaluationSettings(target=target, **options))
 
@@ -100,19 +118,28 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 
 
 def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
-    study = make_study(arguments, n_repeats=arguments.n_repeats, n_permutations=arguments.n_permutations, n_jobs=n_jobs)
+    study = make_study(
+        arguments,
+        n_repeats=arguments.n_repeats,
+        n_permutations=arguments.n_permutations,
+        n_jobs=n_jobs,
+    )
     nested, models = timed(lambda: predict_out_of_fold(study, SILENT))
     folds = fold_table(study, models)
     bootstrap, _ = timed(lambda: metric_summary(study, folds, models))
     permutation, found = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
-    print(f"(p of the AUC with {n_jobs} process(es): {found['p_values']['auc']:.6f})", file=sys.stderr)
+    print(
+        f"(p of the AUC with {n_jobs} process(es): {found['p_values']['auc']:.6f})", file=sys.stderr
+    )
     return {"nested": nested, "bootstrap": bootstrap, "permutation": permutation}
 
 
 def plain_scores(study: Study, split: Split) -> np.ndarray:
     """Return probabilities of the test rows, by a grid search over the inner folds."""
     place = {row: position for position, row in enumerate(split.train)}
-    inner = inner_folds(study.target, split.train, study.subjects, n_folds=study.settings.n_inner_folds, seed=0)
+    inner = inner_folds(
+        study.target, split.train, study.subjects, n_folds=study.settings.n_inner_folds, seed=0
+    )
     pairs = [tuple(np.array([place[row] for row in rows]) for rows in pair) for pair in inner]
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000))
     search = GridSearchCV(
@@ -125,7 +152,9 @@ def plain_permutations(study: Study, n_permutations: int) -> float:
     """Return seconds of one round of the nested procedure within scikit-learn's own permutation test."""
     pairs = [(split.train, split.test) for split in study.splits if split.repeat == 0]
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000))
-    search = GridSearchCV(model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss")
+    search = GridSearchCV(
+        model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss"
+    )
     sites, features = study.table["site"].to_numpy(dtype=str), study.features.astype(float)
     seconds, _ = timed(
         lambda: permutation_test_score(
@@ -179,7 +208,9 @@ def compare_in_full(arguments: argparse.Namespace) -> None:
     print("|---" * (len(columns) + 3) + "|")
     for key in [*names, None]:
         p, *o = (part[key] if key else sum(part.values()) for part in (plain, *ours.values()))
-        print(f"| {names.get(key, '**all**')} | {p:,.0f} | {' | '.join(f'{x:.1f}' for x in o)} | {p / o[0]:.0f} |")
+        print(
+            f"| {names.get(key, '**all**')} | {p:,.0f} | {' | '.join(f'{x:.1f}' for x in o)} | {p / o[0]:.0f} |"
+        )
 
 
 def measure_memory(arguments: argparse.Namespace) -> None:
@@ -188,7 +219,10 @@ def measure_memory(arguments: argparse.Namespace) -> None:
     folds = fold_table(study, models)
     metric_summary(study, folds, models)
     taken, _ = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
-    own, child = (resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, child = (
+        resource.getrusage(who).ru_maxrss / 2**20
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     print(json.dumps({"nested": seconds, "permutations": taken, "own": own, "child": child}))
 
 
@@ -196,28 +230,37 @@ def report_memory(arguments: argparse.Namespace) -> None:
     print(
         f"\n{arguments.large:,} scans × {arguments.n_features} features: 5 folds, 2,000 bootstraps, 16 permutations\n"
     )
-    print("| processes | peak memory, GiB (each further process) | nested, s | 16 permutations, s |")
+    print(
+        "| processes | peak memory, GiB (each further process) | nested, s | 16 permutations, s |"
+    )
     print("|---|---|---|---|")
     for jobs in sorted({1, arguments.jobs}):
         command = [
             sys.executable, __file__, "--memory", "--n-scans", str(arguments.large), "--n-features",
             str(arguments.n_features), "--n-permutations", "16", "--jobs", str(jobs),
         ]  # fmt: skip
-        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        found = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
         more = f" ({found['child']:.2f})" if jobs > 1 else ""
-        print(f"| {jobs} | {found['own']:.2f}{more} | {found['nested']:.0f} | {found['permutations']:.0f} |")
+        print(
+            f"| {jobs} | {found['own']:.2f}{more} | {found['nested']:.0f} | {found['permutations']:.0f} |"
+        )
 
 
 def compare_whole(arguments: argparse.Namespace) -> None:
     here = Path(__file__).resolve().parent
-    print(f"\n{arguments.n_scans} scans × {arguments.n_features} features, 8 sites: a whole evaluation, defaults\n")
+    print(
+        f"\n{arguments.n_scans} scans × {arguments.n_features} features, 8 sites: a whole evaluation, defaults\n"
+    )
     print("| target | CPU s, before | CPU s, now | now / before |")
     print("|---|---|---|---|")
     for target in ("diagnosis", "age", "site"):
         taken = []
         for root in (arguments.before, here.parent):
             with tempfile.TemporaryDirectory() as scratch:
-                # The functions of this file that run on both sides are in a file that imports nothing of the package.
+                # The functions of this file that run on both sides are in a file that imports
+                # nothing of the package.
                 Path(scratch, "evaluation.py").write_text(
                     "import numpy as np\nimport pandas as pd\n\n\n" + inspect.getsource(simulate)
                 )
@@ -228,7 +271,10 @@ def compare_whole(arguments: argparse.Namespace) -> None:
                     env=os.environ | {"PYTHONPATH": str(Path(root).resolve())},
                 )  # fmt: skip
             taken.append(float(found.stdout.split()[-1]))
-        print(f"| {target} | {taken[0]:.1f} | {taken[1]:.1f} | {taken[1] / taken[0]:.1f} |", flush=True)
+        print(
+            f"| {target} | {taken[0]:.1f} | {taken[1]:.1f} | {taken[1] / taken[0]:.1f} |",
+            flush=True,
+        )
 
 
 def compare_plain(arguments: argparse.Namespace) -> None:
@@ -237,10 +283,14 @@ def compare_plain(arguments: argparse.Namespace) -> None:
     auc = measure(study).evaluation.metrics["auc"].pooled
     ours = time.process_time() - start
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    search = GridSearchCV(model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss")
+    search = GridSearchCV(
+        model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss"
+    )
     pairs, truth = [(split.train, split.test) for split in study.splits], study.target.values
     start = time.process_time()
-    scores = cross_val_predict(search, study.features.astype(float), truth, cv=pairs, method="predict_proba")[:, 1]
+    scores = cross_val_predict(
+        search, study.features.astype(float), truth, cv=pairs, method="predict_proba"
+    )[:, 1]
     plain = time.process_time() - start
     print(f"{arguments.n_scans} scans × {arguments.n_features} features, 8 sites: AUC {auc:.3f} and "
           f"{roc_auc_score(truth, scores):.3f}; a default evaluation takes {ours / plain:.1f} times the CPU time of "
@@ -253,11 +303,19 @@ def main() -> None:
     parser.add_argument("--n-features", type=int, default=1024)
     parser.add_argument("--n-repeats", type=int, default=10)
     parser.add_argument("--n-permutations", type=int, default=50)
-    parser.add_argument("--plain-permutations", type=int, default=1, help="permutations that the plain script runs")
+    parser.add_argument(
+        "--plain-permutations", type=int, default=1, help="permutations that the plain script runs"
+    )
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--large", type=int, default=10_000, help="scans of the memory measurement; 0 for none")
-    parser.add_argument("--memory", action="store_true", help="measure memory in this process, and print JSON")
-    parser.add_argument("--plain", action="store_true", help="set a default evaluation next to plain scikit-learn")
+    parser.add_argument(
+        "--large", type=int, default=10_000, help="scans of the memory measurement; 0 for none"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="measure memory in this process, and print JSON"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="set a default evaluation next to plain scikit-learn"
+    )
     parser.add_argument("--before", type=Path, help="checkout of an earlier commit to compare with")
     arguments = parser.parse_args()
     if arguments.before is not None:

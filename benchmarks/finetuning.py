@@ -1,12 +1,13 @@
 """Frozen features, the fine-tuned network, and the same network from random weights, on the same folds.
 
-    python benchmarks/finetuning.py                    # simulated brains, and those of ../shared/data/brains
-    python benchmarks/finetuning.py --data none        # simulated ones alone
+    python benchmarks/finetuning.py                    # simulated brains, and those of
+    ../shared/data/brains python benchmarks/finetuning.py --data none        # simulated ones alone
 
-Simulated: pretraining on healthy people, then patients from controls among others of the same sites. Real: pretraining
-on the healthy scans of two sites, then age and sex of people whom pretraining never saw, at one
-of these sites and at a new one. y-Aware InfoNCE; a small network by default, on a grid of 28×36×28 voxels of 6 mm.
-Finished parts are kept: started again after a kill, it goes on.
+Simulated: pretraining on healthy people, then patients from controls among others of the same
+sites. Real: pretraining on the healthy scans of two sites, then age and sex of people whom
+pretraining never saw, at one of these sites and at a new one. y-Aware InfoNCE; a small network by
+default, on a grid of 28×36×28 voxels of 6 mm. Finished parts are kept: started again after a kill,
+it goes on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from neurocontrast.evaluation.record import read_evaluation
 from neurocontrast.files import write_text
 
 NAMES = ("frozen", "fine-tuned", "from scratch")
-PLAIN = Path(__file__).resolve().parent.parent / "neurocontrast" / "recipes" / "brain" / "yaware_plain.yaml"
+PLAIN = (
+    Path(__file__).resolve().parent.parent
+    / "neurocontrast"
+    / "recipes"
+    / "brain"
+    / "yaware_plain.yaml"
+)
 
 
 def main() -> None:
@@ -47,15 +54,21 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     root = Path(__file__).resolve().parent
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=root.parent.parent / "shared" / "data" / "brains")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=root.parent.parent / "shared" / "data" / "brains"
+    )
     parser.add_argument("--out", type=Path, default=root / "results" / "finetuning")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--network", default="lenet")
     parser.add_argument("--pretraining-epochs", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--patience", type=int, default=10)
-    parser.add_argument("--n-people", type=int, default=120, help="simulated, to learn from and as many to test")
+    parser.add_argument(
+        "--n-people", type=int, default=120, help="simulated, to learn from and as many to test"
+    )
     return parser.parse_args()
 
 
@@ -87,8 +100,11 @@ def _with_uses(data: Path, seed: int) -> pd.DataFrame:
     table["path"] = [str((data / path).resolve()) for path in table["path"]]
     known_age = table["age"] != "n/a"
     home = np.flatnonzero((table["site"] == "london") & known_age)
-    # A quarter of the home site is held out: every fourth person by age, from a random start in each four.
-    by_age = home[np.argsort(table["age"].to_numpy(dtype=object)[home].astype(float), kind="stable")]
+    # A quarter of the home site is held out: every fourth person by age, from a random start in
+    # each four.
+    by_age = home[
+        np.argsort(table["age"].to_numpy(dtype=object)[home].astype(float), kind="stable")
+    ]
     random = np.random.default_rng(seed)
     held_out = [random.choice(by_age[start : start + 4]) for start in range(0, len(by_age), 4)]
     unseen = table["site"] == "novosibirsk"
@@ -113,17 +129,23 @@ def _pretrain(options: argparse.Namespace, seed: int, folder: Path, participants
         "training.learning_rate": 3e-4,
     }
     config = neurocontrast.load_config(PLAIN, [f"{key}={value}" for key, value in keys.items()])
-    return neurocontrast.pretrain(config, out=folder / "run", resume=True, progress=console_progress())
+    return neurocontrast.pretrain(
+        config, out=folder / "run", resume=True, progress=console_progress()
+    )
 
 
-def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str, target: str) -> list[dict]:
+def _compare(
+    options, seed: int, folder: Path, run: Path, study: Path, name: str, target: str
+) -> list[dict]:
     config = {
         "seed": seed,
         "data": {"cache_dir": str(options.out / "cache")},
         "finetune": {"epochs": options.epochs, "patience": options.patience},
         "evaluation": {"seed": seed},
     }
-    table = neurocontrast.embed(run, participants=study, out=folder / "e.parquet", config=config, overwrite=True)
+    table = neurocontrast.embed(
+        run, participants=study, out=folder / "e.parquet", config=config, overwrite=True
+    )
     made = {each: folder / f"{target}-{each.replace(' ', '-')}" for each in NAMES}
     neurocontrast.evaluate(table, target=target, out=made["frozen"], seed=seed, overwrite=True)
     minutes = {"frozen": float("nan")}
@@ -135,17 +157,33 @@ def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str
                 config=config, progress=console_progress(),
             )  # fmt: skip
         minutes[each] = (time.perf_counter() - start) / 60
-    compared = neurocontrast.compare(list(made.values()), out=folder / target, names=list(NAMES), overwrite=True)
+    compared = neurocontrast.compare(
+        list(made.values()), out=folder / target, names=list(NAMES), overwrite=True
+    )
     differences = pd.read_csv(compared / "differences.tsv", sep="\t")
     rows = []
     for each, place in made.items():
         found = read_evaluation(place)
         metric = next(iter(found.metrics))
-        row = {"seed": seed, "data": name, "target": target, "metric": metric, "model": each, "minutes": minutes[each]}
-        row |= {"value": found.metrics[metric].pooled, "interval": found.metrics[metric].interval, "p": float("nan")}
+        row = {
+            "seed": seed,
+            "data": name,
+            "target": target,
+            "metric": metric,
+            "model": each,
+            "minutes": minutes[each],
+        }
+        row |= {
+            "value": found.metrics[metric].pooled,
+            "interval": found.metrics[metric].interval,
+            "p": float("nan"),
+        }
         paired = differences[(differences["metric"] == metric) & (differences["model"] == each)]
         if len(paired):
-            row |= {"difference": paired["difference"].iloc[0], "ends": tuple(paired[["low", "high"]].iloc[0])}
+            row |= {
+                "difference": paired["difference"].iloc[0],
+                "ends": tuple(paired[["low", "high"]].iloc[0]),
+            }
             row["p"] = paired["p_value"].iloc[0]
         rows.append(row)
         if each == "frozen":
@@ -153,7 +191,14 @@ def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str
                 ("covariates alone", found.baseline),
                 ("60 components of voxels", found.figures("voxels")[0]),
             ):
-                rows.append({**row, "model": other, "value": part[metric].pooled, "interval": part[metric].interval})
+                rows.append(
+                    {
+                        **row,
+                        "model": other,
+                        "value": part[metric].pooled,
+                        "interval": part[metric].interval,
+                    }
+                )
     return rows
 
 

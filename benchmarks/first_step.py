@@ -2,8 +2,8 @@
 
 Volumes are random, in the cache's precision; networks, views, loss, batch and optimiser are the recipe's::
 
-    python benchmarks/first_step.py neurocontrast/recipes/brain/*_reference.yaml --micro-batch-size 1
-    python benchmarks/first_step.py yaware_reference --micro-batch-size 16 --device cuda
+    python benchmarks/first_step.py neurocontrast/recipes/brain/*_reference.yaml --micro-batch-size
+    1 python benchmarks/first_step.py yaware_reference --micro-batch-size 16 --device cuda
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ from neurocontrast.transforms import TwoViews, brain_views
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("recipes", nargs="+", type=Path)
-    parser.add_argument("--micro-batch-size", type=int, help="cache gradients; the whole batch at once where not given")
+    parser.add_argument(
+        "--micro-batch-size",
+        type=int,
+        help="cache gradients; the whole batch at once where not given",
+    )
     parser.add_argument("--batch-size", type=int, help="pairs, where not the recipe's")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
@@ -50,7 +56,11 @@ def main() -> None:
 def step_of(recipe: Path, options: argparse.Namespace) -> str:
     config = load_config(recipe)
     n = options.batch_size or config.training.batch_size
-    changes = {"batch_size": n, "micro_batch_size": options.micro_batch_size, "accelerator": options.device}
+    changes = {
+        "batch_size": n,
+        "micro_batch_size": options.micro_batch_size,
+        "accelerator": options.device,
+    }
     settings = config.training.model_copy(update=changes)
     objective, rows = build_objective(config.objective), list(range(n))
     columns = {"continuous": torch.linspace(18, 80, n), "categorical": torch.arange(n) % 2}
@@ -61,11 +71,17 @@ def step_of(recipe: Path, options: argparse.Namespace) -> str:
         training_rows=rows,
     )
     views = TwoViews(brain_views(config.augment), seed=config.seed)
-    model = build_model(config.encoder, n_outputs=None if objective.contrasts else 2, seed=config.seed)
+    model = build_model(
+        config.encoder, n_outputs=None if objective.contrasts else 2, seed=config.seed
+    )
     session = Session(model, objective, views, data, settings=settings, seed=config.seed)
     session.model.train()
     wall, cpu = time.perf_counter(), time.process_time()
-    with deterministic(), keeping_freed_memory(), contextlib.closing(train_batches(session, [rows], Position())) as of:
+    with (
+        deterministic(),
+        keeping_freed_memory(),
+        contextlib.closing(train_batches(session, [rows], Position())) as of,
+    ):
         _, figures = next(of)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     if options.device == "cuda":

@@ -5,8 +5,8 @@
     python benchmarks/golden.py freeze AFTER --from BEFORE
     python benchmarks/golden.py compare BEFORE AFTER
 
-`--from` evaluates the embeddings of the earlier state, so that evaluation is compared on equal features.
-Takes about four minutes on two cores.
+`--from` evaluates the embeddings of the earlier state, so that evaluation is compared on equal
+features. Takes about four minutes on two cores.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "conditional": {
         "data": {"normalise": "percentile"},
         "augment": NO_VIEWS,
-        "objective": {"loss": "conditional", "kernel": [{"column": "age", "type": "gaussian", "sigma": 5.0}]},
+        "objective": {
+            "loss": "conditional",
+            "kernel": [{"column": "age", "type": "gaussian", "sigma": 5.0}],
+        },
     },
     "micro": {
         "data": {"normalise": "percentile"},
@@ -55,7 +58,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "encoder": {"name": "densenet_small", "norm": "group"},
         "training": TRAINING | {"micro_batch_size": 4, "epochs": 1},
     },
-    "views": {"data": {"normalise": "zscore-brain"}, "augment": {"blur": {}, "noise": {}, "flip": {}, "crop": {}}},
+    "views": {
+        "data": {"normalise": "zscore-brain"},
+        "augment": {"blur": {}, "noise": {}, "flip": {}, "crop": {}},
+    },
     "site_views": {
         "data": {"normalise": "zscore-brain", "erode_mm": 6.0},
         "augment": "yaware",
@@ -64,7 +70,11 @@ RUNS: dict[str, dict[str, Any]] = {
 EVALUATIONS: dict[str, dict[str, Any]] = {
     "diagnosis": {"target": "diagnosis", "n_permutations": 20},
     "age": {"target": "age"},
-    "left-out": {"target": "diagnosis", "splits": "leave-site-out", "inner_splits": "leave-site-out"},
+    "left-out": {
+        "target": "diagnosis",
+        "splits": "leave-site-out",
+        "inner_splits": "leave-site-out",
+    },
     "age-left-out": {"target": "age", "splits": "leave-site-out"},
     "weak": {"target": "diagnosis", "C": (0.1,), "threshold": 0.4},
     "combat": {"target": "diagnosis", "harmonise": "combat", "residualise": ("age",)},
@@ -121,14 +131,24 @@ def _losses() -> dict[str, list[float]]:
 
 
 def _brains(out: Path, scratch: Path, earlier: Path | None) -> None:
-    healthy = neurocontrast.simulate(scratch / "healthy", n_subjects=48, patients=0.0, seed=0, **SCANNERS)
-    study = neurocontrast.simulate(scratch / "study", n_subjects=120, patients=0.5, seed=1, **SCANNERS)
+    healthy = neurocontrast.simulate(
+        scratch / "healthy", n_subjects=48, patients=0.0, seed=0, **SCANNERS
+    )
+    study = neurocontrast.simulate(
+        scratch / "study", n_subjects=120, patients=0.5, seed=1, **SCANNERS
+    )
     for name, chosen in RUNS.items():
-        data = {"participants": str(healthy), "cache_dir": str(scratch / "cache"), "spacing_mm": 6.0}
+        data = {
+            "participants": str(healthy),
+            "cache_dir": str(scratch / "cache"),
+            "spacing_mm": 6.0,
+        }
         recipe = {**TINY, "training": TRAINING, **chosen}
         recipe["data"] = data | {"shape": [32, 36, 32]} | chosen["data"]
         if isinstance(chosen["augment"], str):
-            recipe["augment"] = neurocontrast.load_config(chosen["augment"]).augment.model_dump(mode="json")
+            recipe["augment"] = neurocontrast.load_config(chosen["augment"]).augment.model_dump(
+                mode="json"
+            )
         run = neurocontrast.pretrain(recipe, out=scratch / f"run-{name}")
         _keep_run(run, out / "runs" / name)
         neurocontrast.embed(run, participants=study, out=scratch / f"{name}.parquet", config=recipe)
@@ -136,8 +156,12 @@ def _brains(out: Path, scratch: Path, earlier: Path | None) -> None:
     shutil.rmtree(study.parent)  # so that reports draw no scans, in both states
     source = (earlier or out) / "embeddings" / "eroded.parquet"
     for name, options in EVALUATIONS.items():
-        _keep_evaluation(neurocontrast.evaluate(source, out=scratch / f"eval-{name}", **options), out, name)
-    compared = neurocontrast.compare([scratch / "eval-diagnosis", scratch / "eval-weak"], out=scratch / "comparison")
+        _keep_evaluation(
+            neurocontrast.evaluate(source, out=scratch / f"eval-{name}", **options), out, name
+        )
+    compared = neurocontrast.compare(
+        [scratch / "eval-diagnosis", scratch / "eval-weak"], out=scratch / "comparison"
+    )
     shutil.copytree(compared, out / "comparison")
 
 
@@ -158,7 +182,9 @@ def _images(out: Path, scratch: Path, earlier: Path | None) -> None:
         _keep_features(scratch / f"{name}.parquet", out / "embeddings" / f"{name}.parquet")
     source = (earlier or out) / "embeddings" / "digits.parquet"
     options = {"target": "label", "split_column": "split", "n_bootstraps": 200}
-    _keep_evaluation(neurocontrast.evaluate(source, out=scratch / "eval-digits", **options), out, "digits")
+    _keep_evaluation(
+        neurocontrast.evaluate(source, out=scratch / "eval-digits", **options), out, "digits"
+    )
 
 
 def _keep_run(run: Path, kept: Path) -> None:
@@ -179,7 +205,9 @@ def _keep_evaluation(folder: Path, out: Path, name: str) -> None:
 
 def compare(before: Path, after: Path) -> int:
     """Print one line a file that differs: the largest difference of its numbers, and its first other text."""
-    names = sorted({str(path.relative_to(root)) for root in (before, after) for path in root.rglob("*.*")})
+    names = sorted(
+        {str(path.relative_to(root)) for root in (before, after) for path in root.rglob("*.*")}
+    )
     n_equal, n_other = 0, 0
     for name in names:
         if not ((before / name).is_file() and (after / name).is_file()):
@@ -205,16 +233,23 @@ def _difference(before: Path, after: Path) -> str:
     if hashlib.sha256(before.read_bytes()).digest() == hashlib.sha256(after.read_bytes()).digest():
         return ""
     one, other = (dict(_values(path)) for path in (before, after))
-    told = [f"lost {key}" for key in one if key not in other][:3] + [f"new {key}" for key in other if key not in one][
-        :3
-    ]
+    told = [f"lost {key}" for key in one if key not in other][:3] + [
+        f"new {key}" for key in other if key not in one
+    ][:3]
     largest, where = 0.0, ""
     for key in one.keys() & other.keys():
         a, b = one[key], other[key]
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
-            change = float(np.max(np.abs(a - b), initial=0.0) / max(float(np.max(np.abs(a), initial=0.0)), 1e-12))
+            change = float(
+                np.max(np.abs(a - b), initial=0.0)
+                / max(float(np.max(np.abs(a), initial=0.0)), 1e-12)
+            )
         elif isinstance(a, int | float) and isinstance(b, int | float):
-            change = 0.0 if a == b or (math.isnan(a) and math.isnan(b)) else abs(a - b) / max(abs(a), abs(b))
+            change = (
+                0.0
+                if a == b or (math.isnan(a) and math.isnan(b))
+                else abs(a - b) / max(abs(a), abs(b))
+            )
         else:
             change = 0.0
             if str(a) != str(b):
@@ -222,7 +257,9 @@ def _difference(before: Path, after: Path) -> str:
         if change > largest:
             largest, where = change, key
     told = [*told[:6], f"… {len(told) - 6} more"] if len(told) > 6 else told
-    return "; ".join([*([f"largest relative difference {largest:.1e} at {where}"] if largest else []), *told])
+    return "; ".join(
+        [*([f"largest relative difference {largest:.1e} at {where}"] if largest else []), *told]
+    )
 
 
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
@@ -230,7 +267,9 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         yield from _flat(json.loads(path.read_text()), "")
     elif path.suffix in (".csv", ".tsv"):
         with path.open() as stream:
-            for number, row in enumerate(csv.DictReader(stream, delimiter="\t" if path.suffix == ".tsv" else ",")):
+            for number, row in enumerate(
+                csv.DictReader(stream, delimiter="\t" if path.suffix == ".tsv" else ",")
+            ):
                 yield from _flat({key: _number(value) for key, value in row.items()}, str(number))
     elif path.suffix == ".parquet":
         table = pd.read_parquet(path)
@@ -238,7 +277,9 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
     elif path.suffix == ".safetensors":
         yield from load_file(path).items()
     elif path.suffix == ".html":
-        text = re.sub(r"<(script|style|svg)\b.*?</\1>|<[^>]+>", " ", path.read_text(), flags=re.DOTALL)
+        text = re.sub(
+            r"<(script|style|svg)\b.*?</\1>|<[^>]+>", " ", path.read_text(), flags=re.DOTALL
+        )
         for number, line in enumerate(each.strip() for each in text.splitlines() if each.strip()):
             yield f"line {number}", line
 
@@ -264,7 +305,9 @@ def _number(text: str | None) -> Any:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     freezing = commands.add_parser("freeze")
     freezing.add_argument("out", type=Path)

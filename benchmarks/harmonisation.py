@@ -1,7 +1,7 @@
 """What correcting a new site does to age: predictions at a site whose people are 25 years older than at the others.
 
-Simulated features, so that the truth is known: 40 move with age, each site has a shift and a spread of its own. Ridge
-regression is fitted on four sites and tested at the fifth.
+Simulated features, so that the truth is known: 40 move with age, each site has a shift and a spread
+of its own. Ridge regression is fitted on four sites and tested at the fifth.
 
     python benchmarks/harmonisation.py
 """
@@ -25,10 +25,15 @@ def simulate(seed: int, *, shift: float) -> pd.DataFrame:
     generator = np.random.default_rng(seed)
     sites = np.repeat(np.arange(5), N_PEOPLE)
     age = generator.uniform(20, 60, len(sites)) + OLDER * (sites == 4)
-    shifts, spreads = shift * generator.normal(size=(5, N_FEATURES)), np.exp(0.2 * generator.normal(size=(5, 1)))
+    shifts, spreads = (
+        shift * generator.normal(size=(5, N_FEATURES)),
+        np.exp(0.2 * generator.normal(size=(5, 1))),
+    )
     x = np.outer(age / 15, generator.normal(size=N_FEATURES)) + shifts[sites]
     x += spreads[sites] * 1.5 * generator.normal(size=x.shape)
-    return pd.DataFrame(x, columns=FEATURES).assign(site=[f"site-{site}" for site in sites], age=age)
+    return pd.DataFrame(x, columns=FEATURES).assign(
+        site=[f"site-{site}" for site in sites], age=age
+    )
 
 
 def corrected(table: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -36,7 +41,9 @@ def corrected(table: pd.DataFrame) -> dict[str, np.ndarray]:
     x = table.drop(columns="age")
     return {
         "as they are": table[FEATURES].to_numpy(),
-        "z-score within each site": x.groupby("site").transform(lambda part: (part - part.mean()) / part.std()),
+        "z-score within each site": x.groupby("site").transform(
+            lambda part: (part - part.mean()) / part.std()
+        ),
         "ComBat of all sites, without age": ComBat("site").fit_transform(x),
         "ComBat of all sites, age preserved": ComBat("site", preserve=["age"]).fit_transform(table),
     }
@@ -51,9 +58,13 @@ def main() -> None:
             age, new = table["age"].to_numpy(), (table["site"] == "site-4").to_numpy()
             for way, x in corrected(table).items():
                 x = np.asarray(x)
-                probe = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 6, 15))).fit(x[~new], age[~new])
+                probe = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 6, 15))).fit(
+                    x[~new], age[~new]
+                )
                 error = probe.predict(x[new]) - age[new]
-                rows.append({"shift": shift, "way": way, "bias": error.mean(), "mae": np.abs(error).mean()})
+                rows.append(
+                    {"shift": shift, "way": way, "bias": error.mean(), "mae": np.abs(error).mean()}
+                )
     means = pd.DataFrame(rows).groupby(["shift", "way"], sort=False).mean().unstack("shift")
     print(means.round(1).to_string())
 

@@ -1,17 +1,19 @@
 """Views of natural images: this package, Kornia's own augmentation modules, and a loop over Pillow images.
 
-All are timed in one run, in turn, by the processor's time of one thread, so that the ratios hold on a busy machine
-too; on a GPU by the clock::
+All are timed in one run, in turn, by the processor's time of one thread, so that the ratios hold on
+a busy machine too; on a GPU by the clock::
 
     python benchmarks/image_views.py                       # 32×32; about two minutes
     python benchmarks/image_views.py batch numbers         # sections by name
     python benchmarks/image_views.py speed --device cuda
-    python benchmarks/image_views.py picture --out docs/images/image_views.png --store DATA/images.npy
+    python benchmarks/image_views.py picture --out docs/images/image_views.png --store
+    DATA/images.npy
 
-`speed`: each operation applied to every image, then whole views as SupCon's settings draw them. `batch`: whether an
-image's view changes with the images beside it, Kornia's functions given fixed parameters. `numbers`: keyed random
-numbers by Philox, and by a NumPy generator for each sample. `step`: views within a training step. `picture`: views
-as the presets make them, of images of a store (`neurocontrast images`) and of digits.
+`speed`: each operation applied to every image, then whole views as SupCon's settings draw them.
+`batch`: whether an image's view changes with the images beside it, Kornia's functions given fixed
+parameters. `numbers`: keyed random numbers by Philox, and by a NumPy generator for each sample.
+`step`: views within a training step. `picture`: views as the presets make them, of images of a
+store (`neurocontrast images`) and of digits.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ Timed = Callable[[int], object]
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
 
 
-# --- what is compared ----------------------------------------------------------------------------------------------
+# --- what is compared
+# ----------------------------------------------------------------------------------------------
 def our_views() -> dict[str, ImageAugmentSettings]:
     off = ImageAugmentSettings.off()
     always = {
@@ -58,7 +61,11 @@ def our_views() -> dict[str, ImageAugmentSettings]:
         "affine": {"affine": ImageAffineSettings()},
         "flip": {"flip": ImageFlipSettings(probability=1.0)},
         "colour jitter": {"colour_jitter": ColourJitterSettings(probability=1.0)},
-        "hue alone": {"colour_jitter": ColourJitterSettings(probability=1.0, brightness=0, contrast=0, saturation=0)},
+        "hue alone": {
+            "colour_jitter": ColourJitterSettings(
+                probability=1.0, brightness=0, contrast=0, saturation=0
+            )
+        },
         "grayscale": {"grayscale": GrayscaleSettings(probability=1.0)},
         "blur": {"blur": ImageBlurSettings(probability=1.0)},
     }
@@ -73,7 +80,9 @@ def kornia_modules(size: int) -> dict[str, torch.nn.Module]:
     return {
         "resized crop": augmentation.RandomResizedCrop(scale=(0.2, 1.0), **crop),
         "padded crop": augmentation.RandomCrop((size, size), padding=4),
-        "affine": augmentation.RandomAffine(15.0, (0.1, 0.1), (0.9, 1.1), padding_mode="border", p=1.0),
+        "affine": augmentation.RandomAffine(
+            15.0, (0.1, 0.1), (0.9, 1.1), padding_mode="border", p=1.0
+        ),
         "flip": augmentation.RandomHorizontalFlip(p=1.0),
         "colour jitter": augmentation.ColorJitter(**jitter, hue=0.1, p=1.0),
         "hue alone": augmentation.ColorJitter(hue=0.1, p=1.0),
@@ -89,7 +98,9 @@ def kornia_modules(size: int) -> dict[str, torch.nn.Module]:
     }
 
 
-def pillow_operations(size: int) -> dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]]:
+def pillow_operations(
+    size: int,
+) -> dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]]:
     def crop(image: Image.Image, generator: np.random.Generator) -> Image.Image:
         for _ in range(10):
             area = generator.uniform(0.2, 1.0) * size * size
@@ -109,7 +120,10 @@ def pillow_operations(size: int) -> dict[str, Callable[[Image.Image, np.random.G
         return Image.merge("HSV", (Image.fromarray(moved), s, v)).convert("RGB")
 
     enhancements = [ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color]
-    steps = [lambda image, generator, of=of: of(image).enhance(generator.uniform(0.6, 1.4)) for of in enhancements]
+    steps = [
+        lambda image, generator, of=of: of(image).enhance(generator.uniform(0.6, 1.4))
+        for of in enhancements
+    ]
 
     def jitter(image: Image.Image, generator: np.random.Generator) -> Image.Image:
         for step in generator.permutation(4):
@@ -129,7 +143,13 @@ def pillow_operations(size: int) -> dict[str, Callable[[Image.Image, np.random.G
                 image = change(image, generator)
         return image
 
-    each = {"resized crop": crop, "flip": flip, "colour jitter": jitter, "hue alone": hue, "grayscale": gray}
+    each = {
+        "resized crop": crop,
+        "flip": flip,
+        "colour jitter": jitter,
+        "hue alone": hue,
+        "grayscale": gray,
+    }
     return each | {"**a view** (SupCon)": view}
 
 
@@ -146,27 +166,45 @@ def candidates(images: Tensor, name: str) -> dict[str, Timed]:
         "Kornia": lambda _i: module(images.to(torch.float32) / 255.0),
     }
     if name in pillow_operations(size) and images.device.type == "cpu":
-        pixels, change = images.permute(0, 2, 3, 1).contiguous().numpy(), pillow_operations(size)[name]
+        pixels, change = (
+            images.permute(0, 2, 3, 1).contiguous().numpy(),
+            pillow_operations(size)[name],
+        )
         calls["Pillow"] = lambda i: pillow_views(pixels, change, np.random.default_rng(i))
     return calls
 
 
 def pillow_views(pixels: np.ndarray, change: Callable, generator: np.random.Generator) -> Tensor:
     made = np.stack([np.asarray(change(Image.fromarray(image), generator)) for image in pixels])
-    return torch.from_numpy(made).permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format) / 255.0
+    return (
+        torch.from_numpy(made)
+        .permute(0, 3, 1, 2)
+        .to(torch.float32, memory_format=torch.contiguous_format)
+        / 255.0
+    )
 
 
-# --- sections ------------------------------------------------------------------------------------------------------
+# --- sections
+# ------------------------------------------------------------------------------------------------------
 def show_speed(options: argparse.Namespace) -> None:
     images = random_images(options)
-    print(f"\nBatches of {options.batch} images, {options.size}×{options.size}, {options.device}; images a second:\n")
-    print("| operation, applied to all | ours | Kornia's modules | Pillow, a loop | ours / Kornia | ours / Pillow |")
+    print(
+        f"\nBatches of {options.batch} images, {options.size}×{options.size}, {options.device}; images a second:\n"
+    )
+    print(
+        "| operation, applied to all | ours | Kornia's modules | Pillow, a loop | ours / Kornia | ours / Pillow |"
+    )
     print("|---|---|---|---|---|---|")
     for name in our_views():
         seconds = least_seconds(candidates(images, name), options)
         rates = {who: options.batch / value for who, value in seconds.items()}
-        ratios = [f"{rates['ours'] / rates[who]:.1f}" if who in rates else "–" for who in ("Kornia", "Pillow")]
-        shown = [f"{rates[who]:,.0f}" if who in rates else "–" for who in ("ours", "Kornia", "Pillow")]
+        ratios = [
+            f"{rates['ours'] / rates[who]:.1f}" if who in rates else "–"
+            for who in ("Kornia", "Pillow")
+        ]
+        shown = [
+            f"{rates[who]:,.0f}" if who in rates else "–" for who in ("ours", "Kornia", "Pillow")
+        ]
         print(f"| {name} | {' | '.join(shown + ratios)} |")
 
 
@@ -194,22 +232,36 @@ def show_batch_dependence(options: argparse.Namespace) -> None:
     from kornia import color, enhance, filters
 
     def ours(x: Tensor, which: Tensor) -> Tensor:
-        settings = ImageAugmentSettings(affine=ImageAffineSettings(probability=0.5), blur=ImageBlurSettings())
+        settings = ImageAugmentSettings(
+            affine=ImageAffineSettings(probability=0.5), blur=ImageBlurSettings()
+        )
         return RandImageViewd("image", settings).batch(x, which.tolist())
 
     operations: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "Kornia: luma": lambda x, _: color.rgb_to_grayscale(x),
-        "Kornia: brightness": lambda x, i: enhance.adjust_brightness_accumulative(x, factor[i].to(x.device)),
-        "Kornia: saturation": lambda x, i: enhance.adjust_saturation_with_gray_subtraction(x, factor[i].to(x.device)),
+        "Kornia: brightness": lambda x, i: enhance.adjust_brightness_accumulative(
+            x, factor[i].to(x.device)
+        ),
+        "Kornia: saturation": lambda x, i: enhance.adjust_saturation_with_gray_subtraction(
+            x, factor[i].to(x.device)
+        ),
         "Kornia: hue": lambda x, i: enhance.adjust_hue(x, factor[i].to(x.device) - 1.0),
-        "Kornia: contrast": lambda x, i: enhance.adjust_contrast_with_mean_subtraction(x, factor[i].to(x.device)),
-        "ours: contrast": lambda x, i: image_operations.adjust_contrast(x, factor=factor[i].to(x.device)),
-        "Kornia: blur": lambda x, i: filters.gaussian_blur2d(x, (9, 9), factor[i, None].expand(-1, 2).to(x.device)),
+        "Kornia: contrast": lambda x, i: enhance.adjust_contrast_with_mean_subtraction(
+            x, factor[i].to(x.device)
+        ),
+        "ours: contrast": lambda x, i: image_operations.adjust_contrast(
+            x, factor=factor[i].to(x.device)
+        ),
+        "Kornia: blur": lambda x, i: filters.gaussian_blur2d(
+            x, (9, 9), factor[i, None].expand(-1, 2).to(x.device)
+        ),
         "ours: all of a view": ours,
     }
     print("\nShare of values that differ, of 5 images together against one by one:\n")
     sizes = [(32, 32), (33, 31), (96, 96), (223, 225)]
-    print(f"| operation, threads | {' | '.join(f'{h}×{w}' for h, w in sizes)} |\n|---|{'---|' * len(sizes)}")
+    print(
+        f"| operation, threads | {' | '.join(f'{h}×{w}' for h, w in sizes)} |\n|---|{'---|' * len(sizes)}"
+    )
     for n_threads in (1, 2) if options.device == "cpu" else (1,):
         torch.set_num_threads(n_threads)
         for name, change in operations.items():
@@ -218,7 +270,9 @@ def show_batch_dependence(options: argparse.Namespace) -> None:
                 x = torch.rand(5, 3, height, width, generator=generator).to(options.device)
                 alone = torch.cat([change(x[i : i + 1], torch.tensor([i])) for i in range(5)])
                 shares.append(float((change(x, torch.arange(5)) != alone).float().mean()))
-            print(f"| {name}, {n_threads} | {' | '.join(f'{share:.1%}' if share else '0' for share in shares)} |")
+            print(
+                f"| {name}, {n_threads} | {' | '.join(f'{share:.1%}' if share else '0' for share in shares)} |"
+            )
     torch.set_num_threads(1)
 
 
@@ -242,13 +296,18 @@ def show_step(options: argparse.Namespace) -> None:
     """Print how much longer a step (views, both passes, update) takes with single operations by Kornia's functions."""
     images = random_images(options)
     names = [str(number) for number in range(options.batch)]
-    settings = {"SupCon": ImageAugmentSettings(), "with blur": ImageAugmentSettings(blur=ImageBlurSettings())}
+    settings = {
+        "SupCon": ImageAugmentSettings(),
+        "with blur": ImageAugmentSettings(blur=ImageBlurSettings()),
+    }
     print(f"\nA step of {options.batch} images, two views of each, NT-Xent; ms:\n")
     print(
         "| encoder, views | rest of the step | views | their share | the step with Kornia's … |\n|---|---|---|---|---|"
     )
     for name in ("resnet_small", "resnet18"):
-        model = build_model(EncoderSettings(name=name, projection=(128, 64), projection_norm="layers"))
+        model = build_model(
+            EncoderSettings(name=name, projection=(128, 64), projection_norm="layers")
+        )
         model, loss = model.to(options.device), NTXent(temperature=0.5)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         made = made_by(settings["SupCon"])(images, names, epoch=0)
@@ -261,16 +320,25 @@ def show_step(options: argparse.Namespace) -> None:
 
         for preset, chosen in settings.items():
             views = made_by(chosen)
-            calls: dict[str, Timed] = {"rest": rest, "views": lambda i, views=views: views(images, names, epoch=i)}
-            calls |= {other: partial(_with, change, calls["views"]) for other, change in KORNIA.items()}
+            calls: dict[str, Timed] = {
+                "rest": rest,
+                "views": lambda i, views=views: views(images, names, epoch=i),
+            }
+            calls |= {
+                other: partial(_with, change, calls["views"]) for other, change in KORNIA.items()
+            }
             ms = {each: 1e3 * value for each, value in least_seconds(calls, options).items()}
             step = ms["rest"] + ms["views"]
-            others = ", ".join(f"{other}: {(ms['rest'] + ms[other]) / step - 1.0:+.1%}" for other in KORNIA)
+            others = ", ".join(
+                f"{other}: {(ms['rest'] + ms[other]) / step - 1.0:+.1%}" for other in KORNIA
+            )
             shown = f"{ms['rest']:.0f} | {ms['views']:.0f} | {ms['views'] / step:.1%} | {others}"
             print(f"| {name}, {preset} | {shown} |", flush=True)
 
 
-def _kornia_blur(x: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float) -> Tensor:
+def _kornia_blur(
+    x: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float
+) -> Tensor:
     from kornia import filters
 
     radius = int(4.0 * largest + 0.5) if radius_pixels is None else radius_pixels
@@ -284,7 +352,11 @@ def _kornia_hue(x: Tensor, turns: Tensor) -> Tensor:
 
 KORNIA: dict[str, dict[str, Callable]] = {
     "hue": {"hue": _kornia_hue},
-    "contrast": {"contrast": lambda x, factor: kornia.enhance.adjust_contrast_with_mean_subtraction(x, factor)},
+    "contrast": {
+        "contrast": lambda x, factor: kornia.enhance.adjust_contrast_with_mean_subtraction(
+            x, factor
+        )
+    },
     "blur": {"blur": _kornia_blur},
 }
 
@@ -311,7 +383,9 @@ def draw_picture(options: argparse.Namespace) -> None:
     for row, (axes_of_row, (name, preset, image)) in enumerate(zip(axes, rows, strict=True)):
         views = [image[None].float() / 255.0]
         maker = made_by(preset)
-        views += [maker.view(image[None], [str(row)], epoch=epoch, view=0) for epoch in range(n_views)]
+        views += [
+            maker.view(image[None], [str(row)], epoch=epoch, view=0) for epoch in range(n_views)
+        ]
         for axis, view in zip(axes_of_row, views, strict=True):
             axis.imshow(view[0].permute(1, 2, 0).numpy(), interpolation="nearest")
             axis.set_xticks([], [])
@@ -327,10 +401,21 @@ def draw_picture(options: argparse.Namespace) -> None:
 def picture_rows(store: Path | None) -> list[tuple[str, ImageAugmentSettings, Tensor]]:
     from sklearn.datasets import load_digits
 
-    photographs = np.load(store, mmap_mode="r") if store else np.empty((0, 3, 32, 32), dtype=np.uint8)
-    photographs = [torch.from_numpy(np.array(image)) for image in photographs[:: max(1, len(photographs) // 3)][:3]]
-    presets = {"SupCon": ImageAugmentSettings(), "SimCLR": ImageAugmentSettings(crop={"scale": (0.08, 1.0)})}
-    rows = [(name, preset, image) for (name, preset), image in zip(presets.items(), photographs, strict=False)]
+    photographs = (
+        np.load(store, mmap_mode="r") if store else np.empty((0, 3, 32, 32), dtype=np.uint8)
+    )
+    photographs = [
+        torch.from_numpy(np.array(image))
+        for image in photographs[:: max(1, len(photographs) // 3)][:3]
+    ]
+    presets = {
+        "SupCon": ImageAugmentSettings(),
+        "SimCLR": ImageAugmentSettings(crop={"scale": (0.08, 1.0)}),
+    }
+    rows = [
+        (name, preset, image)
+        for (name, preset), image in zip(presets.items(), photographs, strict=False)
+    ]
     off = dict.fromkeys(["flip", "colour_jitter", "grayscale"])
     of_digits = ImageAugmentSettings(affine={}, crop={"scale": (0.6, 1.0)}, **off)
     for index, colour in ((3, (214, 39, 40)), (14, (31, 119, 180))):
@@ -344,7 +429,9 @@ def picture_rows(store: Path | None) -> list[tuple[str, ImageAugmentSettings, Te
 
 def random_images(options: argparse.Namespace) -> Tensor:
     shape = (options.batch, 3, options.size, options.size)
-    drawn = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    drawn = torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     return drawn.to(options.device)
 
 
@@ -355,20 +442,34 @@ def main() -> None:
         "numbers": show_numbers,
         "step": show_step,
     }
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", help=f"of {', '.join(sections)}, picture; all but the last by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        help=f"of {', '.join(sections)}, picture; all but the last by default",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", type=int, default=32, help="side of the images, in pixels")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=7, help="the least time of so many is shown")
-    parser.add_argument("--out", type=Path, default=Path("image_views.png"), help="file of the picture")
-    parser.add_argument("--store", type=Path, help="images.npy of `neurocontrast images`, for the picture")
+    parser.add_argument(
+        "--out", type=Path, default=Path("image_views.png"), help="file of the picture"
+    )
+    parser.add_argument(
+        "--store", type=Path, help="images.npy of `neurocontrast images`, for the picture"
+    )
     options = parser.parse_args()
     everything = sections | {"picture": draw_picture}
     if unknown := set(options.sections) - set(everything):
         parser.error(f"there is no section {', '.join(unknown)}; choose of {', '.join(everything)}")
     torch.set_num_threads(1)
-    machine = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()}, one thread"
+    machine = (
+        torch.cuda.get_device_name()
+        if options.device == "cuda"
+        else f"{platform.machine()}, one thread"
+    )
     versions = f"torch {torch.__version__}, kornia {kornia.__version__}, Pillow {PIL.__version__}"
     print(f"{datetime.date.today()}, {versions}, {machine}")
     for section in options.sections or sections:

@@ -2,11 +2,12 @@
 
     python benchmarks/indexing.py [--n-subjects 10000] [--others VENV/bin/python]
 
-Every subject has a T1w image with its JSON file and two other images; every fourth subject has a second session, with
-``sessions.tsv``. Ages and sexes are in ``participants.tsv``, a second table is in ``phenotype/``. The tree is written
-once and read several times (the fastest counts); a bare walk with `os.scandir` is timed in the same run. With
-``--others``, so are pybids and bids2table, which that interpreter has (`pip install pybids bids2table` in an
-environment of their own). Seconds are of the clock; of the processor in brackets, since a busy machine takes longer.
+Every subject has a T1w image with its JSON file and two other images; every fourth subject has a
+second session, with ``sessions.tsv``. Ages and sexes are in ``participants.tsv``, a second table is
+in ``phenotype/``. The tree is written once and read several times (the fastest counts); a bare walk
+with `os.scandir` is timed in the same run. With ``--others``, so are pybids and bids2table, which
+that interpreter has (`pip install pybids bids2table` in an environment of their own). Seconds are
+of the clock; of the processor in brackets, since a busy machine takes longer.
 """
 
 from __future__ import annotations
@@ -48,18 +49,26 @@ def write_tree(root: Path, n_subjects: int) -> int:
             stem = f"{subject}_{session}"
             for name in (f"{stem}_T1w.nii.gz", f"{stem}_T2w.nii.gz", f"{stem}_FLAIR.nii.gz"):
                 (folder / name).write_bytes(b"x" * 2048)
-            (folder / f"{stem}_T1w.json").write_text('{"Manufacturer": "Siemens", "MagneticFieldStrength": 3}')
+            (folder / f"{stem}_T1w.json").write_text(
+                '{"Manufacturer": "Siemens", "MagneticFieldStrength": 3}'
+            )
             n_files += 4
         if len(sessions) > 1:
-            (root / subject / f"{subject}_sessions.tsv").write_text("session_id\tage\nses-1\t30\nses-2\t31\n")
+            (root / subject / f"{subject}_sessions.tsv").write_text(
+                "session_id\tage\nses-1\t30\nses-2\t31\n"
+            )
             n_files += 1
     people = "".join(
-        f"sub-{number:05d}\t{20 + number % 60}\t{'FM'[number % 2]}\tsite{number % 9}\n" for number in range(n_subjects)
+        f"sub-{number:05d}\t{20 + number % 60}\t{'FM'[number % 2]}\tsite{number % 9}\n"
+        for number in range(n_subjects)
     )
     (root / "participants.tsv").write_text("participant_id\tage\tsex\tsite\n" + people)
     (root / "dataset_description.json").write_text('{"Name": "Benchmark", "BIDSVersion": "1.10.0"}')
     (root / "phenotype").mkdir()
-    groups = "".join(f"sub-{number:05d}\t{'control' if number % 3 else 'patient'}\n" for number in range(n_subjects))
+    groups = "".join(
+        f"sub-{number:05d}\t{'control' if number % 3 else 'patient'}\n"
+        for number in range(n_subjects)
+    )
     (root / "phenotype" / "group.tsv").write_text("participant_id\tgroup\n" + groups)
     return n_files + 3
 
@@ -76,7 +85,9 @@ def walk(folder: Path) -> Iterator[str]:
 
 def main() -> None:
     """Write the tree, and print the times."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n-subjects", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--others", help="Python interpreter that has pybids and bids2table")
@@ -98,7 +109,11 @@ def main() -> None:
         for name, statement in OTHERS.items() if options.others else ():
             command = [options.others, "-c", _MEASURED.format(statement=statement), str(root)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-            said = done.stdout.split("\n") if done.returncode == 0 else done.stderr.strip().split("\n")[-1:]
+            said = (
+                done.stdout.split("\n")
+                if done.returncode == 0
+                else done.stderr.strip().split("\n")[-1:]
+            )
             print(f"{name}: {', '.join(filter(None, said))}")
     print(f"{n_files} files, {len(found.table)} scans")
     for name, found_times in times.items():

@@ -1,12 +1,14 @@
 """What exact large batches cost: memory, time and rounding, against the same step with the whole batch at once.
 
-Every run is two epochs of one batch each (training, its measurements, BatchNorm's statistics, checkpoints) in a process
-of its own; memory is its peak above what it held with everything imported and built. Gradients are those of one step
-with y-Aware InfoNCE on age and group normalisation, against the same step in float64; with BatchNorm, the cosine
-between the gradient in micro-batches and the whole batch's, which are different functions::
+Every run is two epochs of one batch each (training, its measurements, BatchNorm's statistics,
+checkpoints) in a process of its own; memory is its peak above what it held with everything imported
+and built. Gradients are those of one step with y-Aware InfoNCE on age and group normalisation,
+against the same step in float64; with BatchNorm, the cosine between the gradient in micro-batches
+and the whole batch's, which are different functions::
 
-    python benchmarks/large_batch.py                                   # CPU, 32³: three to five minutes on two cores
-    python benchmarks/large_batch.py --device cuda --side 128 --micro 4 --batches 8 16 32 64 --precision bf16-mixed
+    python benchmarks/large_batch.py                                   # CPU, 32³: three to five
+    minutes on two cores python benchmarks/large_batch.py --device cuda --side 128 --micro 4
+    --batches 8 16 32 64 --precision bf16-mixed
 """
 
 import argparse
@@ -41,8 +43,13 @@ class Made:
     def __getitem__(self, index):
         generator = torch.Generator().manual_seed(index)
         coarse = torch.randn(1, 1, 4, 4, 4, generator=generator)
-        smooth = torch.nn.functional.interpolate(coarse, size=self.shape, mode="trilinear", align_corners=True)[0]
-        return {"image": smooth + 0.1 * torch.randn(smooth.shape, generator=generator), "index": index}
+        smooth = torch.nn.functional.interpolate(
+            coarse, size=self.shape, mode="trilinear", align_corners=True
+        )[0]
+        return {
+            "image": smooth + 0.1 * torch.randn(smooth.shape, generator=generator),
+            "index": index,
+        }
 
 
 def parts_of_run(n, point):
@@ -62,7 +69,13 @@ def parts_of_run(n, point):
         keep_checkpoints=1,
     )
     model = build_model(EncoderSettings(norm=point["norm"]))
-    return model, YAwareInfoNCE(Gaussian("age", sigma=5.0)), TwoViews(brain_views(), seed=0), data, settings
+    return (
+        model,
+        YAwareInfoNCE(Gaussian("age", sigma=5.0)),
+        TwoViews(brain_views(), seed=0),
+        data,
+        settings,
+    )
 
 
 def peak_mib(device):
@@ -95,7 +108,9 @@ def gradient(point, micro):
 
 def exact_gradient(point):
     model, objective, views, data, _ = parts_of_run(point["batch"], {**point, "micro": None})
-    volumes = torch.stack([data.images[row]["image"] for row in range(point["batch"])]).to(point["device"])
+    volumes = torch.stack([data.images[row]["image"] for row in range(point["batch"])]).to(
+        point["device"]
+    )
     both = torch.cat(views(volumes, data.names[: point["batch"]], epoch=0)).double()
     z1, z2 = model.to(both)(both).chunk(2)
     objective(z1, z2, {"age": data.metadata["age"].to(both)}).backward()
@@ -136,12 +151,16 @@ def cell(figures, name, form):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, nargs="+", default=[8, 16, 32, 64], help="pairs a batch")
+    parser.add_argument(
+        "--batches", type=int, nargs="+", default=[8, 16, 32, 64], help="pairs a batch"
+    )
     parser.add_argument("--micro", type=int, default=4, help="pairs a micro-batch")
     parser.add_argument("--side", type=int, default=32, help="voxels on each axis")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", default="32-true")
-    parser.add_argument("--errors-up-to", type=int, default=16, help="largest batch whose gradients are compared")
+    parser.add_argument(
+        "--errors-up-to", type=int, default=16, help="largest batch whose gradients are compared"
+    )
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:
@@ -163,7 +182,10 @@ def main():
         shown = ["", "", ""]
         if batch <= arguments.errors_up_to:
             errors = measured("rounding", batch=batch, micro=arguments.micro, **common)
-            shown = [cell(errors, name, form) for name, form in (("whole", ".0e"), ("parts", ".0e"), ("cosine", ".2f"))]
+            shown = [
+                cell(errors, name, form)
+                for name, form in (("whole", ".0e"), ("parts", ".0e"), ("cosine", ".2f"))
+            ]
         print(
             f"| {batch} | {cell(whole, 'mib', '.0f')} | {cell(parts, 'mib', '.0f')} | {ratio} | {' | '.join(shown)} |"
         )

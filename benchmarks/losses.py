@@ -1,14 +1,15 @@
 """Cost of the losses beside other libraries: forward + backward, d = 128, one thread.
 
-Every case runs in a process of its own: CPU time of the process, and peak memory above what it held when everything
-was imported and no tensor made. Peers that are not installed are left out; one that needs more than the memory limit
-is reported as such.
+Every case runs in a process of its own: CPU time of the process, and peak memory above what it held
+when everything was imported and no tensor made. Peers that are not installed are left out; one that
+needs more than the memory limit is reported as such.
 
     python benchmarks/losses.py                       # a table
     python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
-    python benchmarks/losses.py --paired              # ours and the plain expression in alternation, in one process
-    python benchmarks/losses.py --metadata 8192       # what metadata cost: three losses in alternation, by operation
-    python benchmarks/losses.py --metadata 16384 --device cuda
+    python benchmarks/losses.py --paired              # ours and the plain expression in
+    alternation, in one process python benchmarks/losses.py --metadata 8192       # what metadata
+    cost: three losses in alternation, by operation python benchmarks/losses.py --metadata 16384
+    --device cuda
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ def same_label(m: dict) -> Tensor:
 
 
 def find_twin(s, others):
-    return functional.cross_entropy(s.masked_fill(~others, -torch.inf), torch.arange(len(s)).roll(len(s) // 2))
+    return functional.cross_entropy(
+        s.masked_fill(~others, -torch.inf), torch.arange(len(s)).roll(len(s) // 2)
+    )
 
 
 def nt_xent(a, b, _):
@@ -214,7 +217,10 @@ def make_batch(n_embeddings: int, device: str = "cpu") -> tuple[list[Tensor], di
     generator = torch.Generator().manual_seed(0)
     n = n_embeddings // 2
     views = [torch.randn(n, D, generator=generator).to(device).requires_grad_() for _ in range(2)]
-    age, label = 20 + 60 * torch.rand(n, generator=generator), torch.randint(10, (n,), generator=generator)
+    age, label = (
+        20 + 60 * torch.rand(n, generator=generator),
+        torch.randint(10, (n,), generator=generator),
+    )
     return views, {"age": age.to(device), "label": label.to(device)}
 
 
@@ -223,7 +229,9 @@ def once(loss: Callable, views: list[Tensor], metadata: dict) -> float:
     for view in views:
         view.grad = None
     on_gpu = views[0].is_cuda
-    clock, wait = (time.perf_counter, torch.cuda.synchronize) if on_gpu else (time.process_time, lambda: None)
+    clock, wait = (
+        (time.perf_counter, torch.cuda.synchronize) if on_gpu else (time.process_time, lambda: None)
+    )
     wait()
     start = clock()
     loss(*views, metadata).backward()
@@ -238,7 +246,9 @@ def compare_paired(n_embeddings: int, repetitions: int = 1500) -> str:
     lines = [f"| ms at {n_embeddings:,} | ours | plain | ratio |", "|---|---|---|---|"]
     for name, plain in EXPRESSIONS.items():
         pair = (ours(name), plain)
-        torch.testing.assert_close(*(loss(*batch[0], batch[1]) for loss in pair), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            *(loss(*batch[0], batch[1]) for loss in pair), rtol=1e-4, atol=1e-5
+        )
         times = [[once(loss, *batch) for loss in pair] for _ in range(repetitions + 50)][50:]
         mine, its = (1e3 * statistics.median(part) for part in zip(*times, strict=True))
         ratio = statistics.median(a / b for a, b in times)
@@ -251,9 +261,23 @@ OPERATIONS = {
     "matrix products": ("aten::mm", "aten::addmm_", "aten::addmm"),
     "exponentials": ("aten::exp_", "aten::exp"),
     "sums and largest": ("aten::sum", "aten::amax"),
-    "choices and comparisons": ("aten::where", "aten::le", "aten::gt", "aten::masked_fill_", "aten::clamp_max_"),
+    "choices and comparisons": (
+        "aten::where",
+        "aten::le",
+        "aten::gt",
+        "aten::masked_fill_",
+        "aten::clamp_max_",
+    ),
     "copies and fills": ("aten::copy_", "aten::fill_", "aten::zero_", "aten::cat"),
-    "other arithmetic": ("aten::mul", "aten::mul_", "aten::sub", "aten::sub_", "aten::add", "aten::add_", "aten::div"),
+    "other arithmetic": (
+        "aten::mul",
+        "aten::mul_",
+        "aten::sub",
+        "aten::sub_",
+        "aten::add",
+        "aten::add_",
+        "aten::div",
+    ),
 }
 
 
@@ -263,9 +287,15 @@ def compare_metadata(n_embeddings: int, device: str, repetitions: int = 7) -> st
 
     torch.set_num_threads(1)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-    batch, named = make_batch(n_embeddings, device), {name: ours(name).to(device) for name in WITH_METADATA}
+    batch, named = (
+        make_batch(n_embeddings, device),
+        {name: ours(name).to(device) for name in WITH_METADATA},
+    )
     times = [[once(loss, *batch) for loss in named.values()] for _ in range(repetitions + 1)][1:]
-    lines = [f"| {n_embeddings:,} embeddings | s | ratio | " + " | ".join(OPERATIONS) + " |", "|---" * 9 + "|"]
+    lines = [
+        f"| {n_embeddings:,} embeddings | s | ratio | " + " | ".join(OPERATIONS) + " |",
+        "|---" * 9 + "|",
+    ]
     for place, (name, loss) in enumerate(named.items()):
         with profile(activities=activities) as profiled:
             once(loss, *batch)
@@ -273,7 +303,8 @@ def compare_metadata(n_embeddings: int, device: str, repetitions: int = 7) -> st
         own = {each.key: getattr(each, measure) / 1e3 for each in profiled.key_averages()}
         kinds = [f"{sum(own.get(key, 0) for key in keys):.3g}" for keys in OPERATIONS.values()]
         seconds, ratio = (
-            statistics.median(part) for part in zip(*((t[place], t[place] / t[0]) for t in times), strict=True)
+            statistics.median(part)
+            for part in zip(*((t[place], t[place] / t[0]) for t in times), strict=True)
         )
         lines.append(f"| {name} | {seconds:.3g} | {ratio:.2f} | " + " | ".join(kinds) + " |")
     return "\n".join(lines)
@@ -296,7 +327,17 @@ def run_case(name: str, n_embeddings: int) -> None:
         print(json.dumps({"name": name, "n": n_embeddings, "fits": False}))
         return
     seconds = sorted(times)[len(times) // 4]
-    print(json.dumps({"name": name, "n": n_embeddings, "fits": True, "seconds": seconds, "mib": memory()[0] - before}))
+    print(
+        json.dumps(
+            {
+                "name": name,
+                "n": n_embeddings,
+                "fits": True,
+                "seconds": seconds,
+                "mib": memory()[0] - before,
+            }
+        )
+    )
 
 
 def measure(name: str, n_embeddings: int, repeats: int) -> dict:
@@ -330,9 +371,14 @@ def shown(result: dict | None) -> str:
 
 def table(results: list[dict], sizes: list[int]) -> str:
     by_case = {(result["name"], result["n"]): result for result in results}
-    lines = ["| loss | " + " | ".join(f"{n:,}" for n in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    lines = [
+        "| loss | " + " | ".join(f"{n:,}" for n in sizes) + " |",
+        "|---" * (len(sizes) + 1) + "|",
+    ]
     for name in dict.fromkeys(result["name"] for result in results):
-        lines.append(f"| {name} | " + " | ".join(shown(by_case.get((name, n))) for n in sizes) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join(shown(by_case.get((name, n))) for n in sizes) + " |"
+        )
     return "\n".join(lines)
 
 
@@ -341,10 +387,18 @@ def main() -> None:
     parser.add_argument("--case", nargs=2, metavar=("NAME", "N"), help=argparse.SUPPRESS)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--only", nargs="+", help="names of cases")
-    parser.add_argument("--repeats", type=int, default=2, help="processes a case, of which the fastest counts")
-    parser.add_argument("--large", action="store_true", help=f"four of ours at {LARGE:,} embeddings as well")
-    parser.add_argument("--paired", action="store_true", help="ours beside the plain expression at 128 and 1,024")
-    parser.add_argument("--metadata", type=int, metavar="N", help="three losses in alternation at N embeddings")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="processes a case, of which the fastest counts"
+    )
+    parser.add_argument(
+        "--large", action="store_true", help=f"four of ours at {LARGE:,} embeddings as well"
+    )
+    parser.add_argument(
+        "--paired", action="store_true", help="ours beside the plain expression at 128 and 1,024"
+    )
+    parser.add_argument(
+        "--metadata", type=int, metavar="N", help="three losses in alternation at N embeddings"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of --metadata")
     parser.add_argument("--results", type=Path, help="JSON lines to add to and to draw from")
     arguments = parser.parse_args()
@@ -361,8 +415,15 @@ def main() -> None:
     names = arguments.only or [*OURS, *PLAIN, *installed]
     cases = [(name, n) for name in names for n in arguments.sizes if name not in PLAIN or n <= 1024]
     if arguments.large:
-        cases += [(name, LARGE) for name in ("NTXent", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "SINCERE")]
-    stored = arguments.results.read_text().splitlines() if arguments.results and arguments.results.exists() else []
+        cases += [
+            (name, LARGE)
+            for name in ("NTXent", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "SINCERE")
+        ]
+    stored = (
+        arguments.results.read_text().splitlines()
+        if arguments.results and arguments.results.exists()
+        else []
+    )
     results = [json.loads(line) for line in stored]
     for name, n in cases:
         results.append(measure(name, n, 1 if n == LARGE else arguments.repeats))

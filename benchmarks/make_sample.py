@@ -3,10 +3,11 @@
     neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
     python benchmarks/make_sample.py --prepared PREPARED --out sample
 
-Writes `participants.tsv`, `images/` and `files.tsv`; the same folder gives the same bytes. Who is taken: people of
-known age and sex without a remark on quality, in each site and diagnosis as many as N_PEOPLE says, by systematic
-sampling: ordered by sex and age, every k-th from a random start. Of the first site, every third of those taken,
-in that order, is `test`, the others are `train`; all other sites are `test`.
+Writes `participants.tsv`, `images/` and `files.tsv`; the same folder gives the same bytes. Who is
+taken: people of known age and sex without a remark on quality, in each site and diagnosis as many
+as N_PEOPLE says, by systematic sampling: ordered by sex and age, every k-th from a random start. Of
+the first site, every third of those taken, in that order, is `test`, the others are `train`; all
+other sites are `test`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,18 @@ N_STEPS = 64
 """Intensities from 0 to an image's maximum: finer steps are noise, which would be half of the files."""
 GRID = {"spacing_mm": 4.0, "shape": (48, 56, 48)}
 IMAGES = {"path": "T1w", "gm": "gm", "wm": "wm", "csf": "csf"}
-COLUMNS = ("participant_id", "subject_id", "age", "sex", "site", "scanner", "diagnosis", "split", "source", "licence")
+COLUMNS = (
+    "participant_id",
+    "subject_id",
+    "age",
+    "sex",
+    "site",
+    "scanner",
+    "diagnosis",
+    "split",
+    "source",
+    "licence",
+)
 ATTRIBUTION = {
     "IXI-HH": "IXI dataset, Hammersmith Hospital, brain-development.org",
     "ds002748": "Bezmaternykh et al. 2021, OpenNeuro, doi:10.18112/openneuro.ds002748.v1.0.5",
@@ -69,7 +81,9 @@ def write_image(path: Path, voxels: np.ndarray, affine: np.ndarray) -> None:
 
 def main() -> None:
     """Write the sample into the folder, beside what it holds of text."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--prepared", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("sample"))
     options = parser.parse_args()
@@ -78,19 +92,34 @@ def main() -> None:
     files = [("participants.tsv", "all of them", "CC BY-SA 3.0", "; ".join(ATTRIBUTION.values()))]
     with atomic_folder(options.out / "images") as folder:
         for person in table.to_dict("records"):
-            scan = to_grid({"image": tuple(str(options.prepared / person[column]) for column in IMAGES)})["image"]
+            scan = to_grid(
+                {"image": tuple(str(options.prepared / person[column]) for column in IMAGES)}
+            )["image"]
             for suffix, voxels in zip(IMAGES.values(), scan.numpy(), strict=True):
                 name = f"{person['participant_id']}_{suffix}.nii.gz"
                 write_image(folder / name, voxels, scan.affine.numpy())
-                files.append((f"images/{name}", person["source"], person["licence"], ATTRIBUTION[person["source"]]))
+                files.append(
+                    (
+                        f"images/{name}",
+                        person["source"],
+                        person["licence"],
+                        ATTRIBUTION[person["source"]],
+                    )
+                )
     for column, suffix in IMAGES.items():
         table[column] = [f"images/{name}_{suffix}.nii.gz" for name in table["participant_id"]]
     write_table(options.out / "participants.tsv", table[[*COLUMNS, *IMAGES]])
     listed = pd.DataFrame(files, columns=["file", "source", "licence", "attribution"])
     listed.insert(1, "sha256", [digest_of_file(options.out / file) for file in listed["file"]])
     write_table(options.out / "files.tsv", listed)
-    print(table.groupby(["site", "diagnosis", "split", "sex"])["age"].describe()[["count", "min", "50%", "max"]])
-    print(f"{sum((options.out / file).stat().st_size for file in listed['file']) / 1e6:.2f} MB in {len(listed)} files")
+    print(
+        table.groupby(["site", "diagnosis", "split", "sex"])["age"].describe()[
+            ["count", "min", "50%", "max"]
+        ]
+    )
+    print(
+        f"{sum((options.out / file).stat().st_size for file in listed['file']) / 1e6:.2f} MB in {len(listed)} files"
+    )
 
 
 if __name__ == "__main__":

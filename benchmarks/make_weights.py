@@ -1,13 +1,14 @@
 """Make the weights that ship with the package, and their card: `neurocontrast/weights/brain-maps-lda`.
 
-    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
-    python benchmarks/make_weights.py --prepared PREPARED --work WORK
+    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
+    --imitations 3 python benchmarks/make_weights.py --prepared PREPARED --work WORK
 
-The encoder is the recipe tissue_discriminants, fitted to PREPARED/imitations.tsv: all healthy people of london and
-ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic regression) are fitted to the real scans
-of the same people. novosibirsk, a scanner that nothing was learned from, is what the card's figures are of. Voxels
-where hardly anybody has tissue are left out, and weights are stored in half precision. The same PREPARED, seed and
-versions give the same bytes of weights.
+The encoder is the recipe tissue_discriminants, fitted to PREPARED/imitations.tsv: all healthy
+people of london and ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic
+regression) are fitted to the real scans of the same people. novosibirsk, a scanner that nothing was
+learned from, is what the card's figures are of. Voxels where hardly anybody has tissue are left
+out, and weights are stored in half precision. The same PREPARED, seed and versions give the same
+bytes of weights.
 """
 
 from __future__ import annotations
@@ -50,9 +51,18 @@ squared loadings, and two fifths of the file."""
 
 def make_run(prepared: Path, work: Path) -> Path:
     """Fit the encoder, unless that is done."""
-    overrides = [f"data.participants={prepared / 'imitations.tsv'}", f"seed={SEED}", "data.n_workers=1"]
-    overrides += [f"data.cache_dir={work / 'cache'}", f"data.where={{site: [{', '.join(LEARNED_FROM)}]}}"]
-    config = neurocontrast.load_config(ROOT / "neurocontrast/recipes/brain/tissue_discriminants.yaml", overrides)
+    overrides = [
+        f"data.participants={prepared / 'imitations.tsv'}",
+        f"seed={SEED}",
+        "data.n_workers=1",
+    ]
+    overrides += [
+        f"data.cache_dir={work / 'cache'}",
+        f"data.where={{site: [{', '.join(LEARNED_FROM)}]}}",
+    ]
+    config = neurocontrast.load_config(
+        ROOT / "neurocontrast/recipes/brain/tissue_discriminants.yaml", overrides
+    )
     return neurocontrast.pretrain(config, out=work / "run", resume=True)
 
 
@@ -61,15 +71,33 @@ def shrink(run: Path, folder: Path) -> dict[str, Any]:
     tensors = safetensors.torch.load_file(run / "encoder.safetensors")
     kept = tensors["features.layers.mean"] >= FAINT
     small = {name: each[..., kept] for name, each in tensors.items()}
-    small = {name: (each.half() if each.is_floating_point() else each).contiguous() for name, each in small.items()}
+    small = {
+        name: (each.half() if each.is_floating_point() else each).contiguous()
+        for name, each in small.items()
+    }
     (folder / "encoder.safetensors").write_bytes(safetensors.torch.save(small))
-    public = ("format", "seed", "cohort", "simulated", "n_training_scans", "preprocessing", "pretraining_subjects")
+    public = (
+        "format",
+        "seed",
+        "cohort",
+        "simulated",
+        "n_training_scans",
+        "preprocessing",
+        "pretraining_subjects",
+    )
     known = json.loads((run / "provenance.json").read_text())
-    versions = {name: known["environment"][name] for name in ("neurocontrast", "python", "packages")}
-    write_json(folder / "provenance.json", {"environment": versions, **{key: known[key] for key in public}})
+    versions = {
+        name: known["environment"][name] for name in ("neurocontrast", "python", "packages")
+    }
+    write_json(
+        folder / "provenance.json", {"environment": versions, **{key: known[key] for key in public}}
+    )
     contract = {**read_contract(run), "n_voxels": int(kept.sum()), "licence": LICENCE}
     contract |= {"provenance": digest_of_file(folder / "provenance.json")}
-    contract["weights"] = {"file": "encoder.safetensors", "sha256": digest_of_file(folder / "encoder.safetensors")}
+    contract["weights"] = {
+        "file": "encoder.safetensors",
+        "sha256": digest_of_file(folder / "encoder.safetensors"),
+    }
     write_json(folder / "encoder.json", contract)
     return contract
 
@@ -80,7 +108,10 @@ def embed(folder: Path, prepared: Path, work: Path, sites: tuple[str, ...]) -> P
         folder,
         participants=prepared / "participants.tsv",
         out=work / f"{sites[0]}.parquet",
-        config={"embedding": {"where": {"site": list(sites)}}, "data": {"cache_dir": str(work / "cache")}},
+        config={
+            "embedding": {"where": {"site": list(sites)}},
+            "data": {"cache_dir": str(work / "cache")},
+        },
         overwrite=True,
     )
 
@@ -90,7 +121,9 @@ def fit_probe(embeddings: Path, target: str, work: Path, folder: Path) -> None:
     options = {"voxels": "off", "confounds": False, "n_bootstraps": 0, "allow_overlap": True}
     known = read_embeddings(embeddings).table[target].notna()
     assert known.sum() > 100, target
-    evaluation = neurocontrast.evaluate(embeddings, out=work / target, target=target, overwrite=True, **options)
+    evaluation = neurocontrast.evaluate(
+        embeddings, out=work / target, target=target, overwrite=True, **options
+    )
     shutil.copytree(evaluation / "probe", folder / target)
 
 
@@ -122,20 +155,26 @@ def measure(folder: Path, embeddings: Path, work: Path) -> dict[str, str]:
     truth = read_embeddings(embeddings).table.set_index("participant_id")
     figures = {}
     for target in ("age", "sex"):
-        out = neurocontrast.predict(folder / target, embeddings, out=work / f"{target}.tsv", overwrite=True)
+        out = neurocontrast.predict(
+            folder / target, embeddings, out=work / f"{target}.tsv", overwrite=True
+        )
         found = pd.read_csv(out, sep="\t").set_index("participant_id")
         score, true = found["y_score"].to_numpy(float), truth.loc[found.index, target]
         generator, rows = np.random.default_rng(SEED), np.arange(len(found))
         draws = [generator.choice(rows, len(rows)) for _ in range(N_BOOTSTRAPS)]
         if target == "age":
             errors = score - true.to_numpy(float)
-            figures["mae"] = _with_interval([np.abs(errors[draw]).mean() for draw in [rows, *draws]], 1)
+            figures["mae"] = _with_interval(
+                [np.abs(errors[draw]).mean() for draw in [rows, *draws]], 1
+            )
             figures["own_mean"] = f"{np.abs(true - true.mean()).mean():.1f}"
             figures["bias"] = _with_interval([errors[draw].mean() for draw in [rows, *draws]], 1)
         else:
             positive = json.loads((folder / target / "probe.json").read_text())["classes"][-1]
             is_positive = (true == positive).to_numpy()
-            figures["auc"] = _with_interval([roc_auc_score(is_positive[d], score[d]) for d in [rows, *draws]], 2)
+            figures["auc"] = _with_interval(
+                [roc_auc_score(is_positive[d], score[d]) for d in [rows, *draws]], 2
+            )
     return figures
 
 
@@ -144,7 +183,9 @@ def _with_interval(values: list[float], digits: int) -> str:
     return f"{values[0]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def write_card(folder: Path, prepared: Path, contract: dict[str, Any], figures: dict[str, str]) -> None:
+def write_card(
+    folder: Path, prepared: Path, contract: dict[str, Any], figures: dict[str, str]
+) -> None:
     """Fill in the card."""
     people = pd.read_csv(prepared / "participants.tsv", sep="\t").drop_duplicates("subject_id")
     rows = [f"| {site} | {_people(people[people['site'] == site])} |" for site in LEARNED_FROM]
@@ -152,7 +193,9 @@ def write_card(folder: Path, prepared: Path, contract: dict[str, Any], figures: 
     text = (ROOT / "benchmarks/brain_maps_card.md").read_text(encoding="utf-8")
     facts = {
         "sites": "\n".join(rows),
-        "new_people": _people(people[people["site"].isin(NEW)]).replace(" (", " people (").replace(" | ", ", ages "),
+        "new_people": _people(people[people["site"].isin(NEW)])
+        .replace(" (", " people (")
+        .replace(" | ", ", ages "),
         "cohort": cohort["digest"],
         "n_scans": cohort["n_scans"],
         "n_subjects": cohort["n_subjects"],
@@ -167,14 +210,22 @@ def write_card(folder: Path, prepared: Path, contract: dict[str, Any], figures: 
 
 def _people(rows: pd.DataFrame) -> str:
     ages, women = rows["age"].dropna(), int((rows["sex"] == "F").sum())
-    return f"{len(rows)} ({women} women) | {ages.min():.0f}–{ages.max():.0f}, mean {ages.mean():.0f}"
+    return (
+        f"{len(rows)} ({women} women) | {ages.min():.0f}–{ages.max():.0f}, mean {ages.mean():.0f}"
+    )
 
 
 def main() -> None:
     """Make everything."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prepared", type=Path, required=True, help="folder that `prepare --imitations 3` wrote")
-    parser.add_argument("--work", type=Path, required=True, help="folder for what is made on the way")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--prepared", type=Path, required=True, help="folder that `prepare --imitations 3` wrote"
+    )
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for what is made on the way"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "neurocontrast/weights" / NAME)
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,15 +1,17 @@
 """The evidence with natural images: do the papers' orderings appear at small sizes, over seeds?
 
-Reads what `pipelines/natural.smk` wrote (values, results and experiment of each folder), or runs it first:
+Reads what `pipelines/natural.smk` wrote (values, results and experiment of each folder), or runs it
+first:
 
     python benchmarks/natural.py results
     python benchmarks/natural.py results --run linear fair --cifar cifar-10-binary.tar.gz
-    python benchmarks/natural.py results --run hard --cifar FOLDERS --config dataset=folder 'images={n_train: 5000}'
+    python benchmarks/natural.py results --run hard --cifar FOLDERS --config dataset=folder
+    'images={n_train: 5000}'
 
-Prints, as Markdown for benchmarks/README.md, one table of all losses and one of the orderings: what was published, the
-paired difference over seeds with its 95 % interval of Student's t, and whether it settles the ordering. What each
-experiment trains on, for how long and with which network is in pipelines/natural/<experiment>_small.yaml and its
-recipe.
+Prints, as Markdown for benchmarks/README.md, one table of all losses and one of the orderings: what
+was published, the paired difference over seeds with its 95 % interval of Student's t, and whether
+it settles the ordering. What each experiment trains on, for how long and with which network is in
+pipelines/natural/<experiment>_small.yaml and its recipe.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def tell_orderings(folder: Path) -> list[str]:
 def tell_losses(folder: Path) -> list[str]:
     """Return the rows of one experiment: every loss, its accuracy and its other measures."""
     content = yaml.safe_load((folder / "experiment.yaml").read_text(encoding="utf-8"))
-    summary = pd.read_csv(folder / "results.tsv", sep="\t", keep_default_na=False, na_values=["n/a"])
+    summary = pd.read_csv(
+        folder / "results.tsv", sep="\t", keep_default_na=False, na_values=["n/a"]
+    )
     rows = []
     for variant, about in content["variants"].items():
         cells = []
@@ -82,12 +86,20 @@ def tell_losses(folder: Path) -> list[str]:
 
 def main() -> None:
     """Print the tables of all experiments found, after running those asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", type=Path, help="the workflow's `out`")
     parser.add_argument("--run", nargs="*", default=[], choices=list(SOURCES), metavar="EXPERIMENT")
     parser.add_argument("--cifar", help="CIFAR-10: the official binary files, also packed")
     parser.add_argument("--fashion", help="folder of Fashion-MNIST's idx files")
-    parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="of the workflow: seeds=[0,1], …")
+    parser.add_argument(
+        "--config",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the workflow: seeds=[0,1], …",
+    )
     given = parser.parse_args()
     given.results = given.results.absolute()
     os.chdir(ROOT)  # recipes are named from there
@@ -97,10 +109,16 @@ def main() -> None:
             parser.error(f"{experiment} needs --{SOURCES[experiment]}")
         run(given.results, experiment, source, given.config)
     print("| experiment | loss | mean over seeds [95 % interval] |\n|---|---|---|")
-    found = [path.parent for name in SOURCES for path in sorted(given.results.glob(f"{name}_small*/results.tsv"))]
+    found = [
+        path.parent
+        for name in SOURCES
+        for path in sorted(given.results.glob(f"{name}_small*/results.tsv"))
+    ]
     for folder in found:
         print("\n".join(tell_losses(folder)))
-    print("\n| experiment | ordering | measure | published | difference [95 % interval] | seeds | it |")
+    print(
+        "\n| experiment | ordering | measure | published | difference [95 % interval] | seeds | it |"
+    )
     print("|---|---|---|---|---:|---:|---|")
     for folder in found:
         print("\n".join(tell_orderings(folder)))

@@ -1,16 +1,19 @@
 """A scanner never seen before: which variant of the recipe keeps its error at a new site.
 
-    python benchmarks/new_site.py --data ../shared/data/brains --out benchmarks/results/new_site --jobs 2
+    python benchmarks/new_site.py --data ../shared/data/brains --out benchmarks/results/new_site
+    --jobs 2
 
 Every variant is pretrained, frozen and probed in three designs, each over several seeds:
 
-    transfer    real: pretrained on london + ucla, tested on novosibirsk and on people of london held out
-    left-out    real: the same with london, and with ucla, as the site that is left out (with `transfer`: all three)
-    simulated   six simulated scanners, tested on four others and on people held out of the six
+    transfer    real: pretrained on london + ucla, tested on novosibirsk and on people of london
+    held out left-out    real: the same with london, and with ucla, as the site that is left out
+    (with `transfer`: all three) simulated   six simulated scanners, tested on four others and on
+    people held out of the six
 
-A seed is a new hold-out (a quarter of the people of each known site of 40 or more), a new initialisation, new views
-and, where simulated, new people and scanners. Every run takes the same number of steps. Finished runs are kept in
-`scores.jsonl`, so that the command goes on after a kill; `--variants` and `--designs` choose among them.
+A seed is a new hold-out (a quarter of the people of each known site of 40 or more), a new
+initialisation, new views and, where simulated, new people and scanners. Every run takes the same
+number of steps. Finished runs are kept in `scores.jsonl`, so that the command goes on after a kill;
+`--variants` and `--designs` choose among them.
 """
 
 from __future__ import annotations
@@ -39,7 +42,11 @@ from neurocontrast.files import write_table
 from neurocontrast.transforms.compose import load_volume
 
 ROOT = Path(__file__).resolve().parent
-DESIGNS = {"transfer": ("novosibirsk",), "left-out": ("london", "ucla"), "simulated": ("four scanners",)}
+DESIGNS = {
+    "transfer": ("novosibirsk",),
+    "left-out": ("london", "ucla"),
+    "simulated": ("four scanners",),
+}
 N_HELD_OUT_OF = 40
 SIMULATED = {"n_subjects": 480, "n_sites": 10, "spacing_mm": 5.0, "patients": 0.0}
 N_KNOWN_SITES = 6
@@ -57,7 +64,12 @@ class Job:
     @property
     def key(self) -> dict[str, str | int]:
         """What tells it from other jobs."""
-        return {"variant": self.variant, "design": self.design, "left_out": self.left_out, "seed": self.seed}
+        return {
+            "variant": self.variant,
+            "design": self.design,
+            "left_out": self.left_out,
+            "seed": self.seed,
+        }
 
 
 def main() -> None:
@@ -66,7 +78,9 @@ def main() -> None:
     done = _read_scores(options.out)
     jobs = [job for job in _jobs(options) if not _is_done(done, job)]
     progress = console_progress()
-    for design in {job.design for job in jobs}:  # one after the other: workers would write the same folders
+    for design in {
+        job.design for job in jobs
+    }:  # one after the other: workers would write the same folders
         for seed in range(options.seeds):
             _participants(options, design, seed)
     context = multiprocessing.get_context("spawn")
@@ -77,7 +91,9 @@ def main() -> None:
                 job, row = running[finished], finished.result()
                 with open(options.out / "scores.jsonl", "a") as stream:
                     stream.write(json.dumps({**job.key, **row}) + "\n")
-                progress.message(f"{job.variant}, {job.design} ({job.left_out}), seed {job.seed}: {_short(row)}")
+                progress.message(
+                    f"{job.variant}, {job.design} ({job.left_out}), seed {job.seed}: {_short(row)}"
+                )
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -85,16 +101,24 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent.parent / "shared" / "data" / "brains")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=ROOT.parent.parent / "shared" / "data" / "brains"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "new_site")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--encoder", default="densenet_small", choices=["densenet_small", "densenet121"])
+    parser.add_argument(
+        "--encoder", default="densenet_small", choices=["densenet_small", "densenet121"]
+    )
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument(
+        "--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     return parser.parse_args()
 
@@ -117,7 +141,9 @@ def _read_scores(out: Path) -> pd.DataFrame:
 def _is_done(done: pd.DataFrame, job: Job) -> bool:
     if done.empty:
         return False
-    return bool(np.logical_and.reduce([done[name] == value for name, value in job.key.items()]).any())
+    return bool(
+        np.logical_and.reduce([done[name] == value for name, value in job.key.items()]).any()
+    )
 
 
 def _one_thread() -> None:
@@ -138,12 +164,16 @@ def run_job(options: argparse.Namespace, job: Job) -> dict[str, float]:
     if variant.features == "pca":
         return score_fold(_components(config, table), table)
     run = neurocontrast.pretrain(config, out=out, resume=True)
-    written = neurocontrast.embed(run, participants=participants, out=out / "embeddings.parquet", overwrite=True)
+    written = neurocontrast.embed(
+        run, participants=participants, out=out / "embeddings.parquet", overwrite=True
+    )
     read = read_embeddings(written)
     return score_fold(read.features, read.table)
 
 
-def _config(options: argparse.Namespace, job: Job, participants: Path, n_pretrain: int) -> neurocontrast.Config:
+def _config(
+    options: argparse.Namespace, job: Job, participants: Path, n_pretrain: int
+) -> neurocontrast.Config:
     variant = VARIANTS[job.variant]
     n_epochs = math.ceil(options.steps / math.ceil(n_pretrain / options.batch_size))
     settings = {
@@ -164,7 +194,9 @@ def _config(options: argparse.Namespace, job: Job, participants: Path, n_pretrai
         **variant.settings,
     }
     recipe = CONFIGS / f"{variant.recipe}.yaml"
-    return neurocontrast.load_config(recipe, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
+    return neurocontrast.load_config(
+        recipe, [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    )
 
 
 def _components(config: neurocontrast.Config, table: pd.DataFrame) -> np.ndarray:
@@ -205,18 +237,29 @@ def _uses(table: pd.DataFrame, left_out: list[str], seed: int) -> np.ndarray:
     """Say what each scan is for: of every known site of many people one of each four, in order of age, stays home."""
     age = pd.to_numeric(table["age"], errors="coerce").to_numpy(dtype=float)
     site = table["site"].to_numpy(dtype=object)
-    use = np.where(np.isin(site, left_out), "new", np.where(np.isfinite(age), "pretrain", "unused")).astype(object)
+    use = np.where(
+        np.isin(site, left_out), "new", np.where(np.isfinite(age), "pretrain", "unused")
+    ).astype(object)
     random = np.random.default_rng(seed)
     for name in sorted(set(site) - set(left_out)):
         rows = np.flatnonzero((site == name) & np.isfinite(age))
         by_age = rows[np.argsort(age[rows], kind="stable")]
         if len(rows) >= N_HELD_OUT_OF:
-            use[[random.choice(by_age[start : start + 4]) for start in range(0, len(rows), 4)]] = "home"
+            use[[random.choice(by_age[start : start + 4]) for start in range(0, len(rows), 4)]] = (
+                "home"
+            )
     return use
 
 
 def _short(scores: dict[str, float]) -> str:
-    names = ("home_age_mae", "home_sex_auc", "new_age_mae", "new_age_bias", "new_age_spearman", "new_sex_auc")
+    names = (
+        "home_age_mae",
+        "home_sex_auc",
+        "new_age_mae",
+        "new_age_bias",
+        "new_age_spearman",
+        "new_sex_auc",
+    )
     return ", ".join(f"{name} {scores[name]:.2f}" for name in (*names, "site_accuracy"))
 
 

@@ -1,10 +1,12 @@
 """Why models fail at a scanner they never saw: one difference between sites taken away, or planted, at a time.
 
-    python benchmarks/new_site_causes.py --data ../shared/data/brains --out benchmarks/results/new_site_causes
+    python benchmarks/new_site_causes.py --data ../shared/data/brains --out
+    benchmarks/results/new_site_causes
 
-Linear models alone (60 principal components of the voxels at 4 mm, ridge for age, logistic for sex); no network is
-trained. Real: fitted on london + ucla, tested on novosibirsk and, cross-validated, on london. Simulated: the same
-people at a clean scanner and at scanners with one fault each, 6 mm. Some four minutes of CPU time.
+Linear models alone (60 principal components of the voxels at 4 mm, ridge for age, logistic for
+sex); no network is trained. Real: fitted on london + ucla, tested on novosibirsk and,
+cross-validated, on london. Simulated: the same people at a clean scanner and at scanners with one
+fault each, 6 mm. Some four minutes of CPU time.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from new_site_causes_figure import draw_factors
-from new_site_causes_models import PROBES, Fold, People, bias_by_zone, folds_of, score, shares, site_accuracy
+from new_site_causes_models import (
+    PROBES,
+    Fold,
+    People,
+    bias_by_zone,
+    folds_of,
+    score,
+    shares,
+    site_accuracy,
+)
 from new_site_causes_scans import Cohort, Condition, describe, gram, images, read_cohort, zones_of
 from new_site_causes_simulated import simulate_causes, summarise
 from threadpoolctl import threadpool_limits
@@ -35,7 +46,9 @@ def conditions() -> list[Condition]:
     found = []
     for name, more in (("whole", {}), ("6 mm eroded", E6)):
         for normalise in ("zscore", "zscore-brain", "percentile"):
-            found.append(Condition(f"intensity, {name}", normalise, {"normalise": normalise, **more}))
+            found.append(
+                Condition(f"intensity, {name}", normalise, {"normalise": normalise, **more})
+            )
         for label, settings, change in (
             ("slow field divided out, zscore-brain", BRAIN, "without-bias"),
             ("ranks", BRAIN, "ranks"),
@@ -43,7 +56,10 @@ def conditions() -> list[Condition]:
             ("nothing darker than half of white matter", BRAIN, "without-fluid"),
         ):
             found.append(Condition(f"intensity, {name}", label, {**settings, **more}, (change,)))
-    found += [Condition("rim", f"eroded {mm:g} mm", {**BRAIN, "erode_mm": mm}) for mm in (4.0, 6.0, 8.0, 10.0, 12.0)]
+    found += [
+        Condition("rim", f"eroded {mm:g} mm", {**BRAIN, "erode_mm": mm})
+        for mm in (4.0, 6.0, 8.0, 10.0, 12.0)
+    ]
     for label, change in (
         ("dark rim stripped", "without-dark-rim"),
         ("cut by a mask of novosibirsk", "cut-by-novosibirsk"),
@@ -85,7 +101,9 @@ def input_factors(products: Products, people: People, folds: list[Fold]) -> pd.D
     for condition in conditions():
         found, _ = score(products.of(condition), people, folds)
         accuracy = site_accuracy(products.of(condition), people)
-        rows.append({"group": condition.group, "input": condition.label, **found, "site_accuracy": accuracy})
+        rows.append(
+            {"group": condition.group, "input": condition.label, **found, "site_accuracy": accuracy}
+        )
     return pd.DataFrame(rows)
 
 
@@ -107,9 +125,17 @@ def directions(products: Products, seeds: int) -> pd.DataFrame:
     designs = {
         "london + ucla → novosibirsk": (london | ucla, london, novosibirsk),
         "london → novosibirsk": (london, london, novosibirsk),
-        "london, 19–55 years, + ucla → novosibirsk": (london & young | ucla, london & young, novosibirsk),
+        "london, 19–55 years, + ucla → novosibirsk": (
+            london & young | ucla,
+            london & young,
+            novosibirsk,
+        ),
         "novosibirsk → london, 19–55 years": (novosibirsk, novosibirsk, london & young),
-        "novosibirsk + ucla → london, 19–55 years": (novosibirsk | ucla, novosibirsk, london & young),
+        "novosibirsk + ucla → london, 19–55 years": (
+            novosibirsk | ucla,
+            novosibirsk,
+            london & young,
+        ),
         "london + novosibirsk → ucla": (london | novosibirsk, london, ucla),
     }
     inputs = {
@@ -136,7 +162,9 @@ def attribute(products: Products, people: People, folds: list[Fold]) -> pd.DataF
         settings = {**(PERCENTILE if "intensity" in done else BOX), **(E6 if "rim" in done else {})}
         of_change = {"sharpness": "blur-8", "registration": "shift-scale"}
         changes = tuple(change for name, change in of_change.items() if name in done)
-        found, _ = score(products.of(Condition("", str(sorted(done)), settings, changes)), people, folds)
+        found, _ = score(
+            products.of(Condition("", str(sorted(done)), settings, changes)), people, folds
+        )
         errors[done], excess[done] = found["new_mae"], found["new_bias"] - found["home_like_bias"]
     rows = []
     for name, values in (("new-site MAE", errors), ("bias beyond that at home", excess)):
@@ -158,7 +186,9 @@ def zones(products: Products, people: People, folds: list[Fold]) -> pd.DataFrame
         ("percentiles, eroded", {**PERCENTILE, **E6}),
     ):
         condition = Condition("", name, settings)
-        found[name] = bias_by_zone(images(products.cohort, condition), products.of(condition), people, folds, parts)
+        found[name] = bias_by_zone(
+            images(products.cohort, condition), products.of(condition), people, folds, parts
+        )
     return pd.DataFrame(found).rename_axis("zone").reset_index()
 
 
@@ -250,7 +280,8 @@ def simulated(out: Path, *, seeds: int, n_train: int, n_test: int) -> None:
     table.to_csv(out / "simulated_scanners.tsv", sep="\t", index=False, float_format="%.4f")
     found = summarise(table)
     found["shown"] = [
-        f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in found[["ratio", "ratio_low", "ratio_high"]].to_numpy()
+        f"{r:.2f} [{low:.2f}, {high:.2f}]"
+        for r, low, high in found[["ratio", "ratio_low", "ratio_high"]].to_numpy()
     ]
     shown = found.pivot_table(
         index=["trained_on", "fault"], columns="input", values="shown", aggfunc="first", sort=False
@@ -267,18 +298,33 @@ def markdown(table: pd.DataFrame) -> Iterable[str]:
     yield "| " + " | ".join(str(column) for column in table.columns) + " |"
     yield "|---" * len(table.columns) + "|"
     for row in table.itertuples(index=False):
-        yield "| " + " | ".join(f"{value:.1f}" if isinstance(value, float) else str(value) for value in row) + " |"
+        yield (
+            "| "
+            + " | ".join(
+                f"{value:.1f}" if isinstance(value, float) else str(value) for value in row
+            )
+            + " |"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--data", type=Path, required=True, help="folder with participants.tsv and the three sites' scans"
+        "--data",
+        type=Path,
+        required=True,
+        help="folder with participants.tsv and the three sites' scans",
     )
     parser.add_argument("--out", type=Path, default=Path("new_site_causes"))
-    parser.add_argument("--parts", nargs="+", choices=["real", "simulated"], default=["real", "simulated"])
+    parser.add_argument(
+        "--parts", nargs="+", choices=["real", "simulated"], default=["real", "simulated"]
+    )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one seed, few people: to try the script")
+    parser.add_argument(
+        "--quick", action="store_true", help="one seed, few people: to try the script"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     seeds = 1 if arguments.quick else arguments.seeds
@@ -286,7 +332,12 @@ def main() -> None:
     # Matrices are small: threads would wait for one another.
     with threadpool_limits(1):
         if "real" in arguments.parts:
-            real(arguments.data, arguments.out, seeds=seeds, n_described=3 if arguments.quick else N_DESCRIBED)
+            real(
+                arguments.data,
+                arguments.out,
+                seeds=seeds,
+                n_described=3 if arguments.quick else N_DESCRIBED,
+            )
         if "simulated" in arguments.parts:
             n_train, n_test = (60, 16) if arguments.quick else (200, 80)
             simulated(arguments.out, seeds=seeds, n_train=n_train, n_test=n_test)

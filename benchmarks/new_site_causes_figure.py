@@ -22,11 +22,20 @@ def draw_factors(scores: pd.DataFrame, path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(7.2, 0.155 * (len(scores) + 1.3 * len(groups)) + 0.7))
     for group in groups:
         axes.text(
-            -0.01, at, group, transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=7, weight="bold"
+            -0.01,
+            at,
+            group,
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="center",
+            fontsize=7,
+            weight="bold",
         )
         at += 1
         for row in scores[scores["group"] == group].itertuples():
-            axes.plot([row.new_mae_low, row.new_mae_high], [at, at], color=NEW, linewidth=1.4, alpha=0.6)
+            axes.plot(
+                [row.new_mae_low, row.new_mae_high], [at, at], color=NEW, linewidth=1.4, alpha=0.6
+            )
             axes.plot(row.new_mae, at, "o", color=NEW, markersize=3.6)
             axes.plot(row.home_like_mae, at, "|", color=HOME, markersize=7, markeredgewidth=1.6)
             places.append(at)
@@ -44,9 +53,17 @@ def draw_factors(scores: pd.DataFrame, path: Path) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     handles = [
-        pyplot.Line2D([], [], color=NEW, marker="o", markersize=3.6, label="novosibirsk, never seen (95 %)"),
         pyplot.Line2D(
-            [], [], color=HOME, marker="|", linestyle="", markeredgewidth=1.6, label="london, of the same ages"
+            [], [], color=NEW, marker="o", markersize=3.6, label="novosibirsk, never seen (95 %)"
+        ),
+        pyplot.Line2D(
+            [],
+            [],
+            color=HOME,
+            marker="|",
+            linestyle="",
+            markeredgewidth=1.6,
+            label="london, of the same ages",
         ),
         pyplot.Line2D([], [], color=MEDIAN, linestyle=":", label="median predictor at novosibirsk"),
     ]

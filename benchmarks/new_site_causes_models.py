@@ -18,7 +18,17 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["PROBES", "Fold", "People", "bias_by_zone", "components", "folds_of", "score", "shares", "site_accuracy"]
+__all__ = [
+    "PROBES",
+    "Fold",
+    "People",
+    "bias_by_zone",
+    "components",
+    "folds_of",
+    "score",
+    "shares",
+    "site_accuracy",
+]
 
 N_COMPONENTS = 60
 N_FOLDS = 4
@@ -53,12 +63,16 @@ def folds_of(people: People, seeds: int) -> list[Fold]:
     rows = np.flatnonzero(people.known)
     found = []
     for seed in range(seeds):
-        splits = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(rows, people.site[rows])
+        splits = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(
+            rows, people.site[rows]
+        )
         found += [Fold(seed, rows[train], rows[left]) for train, left in splits]
     return found
 
 
-def components(products: np.ndarray, train: np.ndarray, n: int = N_COMPONENTS) -> tuple[np.ndarray, np.ndarray]:
+def components(
+    products: np.ndarray, train: np.ndarray, n: int = N_COMPONENTS
+) -> tuple[np.ndarray, np.ndarray]:
     """Return everyone's principal components by the training rows, and what of the centred rows makes them."""
     of_train = products[:, train]
     centred = of_train - of_train.mean(axis=1, keepdims=True)
@@ -78,7 +92,10 @@ def score(
     n_seeds = len({fold.seed for fold in folds})
     of_home, of_home_sex = np.full((2, n_seeds, len(people.age)), np.nan)
     for fold, (years, sexes) in zip(folds, fits, strict=True):
-        of_home[fold.seed, fold.left], of_home_sex[fold.seed, fold.left] = years[fold.left], sexes[fold.left]
+        of_home[fold.seed, fold.left], of_home_sex[fold.seed, fold.left] = (
+            years[fold.left],
+            sexes[fold.left],
+        )
     of_new, of_new_sex = (np.stack([fit[which][new] for fit in fits]) for which in (0, 1))
     weights = age_weights(people.age[home], people.age[new])
     home_error, new_error = of_home[:, home] - people.age[home], of_new - people.age[new]
@@ -88,8 +105,16 @@ def score(
     found["median_mae"] = float(np.abs(median - people.age[new]).mean())
     for name, statistic, n in (
         ("home_mae", lambda i: np.abs(home_error[:, i]).mean(), len(home)),
-        ("home_like_mae", lambda i: _weighted(np.abs(home_error[:, i]).mean(axis=0), weights[i]), len(home)),
-        ("home_like_bias", lambda i: _weighted(home_error[:, i].mean(axis=0), weights[i]), len(home)),
+        (
+            "home_like_mae",
+            lambda i: _weighted(np.abs(home_error[:, i]).mean(axis=0), weights[i]),
+            len(home),
+        ),
+        (
+            "home_like_bias",
+            lambda i: _weighted(home_error[:, i].mean(axis=0), weights[i]),
+            len(home),
+        ),
         ("home_spearman", lambda i: _spearman(of_home[:, home[i]], people.age[home[i]]), len(home)),
         ("home_sex_auc", lambda i: _auc(of_home_sex[:, home[i]], people.male[home[i]]), len(home)),
         ("new_mae", lambda i: np.abs(new_error[:, i]).mean(), len(new)),
@@ -100,7 +125,11 @@ def score(
     ):
         values = [statistic(draw.integers(0, n, n)) for _ in range(N_BOOTSTRAPS)]
         low, high = np.nanpercentile(values, [2.5, 97.5])
-        found |= {name: float(statistic(np.arange(n))), f"{name}_low": float(low), f"{name}_high": float(high)}
+        found |= {
+            name: float(statistic(np.arange(n))),
+            f"{name}_low": float(low),
+            f"{name}_high": float(high),
+        }
     by_seed = np.abs(new_error).mean(axis=1).reshape(n_seeds, -1).mean(axis=1)
     found |= {"new_mae_seed_min": float(by_seed.min()), "new_mae_seed_max": float(by_seed.max())}
     return found, new_error.mean(axis=0)
@@ -109,7 +138,9 @@ def score(
 Prober = Callable[[np.ndarray, People, Fold], np.ndarray]
 
 
-def _fit(products: np.ndarray, people: People, fold: Fold, prober: Prober) -> tuple[np.ndarray, np.ndarray]:
+def _fit(
+    products: np.ndarray, people: People, fold: Fold, prober: Prober
+) -> tuple[np.ndarray, np.ndarray]:
     features, _ = components(products, fold.train)
     sexes = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=2000))
     sexes.fit(features[fold.train], people.male[fold.train])
@@ -118,7 +149,9 @@ def _fit(products: np.ndarray, people: People, fold: Fold, prober: Prober) -> tu
 
 def _of(*models: BaseEstimator, n: int = N_COMPONENTS) -> Prober:
     def probe(features: np.ndarray, people: People, fold: Fold) -> np.ndarray:
-        model = make_pipeline(StandardScaler(), *models).fit(features[fold.train, :n], people.age[fold.train])
+        model = make_pipeline(StandardScaler(), *models).fit(
+            features[fold.train, :n], people.age[fold.train]
+        )
         return np.asarray(model.predict(features[:, :n]))
 
     return probe
@@ -144,7 +177,9 @@ def _by_left_out_site(features: np.ndarray, people: People, fold: Fold) -> np.nd
         left = fold.train[people.site[fold.train] == site]
         others = Fold(fold.seed, fold.train[people.site[fold.train] != site], left)
         for k, alpha in enumerate(ALPHAS):
-            errors[k] += np.abs(_of(Ridge(alpha))(features, people, others)[left] - people.age[left]).mean()
+            errors[k] += np.abs(
+                _of(Ridge(alpha))(features, people, others)[left] - people.age[left]
+            ).mean()
     return _of(Ridge(ALPHAS[errors.argmin()]))(features, people, fold)
 
 
@@ -152,7 +187,9 @@ def _weighted_ages(features: np.ndarray, people: People, fold: Fold) -> np.ndarr
     """Fit with the training people weighted to the ages of the new site, which must be known for it."""
     weights = age_weights(people.age[fold.train], people.age[people.new])
     model = make_pipeline(StandardScaler(), RidgeCV(ALPHAS))
-    model.fit(features[fold.train], people.age[fold.train], ridgecv__sample_weight=weights * len(weights))
+    model.fit(
+        features[fold.train], people.age[fold.train], ridgecv__sample_weight=weights * len(weights)
+    )
     return np.asarray(model.predict(features))
 
 
@@ -172,7 +209,9 @@ class _RadialRidge(BaseEstimator):
     def fit(self, features: np.ndarray, y: np.ndarray) -> _RadialRidge:
         self.mean_ = y.mean()
         gamma = 0.5 / features.shape[1]
-        self.model_ = KernelRidge(alpha=0.1, kernel="rbf", gamma=gamma).fit(features, y - self.mean_)
+        self.model_ = KernelRidge(alpha=0.1, kernel="rbf", gamma=gamma).fit(
+            features, y - self.mean_
+        )
         return self
 
     def predict(self, features: np.ndarray) -> np.ndarray:
@@ -194,7 +233,11 @@ PROBES: dict[str, Prober] = {
 
 
 def bias_by_zone(
-    rows: np.ndarray, products: np.ndarray, people: People, folds: list[Fold], zones: Mapping[str, np.ndarray]
+    rows: np.ndarray,
+    products: np.ndarray,
+    people: People,
+    folds: list[Fold],
+    zones: Mapping[str, np.ndarray],
 ) -> dict[str, float]:
     """Split the new site's excess of mean predicted age, over people of its ages at home, among parts of the image.
 
@@ -211,7 +254,9 @@ def bias_by_zone(
         left = fold.left[people.home[fold.left]]
         alike = age_weights(people.age[left], people.age[people.new]).astype(np.float32)
         excess += weights * (new - alike @ rows[left]) / len(folds)
-    return {name: float(excess[zone.ravel()].sum()) for name, zone in zones.items()} | {"sum": float(excess.sum())}
+    return {name: float(excess[zone.ravel()].sum()) for name, zone in zones.items()} | {
+        "sum": float(excess.sum())
+    }
 
 
 def age_weights(ages: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -251,16 +296,21 @@ def _auc(scores: np.ndarray, male: np.ndarray) -> float:
 def site_accuracy(products: np.ndarray, people: People) -> float:
     """Return how well sites are told apart, cross-validated, by the principal components of all scans."""
     features, _ = components(products, np.arange(len(people.site)))
-    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, class_weight="balanced", max_iter=2000))
+    probe = make_pipeline(
+        StandardScaler(), LogisticRegression(C=0.01, class_weight="balanced", max_iter=2000)
+    )
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     guessed = cross_val_predict(probe, features, people.site, cv=folds)
     return float(balanced_accuracy_score(people.site, guessed))
 
 
-def shares(values: Mapping[frozenset[str], float], repairs: tuple[str, ...]) -> dict[str, tuple[float, float, float]]:
+def shares(
+    values: Mapping[frozenset[str], float], repairs: tuple[str, ...]
+) -> dict[str, tuple[float, float, float]]:
     """Return what each repair takes away of a value: the mean over all orders of repairing, the least, the most.
 
-    The means are Shapley values: they sum to the difference between nothing and everything repaired.
+    The means are Shapley values: they sum to the difference between nothing and everything
+    repaired.
     """
     gains: dict[str, list[float]] = {repair: [] for repair in repairs}
     for order in permutations(repairs):
@@ -268,4 +318,7 @@ def shares(values: Mapping[frozenset[str], float], repairs: tuple[str, ...]) -> 
         for repair in order:
             gains[repair].append(values[done] - values[done | {repair}])
             done |= {repair}
-    return {repair: (math.fsum(each) / len(each), min(each), max(each)) for repair, each in gains.items()}
+    return {
+        repair: (math.fsum(each) / len(each), min(each), max(each))
+        for repair, each in gains.items()
+    }

@@ -20,7 +20,17 @@ from neurocontrast.transforms.brain import erode, fill_largest
 from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["CHANGES", "Cohort", "Condition", "describe", "gram", "images", "read_cohort", "without_bias", "zones_of"]
+__all__ = [
+    "CHANGES",
+    "Cohort",
+    "Condition",
+    "describe",
+    "gram",
+    "images",
+    "read_cohort",
+    "without_bias",
+    "zones_of",
+]
 
 SHAPE = (46, 55, 46)
 LEAST = 1e-3
@@ -102,14 +112,19 @@ def read_cohort(folder: Path, known_sites: Sequence[str], spacing_mm: float = 4.
 def template_on_grid(affine: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Return which voxels of a grid of MNI152 are of the template's brain."""
     brain = load_mni152_brain_mask(resolution=1)
-    placed = resample_img(brain, affine, tuple(shape), interpolation="nearest", copy_header=True, force_resample=True)
+    placed = resample_img(
+        brain, affine, tuple(shape), interpolation="nearest", copy_header=True, force_resample=True
+    )
     return placed.get_fdata() != 0
 
 
 def images(cohort: Cohort, condition: Condition) -> np.ndarray:
     """Return every scan as the models see it, a row each: changed, then preprocessed."""
     affine = np.diag([*cohort.spacing_mm, 1.0])
-    scans = [to_image(_changed(cohort, i, condition)[None], affine, name=name) for i, name in enumerate(cohort.names)]
+    scans = [
+        to_image(_changed(cohort, i, condition)[None], affine, name=name)
+        for i, name in enumerate(cohort.names)
+    ]
     compose = Preprocessing(**{"spacing_mm": None, "shape": SHAPE, **condition.settings}).compose()
     rows = [voxels_of(compose({"image": scan}, start=1)["image"]) for scan in scans]
     return np.stack(rows).reshape(len(rows), -1)
@@ -129,7 +144,8 @@ def gram(cohort: Cohort, condition: Condition) -> np.ndarray:
     return (rows @ rows.T).astype(np.float64)
 
 
-# Changes. Each takes the cohort, the scan's number and its voxels, and returns voxels whose background is 0.
+# Changes. Each takes the cohort, the scan's number and its voxels, and returns voxels whose
+# background is 0.
 
 
 def without_bias(voxels: np.ndarray, white: float, spacing_mm: Sequence[float]) -> np.ndarray:
@@ -159,7 +175,9 @@ def _fluid_to_white(cohort: Cohort, i: int, voxels: np.ndarray) -> np.ndarray:
 
 
 def _without_fluid(cohort: Cohort, i: int, voxels: np.ndarray) -> np.ndarray:
-    return np.where(_mask_of(voxels), np.maximum(voxels, DARK * cohort.white[i]), 0).astype(np.float32)
+    return np.where(_mask_of(voxels), np.maximum(voxels, DARK * cohort.white[i]), 0).astype(
+        np.float32
+    )
 
 
 def _blurred(fwhm_mm: float) -> Callable[[Cohort, int, np.ndarray], np.ndarray]:
@@ -182,7 +200,9 @@ def _moments(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _aligned(*, scale: bool) -> Callable[[Cohort, int, np.ndarray], np.ndarray]:
     def align(cohort: Cohort, _i: int, voxels: np.ndarray) -> np.ndarray:
         """Bring the brain's centre (and its spread along each axis) to the template's."""
-        centre, spread = _moments(_mask_of(voxels) & ndimage.binary_dilation(cohort.template, iterations=2))
+        centre, spread = _moments(
+            _mask_of(voxels) & ndimage.binary_dilation(cohort.template, iterations=2)
+        )
         centre_to, spread_to = _moments(cohort.template)
         factor = spread / spread_to if scale else np.ones(3)
         place = {"matrix": factor, "offset": centre - factor * centre_to, "order": 1}
@@ -226,7 +246,9 @@ def _without_dark_rim(cohort: Cohort, i: int, voxels: np.ndarray) -> np.ndarray:
     inside = _mask_of(voxels)
     deep = erode(inside, DARK_DEPTH_MM, cohort.spacing_mm)
     reached, _ = ndimage.label(~inside | ((voxels < DARK * cohort.white[i]) & ~deep))
-    return np.where(fill_largest(inside & (reached != reached[0, 0, 0])), voxels, 0).astype(np.float32)
+    return np.where(fill_largest(inside & (reached != reached[0, 0, 0])), voxels, 0).astype(
+        np.float32
+    )
 
 
 def _mask_alone(_cohort: Cohort, _i: int, voxels: np.ndarray) -> np.ndarray:
@@ -275,7 +297,9 @@ def describe(paths: Sequence[str]) -> pd.DataFrame:
     template = None
     rows = []
     for path in paths:
-        image = ResampleByAread("image", axcodes="RAS")(LoadScand("image")({"image": path}))["image"]
+        image = ResampleByAread("image", axcodes="RAS")(LoadScand("image")({"image": path}))[
+            "image"
+        ]
         stored = voxels_of(image)[0]
         spacing, mask = spacing_of(affine_of(image)), fill_largest(stored != 0)
         if template is None:
@@ -290,11 +314,16 @@ def describe(paths: Sequence[str]) -> pd.DataFrame:
         rows.append(
             {
                 "brain mask, litres": np.count_nonzero(mask) * np.prod(spacing) / 1e6,
-                "of it outside the template's brain, %": 100 * np.count_nonzero(mask & ~template) / mask.sum(),
-                "of the template's brain lacking, %": 100 * np.count_nonzero(template & ~mask) / template.sum(),
+                "of it outside the template's brain, %": 100
+                * np.count_nonzero(mask & ~template)
+                / mask.sum(),
+                "of the template's brain lacking, %": 100
+                * np.count_nonzero(template & ~mask)
+                / template.sum(),
                 "fluid / white matter": np.percentile(voxels[deep], FLUID_PERCENTILE),
                 "lower / upper quartile, deep": lower / upper,
-                "slow variation of white matter, sd, %": 100 * _slow_variation(voxels, deep, spacing),
+                "slow variation of white matter, sd, %": 100
+                * _slow_variation(voxels, deep, spacing),
                 "smoothness left to right, FWHM, mm": _smoothness(voxels, deep, 0, spacing),
                 "smoothness foot to head, FWHM, mm": _smoothness(voxels, deep, 2, spacing),
                 "centre from the template's, mm": np.linalg.norm((centre - centre_to) * spacing),
@@ -308,13 +337,19 @@ def _slow_variation(voxels: np.ndarray, deep: np.ndarray, spacing_mm: Sequence[f
     sigma = 0.5 * BIAS_FWHM_MM / FWHM / np.array(spacing_mm)
     white = (deep & (voxels > 0.85) & (voxels < 1.2)).astype(np.float32)
     logarithm = np.log(np.maximum(voxels, 0.1)) * white
-    smooth = ndimage.gaussian_filter(logarithm, sigma) / np.maximum(ndimage.gaussian_filter(white, sigma), 1e-3)
+    smooth = ndimage.gaussian_filter(logarithm, sigma) / np.maximum(
+        ndimage.gaussian_filter(white, sigma), 1e-3
+    )
     return float(smooth[white > 0].std())
 
 
-def _smoothness(voxels: np.ndarray, inside: np.ndarray, axis: int, spacing_mm: Sequence[float]) -> float:
+def _smoothness(
+    voxels: np.ndarray, inside: np.ndarray, axis: int, spacing_mm: Sequence[float]
+) -> float:
     """Return the width of a Gaussian whose noise differs as much between neighbours (Forman et al., 1995)."""
     steps = np.diff(voxels, axis=axis)
-    both = np.take(inside, range(1, inside.shape[axis]), axis) & np.take(inside, range(inside.shape[axis] - 1), axis)
+    both = np.take(inside, range(1, inside.shape[axis]), axis) & np.take(
+        inside, range(inside.shape[axis] - 1), axis
+    )
     share = steps[both].var() / voxels[inside].var()
     return float(spacing_mm[axis] * np.sqrt(-2 * np.log(2) / np.log(1 - share / 2)))

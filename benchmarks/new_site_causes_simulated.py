@@ -13,7 +13,13 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.data.simulation import Scanner, SimulationSettings, draw_person, draw_scanner, render_scan
+from neurocontrast.data.simulation import (
+    Scanner,
+    SimulationSettings,
+    draw_person,
+    draw_scanner,
+    render_scan,
+)
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -61,10 +67,14 @@ def simulate_causes(seed: int, *, n_train: int, n_test: int) -> list[dict[str, A
         home, truth, _ = _scans(test, usual, n_sites=n_sites, **make)
         altered = {"none, as at home": (home, np.zeros(n_test, dtype=int))}
         for name, fault in _faults(only_all=n_sites > 1):
-            scans, _, scanner = _scans(test, fault, n_sites=N_SCANNERS, seed=seed, site_seed=2000 + seed)
+            scans, _, scanner = _scans(
+                test, fault, n_sites=N_SCANNERS, seed=seed, site_seed=2000 + seed
+            )
             altered[name] = scans, scanner
         for label, made_by in INPUTS.items():
-            errors = _errors(train, ages, truth, {name: scans for name, (scans, _) in altered.items()}, *made_by)
+            errors = _errors(
+                train, ages, truth, {name: scans for name, (scans, _) in altered.items()}, *made_by
+            )
             at_home = errors["none, as at home"]
             for name, error in errors.items():
                 for scanner in np.unique(altered[name][1]):
@@ -97,11 +107,20 @@ def _scans(
         site_effects=strength,
     )  # fmt: skip
     # People and their ages are those of one site, wherever they are scanned.
-    drawn = [draw_person(settings.model_copy(update={"n_sites": 1, "site_seed": seed}), i) for i in people]
+    drawn = [
+        draw_person(settings.model_copy(update={"n_sites": 1, "site_seed": seed}), i)
+        for i in people
+    ]
     sites = [draw_person(settings, i).site for i in people]
     scanners = [draw_scanner(settings, site) for site in range(n_sites)]
-    scanners = [Scanner(gain=each.gain, **{name: getattr(each, name) for name in names}) for each in scanners]
-    volumes = [render_scan(settings, person, scanners[site]) for person, site in zip(drawn, sites, strict=True)]
+    scanners = [
+        Scanner(gain=each.gain, **{name: getattr(each, name) for name in names})
+        for each in scanners
+    ]
+    volumes = [
+        render_scan(settings, person, scanners[site])
+        for person, site in zip(drawn, sites, strict=True)
+    ]
     return volumes, np.array([person.age for person in drawn]), np.array(sites)
 
 
@@ -121,7 +140,10 @@ def _errors(
         if is_flattened:
             arrays = (without_bias(array, _white_of(array), SPACING) for array in arrays)
         return np.stack(
-            [compose({"image": to_image(array[None], affine)}, start=1)["image"].numpy().ravel() for array in arrays]
+            [
+                compose({"image": to_image(array[None], affine)}, start=1)["image"].numpy().ravel()
+                for array in arrays
+            ]
         )
 
     known = read(train)
@@ -132,7 +154,10 @@ def _errors(
     model = make_pipeline(StandardScaler(), RidgeCV(ALPHAS)).fit(features, ages)
     # `known` is centred, so that products with it are centred in the training rows.
     axes = known.T @ makes.astype(np.float32)
-    return {name: model.predict((read(volumes) - mean) @ axes) - truth for name, volumes in tests.items()}
+    return {
+        name: model.predict((read(volumes) - mean) @ axes) - truth
+        for name, volumes in tests.items()
+    }
 
 
 def _white_of(voxels: np.ndarray) -> float:
@@ -144,9 +169,13 @@ def summarise(rows: pd.DataFrame, n_bootstraps: int = 1000) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     found = []
     for (known, fault, label), group in rows.groupby(["trained_on", "fault", "input"], sort=False):
-        n, mae, home, bias = (group[name].to_numpy(dtype=float) for name in ("n", "mae", "home_mae", "bias"))
+        n, mae, home, bias = (
+            group[name].to_numpy(dtype=float) for name in ("n", "mae", "home_mae", "bias")
+        )
 
-        def ratio(i: np.ndarray, n: np.ndarray = n, mae: np.ndarray = mae, home: np.ndarray = home) -> float:
+        def ratio(
+            i: np.ndarray, n: np.ndarray = n, mae: np.ndarray = mae, home: np.ndarray = home
+        ) -> float:
             return float(np.sum(n[i] * mae[i]) / np.sum(n[i] * home[i]))
 
         ratios = [ratio(draw.integers(0, len(n), len(n))) for _ in range(n_bootstraps)]

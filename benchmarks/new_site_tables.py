@@ -13,13 +13,22 @@ from scipy.stats import t as student
 __all__ = ["write_tables"]
 
 DESIGNS = {
-    ("transfer", "novosibirsk"): "Real: pretrained on london + ucla, tested on novosibirsk and on held-out london",
+    (
+        "transfer",
+        "novosibirsk",
+    ): "Real: pretrained on london + ucla, tested on novosibirsk and on held-out london",
     (
         "left-out",
         "london",
     ): "Real: pretrained on novosibirsk + ucla (19–55 years), tested on london (20–79) and at home",
-    ("left-out", "ucla"): "Real: pretrained on london + novosibirsk, tested on ucla (14 scans) and at home",
-    ("simulated", "four scanners"): "Simulated: pretrained at six sites, tested at four others and at home",
+    (
+        "left-out",
+        "ucla",
+    ): "Real: pretrained on london + novosibirsk, tested on ucla (14 scans) and at home",
+    (
+        "simulated",
+        "four scanners",
+    ): "Simulated: pretrained at six sites, tested at four others and at home",
 }
 COLUMNS = {
     "age MAE, home": "home_age_mae",
@@ -53,8 +62,15 @@ def _of(scores: pd.DataFrame, place: tuple[str, str]) -> pd.Series:
 def _section(name: str, scores: pd.DataFrame) -> str:
     if scores.empty:
         return ""
-    columns = {title: key for title, key in COLUMNS.items() if key in scores and scores[key].notna().any()}
-    lines = [f"**{name}**", "", "| variant | seeds | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
+    columns = {
+        title: key for title, key in COLUMNS.items() if key in scores and scores[key].notna().any()
+    }
+    lines = [
+        f"**{name}**",
+        "",
+        "| variant | seeds | " + " | ".join(columns) + " |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
     for variant in [name for name in VARIANTS if name in set(scores["variant"])]:
         part = scores[scores["variant"] == variant]
         cells = [mean_interval(part[key]) for key in columns.values()]

@@ -41,8 +41,14 @@ VARIANTS = {
     "input-views": Variant("**y-Aware, eroded brain, views: the default now**", settings=ALL),
     "conditional": Variant("conditional A+U, eroded brain, views", "conditional", ALL),
     "fair": Variant("… + fair CCL-K on the site, batches of all sites", "conditional_fair", ALL),
-    "across": Variant("y-Aware across sites, batches of all sites, eroded brain, views", "yaware_across_sites", ALL),
+    "across": Variant(
+        "y-Aware across sites, batches of all sites, eroded brain, views",
+        "yaware_across_sites",
+        ALL,
+    ),
     "across-no-head": Variant("… and no head", "yaware_across_sites", {**ALL, **FEATURES}),
-    "fair-no-head": Variant("conditional A+U + fair CCL-K, no head", "conditional_fair", {**ALL, **FEATURES}),
+    "fair-no-head": Variant(
+        "conditional A+U + fair CCL-K, no head", "conditional_fair", {**ALL, **FEATURES}
+    ),
     "no-head": Variant("y-Aware, no head, eroded brain, views", settings={**ALL, **FEATURES}),
 }

@@ -2,9 +2,9 @@
 
     python benchmarks/null_simulations.py [--n-cohorts 2000]
 
-Tests: the share of cohorts without any effect in which p ≤ 0.05; 0.05 is right, more is wrong, less is cautious.
-Intervals: the share of cohorts in which a 95 % interval holds the true value. Every cohort has a seed
-of its own. The tests of this package run the same functions on fewer cohorts.
+Tests: the share of cohorts without any effect in which p ≤ 0.05; 0.05 is right, more is wrong, less
+is cautious. Intervals: the share of cohorts in which a 95 % interval holds the true value. Every
+cohort has a seed of its own. The tests of this package run the same functions on fewer cohorts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 
 LEVEL = 0.05
-FAST = EvaluationSettings(n_permutations=19, n_inner_folds=2, C=(1e-3, 1e-1), alpha=(1.0, 100.0), n_folds=4)
+FAST = EvaluationSettings(
+    n_permutations=19, n_inner_folds=2, C=(1e-3, 1e-1), alpha=(1.0, 100.0), n_folds=4
+)
 CLASSES = ("control", "patient")
 
 
@@ -37,7 +39,8 @@ def share(outcomes: Iterator[bool]) -> float:
     return float(np.mean(list(outcomes)))
 
 
-# Permutation test: sites differ in their share of patients and in their features; within a site, labels are random.
+# Permutation test: sites differ in their share of patients and in their features; within a site,
+# labels are random.
 
 
 def confounded_cohort(seed: int, *, kind: str, n: int = 80) -> tuple[Target, list[str], np.ndarray]:
@@ -46,16 +49,24 @@ def confounded_cohort(seed: int, *, kind: str, n: int = 80) -> tuple[Target, lis
     features = generator.normal(size=(n, 4)) + 1.5 * generator.normal(size=(4, 4))[sites]
     names = [f"site-{site}" for site in sites]
     if kind == "continuous":
-        return Target("age", "continuous", 20.0 * sites + generator.normal(0, 10, n)), names, features
+        return (
+            Target("age", "continuous", 20.0 * sites + generator.normal(0, 10, n)),
+            names,
+            features,
+        )
     codes = (generator.random(n) < np.array([0.2, 0.4, 0.6, 0.8])[sites]).astype(int)
     return Target("diagnosis", "binary", codes, CLASSES, "patient"), names, features
 
 
-def permutation_p(seed: int, *, kind: str = "binary", scheme: str = "within site and fold") -> float:
+def permutation_p(
+    seed: int, *, kind: str = "binary", scheme: str = "within site and fold"
+) -> float:
     """Return p of one null cohort: of the AUC, or of the mean absolute error."""
     target, sites, features = confounded_cohort(seed, kind=kind)
     subjects, settings = np.arange(len(sites)).astype(str).astype(object), replace_seed(seed)
-    deal = partial(stratified, sites=sites, subjects=subjects, n_folds=settings.n_folds, n_repeats=1)
+    deal = partial(
+        stratified, sites=sites, subjects=subjects, n_folds=settings.n_folds, n_repeats=1
+    )
     splits = deal(target, seed=seed)
     if scheme == "leave site out":
         splits = leave_site_out(sites, subjects, names=list(subjects))
@@ -70,7 +81,9 @@ def permutation_p(seed: int, *, kind: str = "binary", scheme: str = "within site
             sites=[None] * len(sites) if scheme == "over all sites" else sites,
             subjects=subjects,
             settings=settings,
-            redeal=(lambda labels, number: deal(labels, seed=1000 + number)) if scheme == "folds dealt anew" else None,
+            redeal=(lambda labels, number: deal(labels, seed=1000 + number))
+            if scheme == "folds dealt anew"
+            else None,
         )
     return found.p_values["auc_within_fold" if kind == "binary" else "mae"] or 1.0
 
@@ -92,7 +105,9 @@ def fold_differences(seed: int, *, n: int = 60, n_repeats: int = 10) -> np.ndarr
         for fold in range(5):
             train, test = folds != fold, folds == fold
             cuts = [x[train & (y == code)].mean(axis=0) for code in (0, 1)]
-            right = ((np.abs(x[test] - cuts[1]) < np.abs(x[test] - cuts[0])) == y[test, None]).mean(axis=0)
+            right = ((np.abs(x[test] - cuts[1]) < np.abs(x[test] - cuts[0])) == y[test, None]).mean(
+                axis=0
+            )
             differences.append(right[0] - right[1])
     return np.array(differences)
 
@@ -108,7 +123,9 @@ def plain_p(seed: int) -> float:
 # Intervals of given predictions: the population's value is known.
 
 
-def scored_people(seed: int, *, n: int, area: float = 0.8, n_sessions: int = 1) -> tuple[Target, OutOfFold, np.ndarray]:
+def scored_people(
+    seed: int, *, n: int, area: float = 0.8, n_sessions: int = 1
+) -> tuple[Target, OutOfFold, np.ndarray]:
     """Return people whose logits are calibrated and have a known AUC; sessions of a subject are alike."""
     generator = np.random.default_rng(seed)
     distance = np.sqrt(2) * stats.norm.ppf(area)
@@ -116,7 +133,10 @@ def scored_people(seed: int, *, n: int, area: float = 0.8, n_sessions: int = 1) 
     if min(codes.sum(), n - codes.sum()) < 2:
         return scored_people(seed + 10**6, n=n, area=area, n_sessions=n_sessions)
     own, alike = generator.normal(size=n), 0.0 if n_sessions == 1 else 0.9
-    parts = [np.sqrt(alike) * own + np.sqrt(1 - alike) * generator.normal(size=n) for _ in range(n_sessions)]
+    parts = [
+        np.sqrt(alike) * own + np.sqrt(1 - alike) * generator.normal(size=n)
+        for _ in range(n_sessions)
+    ]
     logits = np.concatenate([distance * (distance * (codes - 0.5) + part) for part in parts])
     scores = 1 / (1 + np.exp(-logits))
     target = Target("diagnosis", "binary", np.tile(codes, n_sessions), CLASSES, "patient")
@@ -140,11 +160,20 @@ def true_values(area: float) -> dict[str, float]:
 
 
 def bootstrap_covers(
-    seed: int, *, metric: str, n: int, truth: float, area: float = 0.8, n_sessions: int = 1, cluster: bool = True
+    seed: int,
+    *,
+    metric: str,
+    n: int,
+    truth: float,
+    area: float = 0.8,
+    n_sessions: int = 1,
+    cluster: bool = True,
 ) -> bool:
     target, model, subjects = scored_people(seed, n=n, area=area, n_sessions=n_sessions)
     units = subjects if cluster else np.arange(len(subjects)).astype(str).astype(object)
-    drawn = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=500, seed=seed, names=(metric,))["m"][metric]
+    drawn = bootstrap_metrics(
+        target, {"m": model}, units, n_bootstraps=500, seed=seed, names=(metric,)
+    )["m"][metric]
     low, high = drawn.interval(level=1 - LEVEL) or (np.nan, np.nan)
     return bool(low <= truth <= high)
 
@@ -156,7 +185,9 @@ def number_covers(seed: int, *, metric: str, n: int, truth: float) -> bool:
     target, model = Target("age", "continuous", values), values + generator.normal(0, 8, n)
     predictions = as_predictions(model, np.zeros(n, dtype=np.int64))
     subjects = np.arange(n).astype(str).astype(object)
-    drawn = bootstrap_metrics(target, {"m": predictions}, subjects, n_bootstraps=500, seed=seed, names=(metric,))
+    drawn = bootstrap_metrics(
+        target, {"m": predictions}, subjects, n_bootstraps=500, seed=seed, names=(metric,)
+    )
     low, high = drawn["m"][metric].interval(level=1 - LEVEL) or (np.nan, np.nan)
     return bool(low <= truth <= high)
 
@@ -165,12 +196,14 @@ def bins_cover(seed: int, *, n: int = 200) -> float:
     """Return the share of calibration bins whose interval holds the true mean probability of its people."""
     target, model, subjects = scored_people(seed, n=n)
     table = calibration_table(target, {"m": model}, subjects, level=1 - LEVEL)
-    # The scores are the true probabilities, so the mean prediction is what the observed share estimates.
+    # The scores are the true probabilities, so the mean prediction is what the observed share
+    # estimates.
     truth = table["mean_predicted"]
     return float(((table["observed_low"] <= truth) & (truth <= table["observed_high"])).mean())
 
 
-# The interval of an evaluation, probes included: does it hold what such probes reach on average, on new people?
+# The interval of an evaluation, probes included: does it hold what such probes reach on average, on
+# new people?
 
 
 def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float]:
@@ -185,11 +218,16 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
     subjects = np.arange(n + 2000).astype(str).astype(object)
     own = replace(target, values=codes)
     splits = stratified(own, ["a"] * n, subjects[:n], n_folds=5, n_repeats=1, seed=seed)
-    wide = [replace(split, test=np.concatenate([split.test, np.arange(n, n + 2000)])) for split in splits]
+    wide = [
+        replace(split, test=np.concatenate([split.test, np.arange(n, n + 2000)]))
+        for split in splits
+    ]
     model, areas = ProbeModel("embedding", FeatureDesign(np.concatenate([features, new]))), []
     scores = np.zeros(n)
     for split in wide:
-        found = cross_validate(model, target, [replace(split, fold=0)], subjects=subjects, settings=FAST)
+        found = cross_validate(
+            model, target, [replace(split, fold=0)], subjects=subjects, settings=FAST
+        )
         areas.append(roc_auc_score(more, found.scores[0, n:]))
         inside = split.test[split.test < n]
         scores[inside] = found.scores[0, inside]
@@ -197,8 +235,12 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
     for split in splits:
         folds[0, split.test] = split.fold
     pooled = OutOfFold(scores[None], np.zeros((1, n), dtype=np.int64), folds)
-    drawn = bootstrap_metrics(own, {"m": pooled}, subjects[:n], n_bootstraps=500, seed=seed, names=("auc_within_fold",))
-    return drawn["m"]["auc_within_fold"].interval(level=0.95) or (np.nan, np.nan), float(np.mean(areas))
+    drawn = bootstrap_metrics(
+        own, {"m": pooled}, subjects[:n], n_bootstraps=500, seed=seed, names=("auc_within_fold",)
+    )
+    return drawn["m"]["auc_within_fold"].interval(level=0.95) or (np.nan, np.nan), float(
+        np.mean(areas)
+    )
 
 
 def nested_coverage(n_cohorts: int) -> tuple[float, float]:
@@ -222,7 +264,11 @@ def rows(n: int) -> Iterator[tuple[str, str, Callable[[], float]]]:
         part = 1 if scheme in ("within site and fold", "leave site out") else 4
         name = "permutation test, classes differing between sites: "
         yield "size", name + scheme, rejected(partial(permutation_p, scheme=scheme), part)
-    yield "size", "permutation test, age differing between sites", rejected(partial(permutation_p, kind="continuous"))
+    yield (
+        "size",
+        "permutation test, age differing between sites",
+        rejected(partial(permutation_p, kind="continuous")),
+    )
     yield "size", "corrected resampled t-test, 10 × 5 folds, n = 60", rejected(corrected_p)
     yield "size", "plain t-test of the same folds, for comparison", rejected(plain_p)
     for area in (0.8, 0.95):
@@ -241,7 +287,9 @@ def rows(n: int) -> Iterator[tuple[str, str, Callable[[], float]]]:
             covers = partial(number_covers, metric=metric, n=n_scans, truth=truth)
             yield "coverage", f"bootstrap, {metric}, n = {n_scans}", covered(covers)
     for cluster in (True, False):
-        covers = partial(bootstrap_covers, metric="auc", n=60, truth=0.8, n_sessions=3, cluster=cluster)
+        covers = partial(
+            bootstrap_covers, metric="auc", n=60, truth=0.8, n_sessions=3, cluster=cluster
+        )
         name = "subjects" if cluster else "scans as if they were subjects, for comparison"
         yield "coverage", f"bootstrap of {name}: AUC, 60 subjects × 3 sessions", covered(covers)
     yield "coverage", "calibration bins (Wilson), n = 200", covered(bins_cover)
@@ -261,8 +309,12 @@ def main() -> None:
         print(f"| {what} | {name} | {found:.3f} | {time.perf_counter() - start:.0f} |", flush=True)
     start = time.perf_counter()
     own, average = nested_coverage(n // 2)
-    print(f"| coverage | pooled AUC of 5 folds, n = 80: of the probes that were fitted | {own:.3f} | |")
-    print(f"| coverage | … of such probes on average | {average:.3f} | {time.perf_counter() - start:.0f} |")
+    print(
+        f"| coverage | pooled AUC of 5 folds, n = 80: of the probes that were fitted | {own:.3f} | |"
+    )
+    print(
+        f"| coverage | … of such probes on average | {average:.3f} | {time.perf_counter() - start:.0f} |"
+    )
 
 
 if __name__ == "__main__":

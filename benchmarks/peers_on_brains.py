@@ -1,16 +1,18 @@
 """Compare features of real brains with those of peers: uncnn and nidl's y-Aware, on the same scans, folds and minutes.
 
-    pip install --no-deps uncnn nidl pytorch-lightning torchmetrics einops timm    # beside an installed torch
-    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
-    python benchmarks/peers_on_brains.py --prepared PREPARED --out OUT
+    pip install --no-deps uncnn nidl pytorch-lightning torchmetrics einops timm    # beside an
+    installed torch neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED
+    --spacing-mm 2 python benchmarks/peers_on_brains.py --prepared PREPARED --out OUT
 
-Healthy people of the three sites. In each seed two thirds of london's are learned from, by encoders and by probes
-(ridge for age, logistic regression for sex); tested are the other third, and novosibirsk and ucla, which nothing has
-seen. Linear encoder: 60 principal components of the scan, and of its smoothed maps of grey and white matter. uncnn
-(Encin et al. 2026): an untrained network of random weights, 9,664 features of the scan at 2 mm. The networks that are
-trained are one small DenseNet on scans at 6 mm, with the same views, kernel (age × sex) and batches, and the processor
-seconds that our training takes; nidl brings its own head, loss, optimiser (AdamW at its default rate) and schedule
-(none). A peer that is not installed is left out, and said so. Features are kept in OUT: started again, it goes on.
+Healthy people of the three sites. In each seed two thirds of london's are learned from, by encoders
+and by probes (ridge for age, logistic regression for sex); tested are the other third, and
+novosibirsk and ucla, which nothing has seen. Linear encoder: 60 principal components of the scan,
+and of its smoothed maps of grey and white matter. uncnn (Encin et al. 2026): an untrained network
+of random weights, 9,664 features of the scan at 2 mm. The networks that are trained are one small
+DenseNet on scans at 6 mm, with the same views, kernel (age × sex) and batches, and the processor
+seconds that our training takes; nidl brings its own head, loss, optimiser (AdamW at its default
+rate) and schedule (none). A peer that is not installed is left out, and said so. Features are kept
+in OUT: started again, it goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 
 COARSE = {"spacing_mm": 6.0, "shape": [32, 40, 32], "normalise": "zscore-brain"}
 NETWORK, BATCH = "densenet_small", 32
-KERNEL = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+KERNEL = [
+    {"column": "age", "type": "gaussian", "sigma": 5.0},
+    {"column": "sex", "type": "categorical"},
+]
 PLACES = (f"{HOME}, held out", "novosibirsk", "ucla")
 PEERS = {"uncnn": "uncnn", "nidl y-Aware": "nidl"}
 
@@ -52,22 +57,33 @@ def of_uncnn(table: pd.DataFrame, file: Path) -> np.ndarray:
     return np.load(file, allow_pickle=False).astype(float)
 
 
-def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float, cache: Path) -> tuple[np.ndarray, int]:
+def of_nidl(
+    table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float, cache: Path
+) -> tuple[np.ndarray, int]:
     """Train nidl's estimator for some processor seconds; return the features of all scans, and the number of steps."""
     from nidl.estimators.ssl import YAwareContrastiveLearning
     from pytorch_lightning import Callback
 
     store = VolumeCache(cache, Preprocessing(**COARSE))
     store.prepare([Path(path) for path in table["path"]], n_workers=1)
-    volumes = torch.from_numpy(np.stack([np.asarray(store.read(Path(path)), np.float32) for path in table["path"]]))
+    volumes = torch.from_numpy(
+        np.stack([np.asarray(store.read(Path(path)), np.float32) for path in table["path"]])
+    )
     age, sex = table["age"].to_numpy(float), (table["sex"] == "M").to_numpy(float)
-    rows, views, random = np.flatnonzero(learned), TwoViews(brain_views(), seed=seed), np.random.default_rng(seed)
+    rows, views, random = (
+        np.flatnonzero(learned),
+        TwoViews(brain_views(), seed=seed),
+        np.random.default_rng(seed),
+    )
 
     class Pairs(torch.utils.data.IterableDataset):
         def __iter__(self):
             for row in random.permutation(rows):
                 made = views(volumes[[row]], [str(row)], epoch=int(random.integers(2**31)))
-                yield [view[0] for view in made], torch.tensor([age[row], sex[row]], dtype=torch.float32)
+                yield (
+                    [view[0] for view in made],
+                    torch.tensor([age[row], sex[row]], dtype=torch.float32),
+                )
 
     class UsedUp(Callback):
         def on_train_start(self, *_):
@@ -80,7 +96,9 @@ def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float,
     estimator = YAwareContrastiveLearning(
         encoder,
         proj_input_dim=encoder.n_features,
-        bandwidth=np.array([25.0, 0.05]),  # variances: of 5 years; of sex so little that only equal ones attract
+        bandwidth=np.array(
+            [25.0, 0.05]
+        ),  # variances: of 5 years; of sex so little that only equal ones attract
         lr_scheduler="none",
         max_epochs=-1,
         callbacks=[UsedUp()],
@@ -91,9 +109,13 @@ def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float,
         enable_model_summary=False,
         random_state=seed,
     )
-    estimator.fit(torch.utils.data.DataLoader(Pairs(), batch_size=min(BATCH, len(rows)), drop_last=True))
+    estimator.fit(
+        torch.utils.data.DataLoader(Pairs(), batch_size=min(BATCH, len(rows)), drop_last=True)
+    )
     with torch.no_grad():
-        features = torch.cat([encoder.eval()(part) for part in volumes.split(16)]).numpy().astype(float)
+        features = (
+            torch.cat([encoder.eval()(part) for part in volumes.split(16)]).numpy().astype(float)
+        )
     return features, estimator.trainer.global_step
 
 
@@ -104,7 +126,12 @@ def ours(seed: int, epochs: int) -> dict[str, Any]:
         "data": {**COARSE, "n_workers": 1, "val_fraction": 0.0},
         "encoder": {"name": NETWORK},
         "objective": {"loss": "yaware", "kernel": KERNEL},
-        "training": {"epochs": epochs, "batch_size": BATCH, "learning_rate": 1e-3, "probe_every": 0},
+        "training": {
+            "epochs": epochs,
+            "batch_size": BATCH,
+            "learning_rate": 1e-3,
+            "probe_every": 0,
+        },
     }
 
 
@@ -144,7 +171,10 @@ def systems(
             np.save(file, features)
         return np.load(file, allow_pickle=False)
 
-    inputs = {"linear, intensities": "pca, intensities", "linear, grey + white, 14 mm": "pca, grey + white, 14 mm"}
+    inputs = {
+        "linear, intensities": "pca, intensities",
+        "linear, grey + white, 14 mm": "pca, grey + white, 14 mm",
+    }
     of_pca = {
         name: partial(made, linear(seed, key, int(learned.sum())), f"pca-{number}")
         for number, (name, key) in enumerate(inputs.items())
@@ -160,7 +190,9 @@ def systems(
 def read_people(prepared: Path, n_people: int) -> pd.DataFrame:
     """Return healthy people of known age, at most so many of each site, with absolute paths."""
     table = pd.read_csv(prepared / "participants.tsv", sep="\t")
-    table = table[(table["diagnosis"] == "control") & table["age"].notna()].sample(frac=1, random_state=0)
+    table = table[(table["diagnosis"] == "control") & table["age"].notna()].sample(
+        frac=1, random_state=0
+    )
     table = table.groupby("site").head(n_people).reset_index(drop=True)
     for column in ("path", "gm", "wm", "csf"):
         table[column] = [str((prepared / path).resolve()) for path in table[column]]
@@ -168,7 +200,9 @@ def read_people(prepared: Path, n_people: int) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--prepared", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
@@ -190,12 +224,19 @@ def main() -> None:
             if name not in absent:
                 start = time.process_time()
                 found = score(predictions(make(), table, learned), table, places)
-                print(f"seed {seed}, {name}: {time.process_time() - start:.0f} s of processor time", flush=True)
+                print(
+                    f"seed {seed}, {name}: {time.process_time() - start:.0f} s of processor time",
+                    flush=True,
+                )
                 rows += [{"system": name, "seed": seed, **row} for row in found]
     frame = pd.DataFrame(rows)
     frame.to_csv(options.out / "rows.tsv", sep="\t", index=False)
-    means = frame.drop(columns="seed").groupby(["system", "place"], sort=False).mean().unstack("place")
-    print(f"neurocontrast {neurocontrast.__version__}, {options.seeds} seeds, {options.epochs} epochs\n")
+    means = (
+        frame.drop(columns="seed").groupby(["system", "place"], sort=False).mean().unstack("place")
+    )
+    print(
+        f"neurocontrast {neurocontrast.__version__}, {options.seeds} seeds, {options.epochs} epochs\n"
+    )
     for name, row in means.iterrows():
         cells = [
             f"{row['MAE', place]:.1f} ({row['bias', place]:+.1f}), {row['spearman', place]:.2f}, "

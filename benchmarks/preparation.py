@@ -2,10 +2,11 @@
 
     python benchmarks/preparation.py --data ../shared/data [--n-labelled 20]
 
-Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered affinely; where
-Debian's `mricron-data` is installed, its head `ch2.nii.gz` against `ch2bet.nii.gz`. `dice_no_network` is the overlap of
-the masks by deepbet and by the template of a head. Tissue:
-every sixth person of `labels/`, from the fourth on (others were used to choose the settings), against the label map.
+Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered
+affinely; where Debian's `mricron-data` is installed, its head `ch2.nii.gz` against `ch2bet.nii.gz`.
+`dice_no_network` is the overlap of the masks by deepbet and by the template of a head. Tissue:
+every sixth person of `labels/`, from the fourth on (others were used to choose the settings),
+against the label map.
 """
 
 from __future__ import annotations
@@ -30,7 +31,30 @@ from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.transforms.preprocessing import mni_grid
 
 MRICRON = Path("/usr/share/mricron/templates")
-GREY = [*range(100, 208), 38, 39, 71, 72, 73, 59, 60, 36, 37, 23, 30, 57, 58, 55, 56, 31, 32, 47, 48, 75, 76]
+GREY = [
+    *range(100, 208),
+    38,
+    39,
+    71,
+    72,
+    73,
+    59,
+    60,
+    36,
+    37,
+    23,
+    30,
+    57,
+    58,
+    55,
+    56,
+    31,
+    32,
+    47,
+    48,
+    75,
+    76,
+]
 WHITE = [*range(81, 96), 69, 40, 41]
 
 
@@ -61,8 +85,15 @@ def measure_head(path: Path, prepared: Path) -> dict[str, float | str]:
     ours = resample_to_grid(mask, affine, found, other.affine, other.shape) > 0.5
     steps = ("extraction", "N4", "registration", "tissue")
     seconds = dict(zip(steps, np.diff(times).round(1), strict=True))
-    brains = {"dice_theirs": dice(ours, theirs), "dice_template": dice(inside, template_mask(grid, shape))}
-    return {"head": path.name.partition("_")[0], **{name: round(value, 3) for name, value in brains.items()}, **seconds}
+    brains = {
+        "dice_theirs": dice(ours, theirs),
+        "dice_template": dice(inside, template_mask(grid, shape)),
+    }
+    return {
+        "head": path.name.partition("_")[0],
+        **{name: round(value, 3) for name, value in brains.items()},
+        **seconds,
+    }
 
 
 def measure_tissue(data: Path, n_people: int) -> pd.DataFrame:
@@ -84,15 +115,24 @@ def measure_tissue(data: Path, n_people: int) -> pd.DataFrame:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--n-labelled", type=int, default=20)
     options = parser.parse_args()
     heads = sorted((options.data / "native").glob("*_T1w.nii.gz"))
-    prepared = [next((options.data / "brains" / "images").glob(f"{head.name.partition('_')[0]}*")) for head in heads]
+    prepared = [
+        next((options.data / "brains" / "images").glob(f"{head.name.partition('_')[0]}*"))
+        for head in heads
+    ]
     if (MRICRON / "ch2.nii.gz").is_file():
         heads, prepared = [*heads, MRICRON / "ch2.nii.gz"], [*prepared, MRICRON / "ch2bet.nii.gz"]
-    print(pd.DataFrame([measure_head(*pair) for pair in zip(heads, prepared, strict=True)]).to_string(index=False))
+    print(
+        pd.DataFrame([measure_head(*pair) for pair in zip(heads, prepared, strict=True)]).to_string(
+            index=False
+        )
+    )
     tissue = measure_tissue(options.data, options.n_labelled)
     print(f"Dice with labels, {len(tissue)} people: mean (lowest)")
     for name in tissue:

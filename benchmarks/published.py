@@ -1,12 +1,13 @@
 """The published batch, 64 pairs at 121×145×121 through DenseNet121, on one device: ours and nidl's y-Aware.
 
     python benchmarks/training.py --device cuda                                       # bf16
-    python benchmarks/training.py --device cuda --micro-batch-size 16                 # gradients cached
-    python benchmarks/training.py --device cpu --shape 32 --batch-size 4 --steps 2    # the same code, small
+    python benchmarks/training.py --device cuda --micro-batch-size 16                 # gradients
+    cached python benchmarks/training.py --device cpu --shape 32 --batch-size 4 --steps 2    # the
+    same code, small
 
-What a step achieves is told as a part of what the device was measured to do in the same run: of a large matrix
-product (operations counted by PyTorch), and of a large copy (every operator reads its arguments and writes its
-results once; a fused operator counts as one).
+What a step achieves is told as a part of what the device was measured to do in the same run: of a
+large matrix product (operations counted by PyTorch), and of a large copy (every operator reads its
+arguments and writes its results once; a fused operator counts as one).
 """
 
 from __future__ import annotations
@@ -41,13 +42,18 @@ class InMemory:
         self.image_shape, self.image_dtype = (1, *shape), np.dtype(np.float16)
         self.n = n
         generator = np.random.default_rng(0)
-        self.volumes = generator.standard_normal((min(n, 64), *self.image_shape), np.float32).astype(np.float16)
+        self.volumes = generator.standard_normal(
+            (min(n, 64), *self.image_shape), np.float32
+        ).astype(np.float16)
 
     def __len__(self) -> int:
         return self.n
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return {"image": torch.from_numpy(self.volumes[index % len(self.volumes)]).float(), "index": index}
+        return {
+            "image": torch.from_numpy(self.volumes[index % len(self.volumes)]).float(),
+            "index": index,
+        }
 
     def read_into(self, out: np.ndarray, index: int) -> None:
         """Copy a volume, as `CohortDataset` reads one."""
@@ -57,18 +63,36 @@ class InMemory:
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the published batch")
     group.add_argument("--device", choices=("cpu", "cuda"))
-    group.add_argument("--shape", type=int, nargs="+", default=[121, 145, 121], help="three sides, or one for a cube")
+    group.add_argument(
+        "--shape",
+        type=int,
+        nargs="+",
+        default=[121, 145, 121],
+        help="three sides, or one for a cube",
+    )
     group.add_argument("--batch-size", type=int, default=64)
-    group.add_argument("--micro-batch-size", type=int, help="cache gradients; the whole batch at once where not given")
-    group.add_argument("--steps", type=int, default=4, help="steps that are timed, after one that is not")
+    group.add_argument(
+        "--micro-batch-size",
+        type=int,
+        help="cache gradients; the whole batch at once where not given",
+    )
+    group.add_argument(
+        "--steps", type=int, default=4, help="steps that are timed, after one that is not"
+    )
 
 
 def show(options: argparse.Namespace) -> None:
     device = torch.device(options.device)
     shape = tuple(options.shape * 3 if len(options.shape) == 1 else options.shape)
-    name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    name = (
+        torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"CPU, {torch.get_num_threads()} threads"
+    )
     precision = "bf16-mixed" if device.type == "cuda" else "32-true"
-    print(f"{name}; DenseNet121, {'×'.join(map(str, shape))}, {precision}, {options.batch_size} pairs a batch\n")
+    print(
+        f"{name}; DenseNet121, {'×'.join(map(str, shape))}, {precision}, {options.batch_size} pairs a batch\n"
+    )
     n_operations, n_bytes = cost_of_a_volume(device, shape)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     peak_operations, peak_bytes = matmul_ceiling(device, dtype), copy_ceiling(device)
@@ -76,9 +100,13 @@ def show(options: argparse.Namespace) -> None:
         f"ceilings measured: {dtype} products {peak_operations / 1e12:.2f} TFLOP/s, "
         f"copies {peak_bytes / 1e9:.0f} GB/s\n"
     )
-    print("| | volumes/s | step | of the product ceiling | of the bandwidth | views, of the step | peak memory |")
+    print(
+        "| | volumes/s | step | of the product ceiling | of the bandwidth | views, of the step | peak memory |"
+    )
     print("|---|---|---|---|---|---|---|")
-    passes = 4 / 3 if options.micro_batch_size else 1.0  # a forward pass more, of about a third of the work
+    passes = (
+        4 / 3 if options.micro_batch_size else 1.0
+    )  # a forward pass more, of about a third of the work
     for row in (ours, nidls):
         with _out_of_memory_told(row.__name__):
             seconds, share = row(options, device, shape, precision)
@@ -92,7 +120,8 @@ def show(options: argparse.Namespace) -> None:
             )
 
 
-# --- the two ways ---------------------------------------------------------------------------------------------------
+# --- the two ways
+# ---------------------------------------------------------------------------------------------------
 def ours(
     options: argparse.Namespace, device: torch.device, shape: tuple[int, ...], precision: str
 ) -> tuple[float, float | None]:
@@ -100,16 +129,29 @@ def ours(
     session = _session(options, device, shape, precision)
     batches = [list(range(options.batch_size))] * (options.steps + 1)
     session.model.train()
-    with deterministic(), keeping_freed_memory(), contextlib.closing(train_batches(session, batches, Position())) as of:
+    with (
+        deterministic(),
+        keeping_freed_memory(),
+        contextlib.closing(train_batches(session, batches, Position())) as of,
+    ):
         next(of)
         step = _seconds(lambda: next(of), device, options.steps)
     n = options.micro_batch_size or options.batch_size
-    names, volumes = session.data.names[:n], torch.zeros(n, 1, *shape, dtype=torch.float16, device=device)
-    views = _seconds(lambda: session.views(volumes, names, epoch=0), device, options.steps) * options.batch_size / n
+    names, volumes = (
+        session.data.names[:n],
+        torch.zeros(n, 1, *shape, dtype=torch.float16, device=device),
+    )
+    views = (
+        _seconds(lambda: session.views(volumes, names, epoch=0), device, options.steps)
+        * options.batch_size
+        / n
+    )
     return step, views * (2 if options.micro_batch_size else 1) / step
 
 
-def _session(options: argparse.Namespace, device: torch.device, shape: tuple[int, ...], precision: str) -> Session:
+def _session(
+    options: argparse.Namespace, device: torch.device, shape: tuple[int, ...], precision: str
+) -> Session:
     rows = list(range(options.batch_size))
     data = TrainingData(
         images=InMemory(len(rows), shape),
@@ -125,7 +167,9 @@ def _session(options: argparse.Namespace, device: torch.device, shape: tuple[int
     )
     views = TwoViews(brain_views(AugmentSettings.reference()), seed=0)
     objective = YAwareInfoNCE(Gaussian("age", sigma=5.0))
-    return Session(build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0)
+    return Session(
+        build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0
+    )
 
 
 def nidls(
@@ -157,7 +201,9 @@ def nidls(
             return [x, x], torch.tensor([20.0 + index % 60])
 
     clock = Clock()
-    loader = torch.utils.data.DataLoader(Views(), batch_size=options.batch_size, pin_memory=device.type == "cuda")
+    loader = torch.utils.data.DataLoader(
+        Views(), batch_size=options.batch_size, pin_memory=device.type == "cuda"
+    )
     estimator = YAwareContrastiveLearning(
         build_encoder(EncoderSettings()),
         proj_input_dim=1024,
@@ -189,7 +235,8 @@ def _out_of_memory_told(name: str) -> Iterator[None]:
         print(f"| {name} | not measured: {error} | | | | | |")
 
 
-# --- what the device does at best, and what a volume asks of it -----------------------------------------------------
+# --- what the device does at best, and what a volume asks of it
+# -----------------------------------------------------
 class _Bytes(TorchDispatchMode):
     """Counts the bytes that every operator reads and writes, views apart."""
 
@@ -197,7 +244,9 @@ class _Bytes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not any(value.alias_info and not value.alias_info.is_write for value in func._schema.returns):
+        if not any(
+            value.alias_info and not value.alias_info.is_write for value in func._schema.returns
+        ):
             for value in torch.utils._pytree.tree_leaves((args, kwargs, result)):
                 if isinstance(value, torch.Tensor):
                     self.total += value.numel() * value.element_size()
@@ -212,7 +261,9 @@ def cost_of_a_volume(device: torch.device, shape: tuple[int, ...]) -> tuple[floa
     for counter in (FlopCounterMode(display=False), _Bytes()):
         with counter, torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             encoder(volumes).float().sum().backward()
-        counts.append(counter.get_total_flops() if isinstance(counter, FlopCounterMode) else counter.total)
+        counts.append(
+            counter.get_total_flops() if isinstance(counter, FlopCounterMode) else counter.total
+        )
     return counts[0] / 2, counts[1] / 2
 
 
@@ -225,7 +276,9 @@ def matmul_ceiling(device: torch.device, dtype: torch.dtype) -> float:
 
 def copy_ceiling(device: torch.device) -> float:
     """Return bytes a second, read and written, of a large copy."""
-    source = torch.zeros(2**30 if device.type == "cuda" else 2**27, dtype=torch.uint8, device=device)
+    source = torch.zeros(
+        2**30 if device.type == "cuda" else 2**27, dtype=torch.uint8, device=device
+    )
     target = torch.empty_like(source)
     return 2 * source.numel() / _seconds(lambda: target.copy_(source), device, 10)
 

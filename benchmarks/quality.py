@@ -2,8 +2,8 @@
 
     python benchmarks/quality.py --data ../shared/data [--n-workers 2]
 
-One scan at a time is changed in a cohort that is otherwise as it is. Bounds were chosen on every second person; the
-other half, a cohort with medians of its own, is what is reported.
+One scan at a time is changed in a cohort that is otherwise as it is. Bounds were chosen on every
+second person; the other half, a cohort with medians of its own, is what is reported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,17 @@ from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
 from neurocontrast.prepare.measures import Measured, compare_with_others, measure_scan
 
-SHIFTS = {f"shift {name} {5 * step * 2:+d} mm": (axis, 5 * step) for axis, name in enumerate("xyz") for step in (-1, 1)}
-FLIPS = {"flip front-back": (1,), "flip up-down": (2,), "flip both": (1, 2), "flip left-right": (0,)}
+SHIFTS = {
+    f"shift {name} {5 * step * 2:+d} mm": (axis, 5 * step)
+    for axis, name in enumerate("xyz")
+    for step in (-1, 1)
+}
+FLIPS = {
+    "flip front-back": (1,),
+    "flip up-down": (2,),
+    "flip both": (1, 2),
+    "flip left-right": (0,),
+}
 DEVIATIONS = (4.0, 5.0, 6.0, 7.0, 8.0)
 NECK = "sub-ds002748x45"
 
@@ -44,7 +53,10 @@ def measure_planted(row: int, path: str, kind: str) -> tuple[int, str, Measured]
     image = nib.as_closest_canonical(nib.load(path))
     with tempfile.TemporaryDirectory() as folder:
         changed = Path(folder) / "scan.nii"
-        nib.save(nib.Nifti1Image(plant(np.asarray(image.dataobj), kind), image.affine, image.header), changed)
+        nib.save(
+            nib.Nifti1Image(plant(np.asarray(image.dataobj), kind), image.affine, image.header),
+            changed,
+        )
         return row, kind, measure_scan(str(changed))
 
 
@@ -55,16 +67,24 @@ class Cohort:
         self.people, self.found = people, found
         self.sites = people["site"].to_numpy()
 
-    def flagged(self, deviations: float, row: int | None = None, kind: str = "as is") -> list[set[str]]:
+    def flagged(
+        self, deviations: float, row: int | None = None, kind: str = "as is"
+    ) -> list[set[str]]:
         """Return the measures that are flagged, of every scan; `row` is changed by `kind`."""
-        rows = np.flatnonzero(self.sites == self.people.loc[row, "site"]) if row is not None else range(len(self.sites))
+        rows = (
+            np.flatnonzero(self.sites == self.people.loc[row, "site"])
+            if row is not None
+            else range(len(self.sites))
+        )
         names = self.people.index[list(rows)]
         chosen = [self.found[name, kind if name == row else "as is"] for name in names]
         table = pd.DataFrame([each.measures for each in chosen]).assign(site=self.sites[list(rows)])
         table[["site_correlation", "asymmetry"]] = np.nan
         for _, group in table.groupby("site"):
             if len(group) >= N_SITE:
-                alike = compare_with_others(np.stack([chosen[place].vector for place in group.index]))
+                alike = compare_with_others(
+                    np.stack([chosen[place].vector for place in group.index])
+                )
                 table.loc[group.index, ["site_correlation", "asymmetry"]] = np.stack(alike, axis=1)
         return [{flag.measure for flag in flags} for flags in flag_scans(table, deviations)[0]]
 
@@ -83,11 +103,15 @@ def swap_some(cohort: Cohort, share: float) -> None:
     ranks = pd.Series(draws).groupby(cohort.sites).rank(pct=True).to_numpy()
     swapped = ranks <= share
     found = dict(cohort.found)
-    found |= {(row, "as is"): cohort.found[row, "flip left-right"] for row in cohort.people.index[swapped]}
+    found |= {
+        (row, "as is"): cohort.found[row, "flip left-right"] for row in cohort.people.index[swapped]
+    }
     flags = [("asymmetry" in each) for each in Cohort(cohort.people, found).flagged(N_DEVIATIONS)]
     right = sum(flag for flag, bad in zip(flags, swapped, strict=True) if bad)
     wrong = sum(flags) - right
-    print(f"  {share:.0%} of every site swapped: {right} of {swapped.sum()} found, {wrong} of the others flagged")
+    print(
+        f"  {share:.0%} of every site swapped: {right} of {swapped.sum()} found, {wrong} of the others flagged"
+    )
 
 
 def report(cohort: Cohort, title: str) -> None:
@@ -95,12 +119,20 @@ def report(cohort: Cohort, title: str) -> None:
     as_is = cohort.flagged(N_DEVIATIONS)
     names = cohort.people["participant_id"]
     bad = {name: sorted(flags) for name, flags in zip(names, as_is, strict=True) if flags}
-    print(f"\n{title}: {len(bad)} of {len(names)} flagged as they are ({len(bad) / len(names):.1%})")
+    print(
+        f"\n{title}: {len(bad)} of {len(names)} flagged as they are ({len(bad) / len(names):.1%})"
+    )
     for name, flags in bad.items():
         print(f"  {name}: {', '.join(flags)}")
     for kind in (*SHIFTS, *FLIPS):
         flags = cohort.planted(kind, N_DEVIATIONS)
-        own = "asymmetry" if kind == "flip left-right" else "flip_gain" if kind in FLIPS else "shift_mm"
+        own = (
+            "asymmetry"
+            if kind == "flip left-right"
+            else "flip_gain"
+            if kind in FLIPS
+            else "shift_mm"
+        )
         n, n_own = sum(bool(each) for each in flags), sum(own in each for each in flags)
         print(f"  {kind}: {n} of {len(flags)} flagged ({n / len(flags):.1%}), {n_own} by {own}")
     for share in (0.1, 0.3, 0.5):
@@ -117,24 +149,32 @@ def choose(cohort: Cohort) -> None:
             kind: [cohort.found[row, kind].measures[name] for row in cohort.people.index]
             for kind in ("as is", *SHIFTS, *FLIPS)
         }
-        ranges = [f"{kind} {min(values):.3g} to {max(values):.3g}" for kind, values in by_kind.items()]
+        ranges = [
+            f"{kind} {min(values):.3g} to {max(values):.3g}" for kind, values in by_kind.items()
+        ]
         print(f"  {name} (bounds {RULES[name].low:g}, {RULES[name].high:g}): {'; '.join(ranges)}")
 
 
 def main() -> None:
     """Print all figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--n-workers", type=int, default=2)
     options = parser.parse_args()
     folder = options.data / "brains"
     people = pd.read_csv(folder / "participants.tsv", sep="\t")
     kinds = ("as is", *SHIFTS, *FLIPS)
-    work = [(row, str(folder / path), kind) for row, path in enumerate(people["path"]) for kind in kinds]
+    work = [
+        (row, str(folder / path), kind) for row, path in enumerate(people["path"]) for kind in kinds
+    ]
     start = time.perf_counter()
     measured = map_files(measure_planted, work, n_workers=options.n_workers)
     found = {(row, kind): each for row, kind, each in measured}
-    print(f"{len(work)} scans in {time.perf_counter() - start:.0f} s, {options.n_workers} processes")
+    print(
+        f"{len(work)} scans in {time.perf_counter() - start:.0f} s, {options.n_workers} processes"
+    )
     print("Chosen on every second person:")
     choose(Cohort(people.iloc[::2], found))
     report(Cohort(people.iloc[1::2], found), "The other half")

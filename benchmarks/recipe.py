@@ -1,12 +1,14 @@
 """Which recipe learns in a short run: one change at a time, on simulated brains.
 
-Every variant pretrains on the same healthy cohort with the same seed, and is judged on another cohort from the same
-scanners: the age, sex, diagnosis and site that linear probes read from its frozen features, cross-validated.
+Every variant pretrains on the same healthy cohort with the same seed, and is judged on another
+cohort from the same scanners: the age, sex, diagnosis and site that linear probes read from its
+frozen features, cross-validated.
 
     python benchmarks/recipe.py --out benchmarks/results/recipe --epochs 6
     python benchmarks/recipe.py --variants default all-five +crop     # some of them
 
-Finished variants are kept: started again after a kill, it goes on. The table is written anew after each.
+Finished variants are kept: started again after a kill, it goes on. The table is written anew after
+each.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from pathlib import Path
 import neurocontrast
 from neurocontrast.display import console_progress
 
-RECIPE = Path(__file__).resolve().parent.parent / "neurocontrast" / "recipes" / "brain" / "yaware_plain.yaml"
+RECIPE = (
+    Path(__file__).resolve().parent.parent
+    / "neurocontrast"
+    / "recipes"
+    / "brain"
+    / "yaware_plain.yaml"
+)
 OFF = dict.fromkeys(("flip", "blur", "noise", "cutout", "crop"), "null")
 PUBLISHED = {
     "flip": "{probability: 0.5}",
@@ -62,14 +70,22 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results" / "recipe")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).resolve().parent / "results" / "recipe"
+    )
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--n-healthy", type=int, default=1000)
     parser.add_argument("--n-clinical", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0, help="of weights, order and views")
-    parser.add_argument("--judge-seed", type=int, default=1, help="of the people that every variant is judged on")
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument(
+        "--judge-seed", type=int, default=1, help="of the people that every variant is judged on"
+    )
+    parser.add_argument(
+        "--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME"
+    )
     return parser.parse_args()
 
 
@@ -88,7 +104,9 @@ def _cohorts(options: argparse.Namespace, progress) -> dict[str, Path]:
     return tables
 
 
-def _judge(name: str, options: argparse.Namespace, tables: dict[str, Path], progress) -> dict[str, float]:
+def _judge(
+    name: str, options: argparse.Namespace, tables: dict[str, Path], progress
+) -> dict[str, float]:
     folder = options.out / f"{name.replace(' ', '-')}-seed-{options.seed}-epochs-{options.epochs}"
     judged = folder / f"judged-by-seed-{options.judge_seed}"
     done = judged / "scores.json"
@@ -109,14 +127,20 @@ def _judge(name: str, options: argparse.Namespace, tables: dict[str, Path], prog
     scores = {"seconds": time.perf_counter() - start}
     judged.mkdir(exist_ok=True)
     table = neurocontrast.embed(
-        run, participants=tables["clinical"], out=judged / "features.parquet", config=config, overwrite=True
+        run,
+        participants=tables["clinical"],
+        out=judged / "features.parquet",
+        config=config,
+        overwrite=True,
     )
     for target, metric in METRICS.items():
         where = {"where": {"diagnosis": ["control"]}} if target in ("age", "sex") else {}
         evaluation = neurocontrast.evaluate(
             table, target=target, out=judged / target, n_bootstraps=0, overwrite=True, **where
         )
-        scores[target] = json.loads((evaluation / "evaluation.json").read_text())["metrics"][metric]["pooled"]
+        scores[target] = json.loads((evaluation / "evaluation.json").read_text())["metrics"][
+            metric
+        ]["pooled"]
     done.write_text(json.dumps(scores))
     progress.message(f"{name}: " + ", ".join(f"{key} {value:.3f}" for key, value in scores.items()))
     return scores

@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["Fold", "Journal", "choosing_sites", "deal_sites", "logarithms", "make_fold", "read_people", "standardise"]
+__all__ = [
+    "Fold",
+    "Journal",
+    "choosing_sites",
+    "deal_sites",
+    "logarithms",
+    "make_fold",
+    "read_people",
+    "standardise",
+]
 
 Rows = npt.NDArray[np.intp]
 
@@ -21,7 +30,11 @@ N_CHOOSING, N_GROUPS, MIN_SITE, HOME_SHARE, CHOICE_SEED = 8, 5, 10, 0.1, 28
 def read_people(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return participants and their measures in mm and mm³; a zero (a region that the table lacks) is missing."""
     people = pd.read_csv(folder / "participants.tsv", sep="\t")
-    measures = pd.read_csv(folder / "measures.tsv", sep="\t").set_index("participant_id").loc[people["participant_id"]]
+    measures = (
+        pd.read_csv(folder / "measures.tsv", sep="\t")
+        .set_index("participant_id")
+        .loc[people["participant_id"]]
+    )
     measures = measures.reset_index(drop=True).where(lambda values: values > 0)
     people["male"] = (people["sex"] == "M").astype(int)
     return people, measures
@@ -45,7 +58,10 @@ def _blocks(sites: pd.Series, size: int) -> list[list[str]]:
     """Return the sites of at least `MIN_SITE` people in blocks of about equal size, the largest first."""
     counts = sites.value_counts()
     ordered = sorted(counts[counts >= MIN_SITE].index, key=lambda site: (-counts[site], site))
-    return [list(part) for part in np.array_split(np.array(ordered, dtype=object), -(-len(ordered) // size))]
+    return [
+        list(part)
+        for part in np.array_split(np.array(ordered, dtype=object), -(-len(ordered) // size))
+    ]
 
 
 def choosing_sites(sites: pd.Series) -> list[str]:

@@ -39,7 +39,11 @@ KERNEL_LOSSES = ("conditional A+U", "y-Aware", "L^exp")
 LOSSES = (*KERNEL_LOSSES, "Rank-N-Contrast", "NT-Xent", "SupCon")
 DEFAULTS = {"temperature": 1.0, "sigma": 5.0, "corruption": 0.2, "rate": 1e-3, "weight": 1.0}
 _TEMPERATURES = ("temperature", (0.1, 0.3, 1.0, 3.0, 10.0, 30.0))
-_RATES, _SIGMAS, _SHARES = ("rate", (1e-3, 3e-3, 1e-2)), ("sigma", (2.0, 5.0, 10.0)), ("corruption", (0.2, 0.4, 0.6))
+_RATES, _SIGMAS, _SHARES = (
+    ("rate", (1e-3, 3e-3, 1e-2)),
+    ("sigma", (2.0, 5.0, 10.0)),
+    ("corruption", (0.2, 0.4, 0.6)),
+)
 TRIALS: dict[str, tuple[tuple[str, tuple[float, ...]], ...]] = {
     **dict.fromkeys(KERNEL_LOSSES, (_TEMPERATURES, _SIGMAS)),
     **dict.fromkeys(LOSSES[3:], (_TEMPERATURES, _SHARES)),
@@ -57,7 +61,11 @@ def _objective(name: str, settings: Mapping[str, float]) -> dict[str, Any]:
         {"column": "sex", "type": "categorical"},
     ]
     described: dict[str, dict[str, Any]] = {
-        "conditional A+U": {"loss": "conditional", "kernel": kernel, "uniformity_weight": settings["weight"]},
+        "conditional A+U": {
+            "loss": "conditional",
+            "kernel": kernel,
+            "uniformity_weight": settings["weight"],
+        },
         "y-Aware": {"loss": "yaware", "kernel": kernel},
         "L^exp": {"loss": "exponential_yaware", "kernel": kernel},
         "Rank-N-Contrast": {"loss": "rank_n_contrast", "column": "age"},
@@ -68,14 +76,21 @@ def _objective(name: str, settings: Mapping[str, float]) -> dict[str, Any]:
 
 
 def pretrain_run(
-    name: str, people: pd.DataFrame, measures: Path, given: Mapping[str, float], seed: int, out: Path
+    name: str,
+    people: pd.DataFrame,
+    measures: Path,
+    given: Mapping[str, float],
+    seed: int,
+    out: Path,
 ) -> Path:
     """Pretrain the recipe's network on `people`, and return the run; ``untrained`` takes no step."""
     settings = {**DEFAULTS, **given}
     out.mkdir(parents=True)
     decade = (people["age"] // 10 * 10).astype(int).astype(str)
     table = people[["participant_id", "subject_id", "session", "age", "sex", "site"]]
-    table.assign(decade_and_sex=decade + people["sex"]).to_csv(out / "people.tsv", sep="\t", index=False)
+    table.assign(decade_and_sex=decade + people["sex"]).to_csv(
+        out / "people.tsv", sep="\t", index=False
+    )
     config = yaml.safe_load(RECIPE.read_text())
     config["seed"] = seed
     config["data"] |= {"participants": str(out / "people.tsv"), "measures": str(measures),
@@ -139,7 +154,9 @@ def _optimise(
         if len(order) < batch:
             order = torch.randperm(len(x), generator=generator)
         rows, order = order[:batch], order[batch:]
-        loss = loss_of(model(torch.cat([_make_view(x[rows], corruption, generator) for _ in range(2)])), rows)
+        loss = loss_of(
+            model(torch.cat([_make_view(x[rows], corruption, generator) for _ in range(2)])), rows
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -147,7 +164,9 @@ def _optimise(
     return model.eval()
 
 
-def supervise(x: Floats, age: Floats, male: Floats, given: Mapping[str, float], seed: int) -> Network:
+def supervise(
+    x: Floats, age: Floats, male: Floats, given: Mapping[str, float], seed: int
+) -> Network:
     """Train a network to predict age (standardised) and sex from the views that the others are given."""
     settings = {**DEFAULTS, **given}
     years, sex = torch.tensor(age, dtype=torch.float32), torch.tensor(male, dtype=torch.float32)
@@ -182,13 +201,20 @@ def encode(model: nn.Module, x: Floats) -> Floats:
 
 
 def components(x: Floats, learned: npt.NDArray[np.intp], n: int) -> Floats:
-    return PCA(min(n, len(learned) - 1), random_state=0).fit(x[learned]).transform(x).astype(np.float32)
+    return (
+        PCA(min(n, len(learned) - 1), random_state=0)
+        .fit(x[learned])
+        .transform(x)
+        .astype(np.float32)
+    )
 
 
 def probe(features: Floats, learned: npt.NDArray[np.intp], wanted: Floats) -> Floats:
     """Return predictions for all people by ridge regression, its penalty by generalised cross-validation."""
     ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 6, 19)))
-    return ridge.fit(features[learned].astype(float), wanted[learned]).predict(features.astype(float))
+    return ridge.fit(features[learned].astype(float), wanted[learned]).predict(
+        features.astype(float)
+    )
 
 
 def gaussian_process(x: Floats, learned: npt.NDArray[np.intp], wanted: Floats, seed: int) -> Floats:
@@ -196,19 +222,31 @@ def gaussian_process(x: Floats, learned: npt.NDArray[np.intp], wanted: Floats, s
     random = np.random.default_rng(seed)
     few = random.choice(learned, min(400, len(learned)), replace=False)
     scale = np.sqrt(x.shape[1])
-    kernel = ConstantKernel(1.0) * RBF(1.0, (0.1, 30)) + ConstantKernel(0.3) * DotProduct(1.0) + WhiteKernel(0.3)
+    kernel = (
+        ConstantKernel(1.0) * RBF(1.0, (0.1, 30))
+        + ConstantKernel(0.3) * DotProduct(1.0)
+        + WhiteKernel(0.3)
+    )
     mean, spread = wanted[learned].mean(), wanted[learned].std()
     scaled = (wanted - mean) / spread
     fitted = GaussianProcessRegressor(kernel).fit(x[few] / scale, scaled[few])
-    whole = GaussianProcessRegressor(fitted.kernel_, optimizer=None).fit(x[learned] / scale, scaled[learned])
+    whole = GaussianProcessRegressor(fitted.kernel_, optimizer=None).fit(
+        x[learned] / scale, scaled[learned]
+    )
     return whole.predict(x / scale) * spread + mean
 
 
-def site_accuracy(features: Floats, learned: npt.NDArray[np.intp], home: npt.NDArray[np.intp], sites: Floats) -> float:
+def site_accuracy(
+    features: Floats, learned: npt.NDArray[np.intp], home: npt.NDArray[np.intp], sites: Floats
+) -> float:
     """Return how well other people's site is told: linear discriminants with shrinkage, balanced accuracy."""
     counts = dict(zip(*np.unique(sites[learned], return_counts=True), strict=True))
     fitted = np.array([row for row in learned if counts[sites[row]] > 1])
     priors = np.full(len(np.unique(sites[fitted])), 1 / len(np.unique(sites[fitted])))
-    teller = make_pipeline(StandardScaler(), LinearDiscriminantAnalysis("lsqr", shrinkage="auto", priors=priors))
-    told = teller.fit(features[fitted].astype(float), sites[fitted]).predict(features[home].astype(float))
+    teller = make_pipeline(
+        StandardScaler(), LinearDiscriminantAnalysis("lsqr", shrinkage="auto", priors=priors)
+    )
+    told = teller.fit(features[fitted].astype(float), sites[fitted]).predict(
+        features[home].astype(float)
+    )
     return float(balanced_accuracy_score(sites[home], told))

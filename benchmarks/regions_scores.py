@@ -43,7 +43,9 @@ class Judged(NamedTuple):
             if len(rows) < shots + 10:
                 continue
             off = (self.age - self.true_age)[:, rows]
-            orders = np.stack([random.permutation(len(rows)) for _ in range(N_DRAWS if shots else 1)])
+            orders = np.stack(
+                [random.permutation(len(rows)) for _ in range(N_DRAWS if shots else 1)]
+            )
             shift = off[:, orders[:, :shots]].sum(2) / (shots + PRIOR)
             sums[place] = np.abs(off[:, orders[:, shots:]] - shift[..., None]).mean() * len(rows)
             counts[place] = len(rows)
@@ -64,7 +66,11 @@ def collect(
             said.setdefault(name, {})[cell["key"]["seed"], cell["key"]["group"]] = found
     groups = {group for _, group in folds}
     done = set.intersection(*(set(of_system) for of_system in said.values()))
-    seeds = [seed for seed in sorted({seed for seed, _ in done}) if all((seed, group) in done for group in groups)]
+    seeds = [
+        seed
+        for seed in sorted({seed for seed, _ in done})
+        if all((seed, group) in done for group in groups)
+    ]
     judged = np.sort(np.concatenate([folds[seeds[0], group].new for group in groups]))
     known = people.iloc[judged]
     age = known["age"].to_numpy(float)
@@ -79,11 +85,15 @@ def collect(
                     array[row, fold.new] = cell["new"][key]
                 held_back, true = cell["home"]["age"], people["age"].to_numpy()[fold.home]
                 # Of a part of the sites, fewer people are held back: their error is not asked for.
-                home_age.append(np.abs(held_back - true).mean() if len(held_back) == len(true) else np.nan)
+                home_age.append(
+                    np.abs(held_back - true).mean() if len(held_back) == len(true) else np.nan
+                )
                 home_site.append(cell.get("site", np.nan))
         ages, sexes = (array[:, judged] for array in arrays.values())
         male, site = known["male"].to_numpy(), known["site"].to_numpy(str)
-        result[name] = Judged(ages, sexes, age, male, site, float(np.mean(home_age)), float(np.mean(home_site)))
+        result[name] = Judged(
+            ages, sexes, age, male, site, float(np.mean(home_age)), float(np.mean(home_site))
+        )
     return result
 
 
@@ -131,7 +141,9 @@ def pair_counts(positive: Floats, negative: Floats) -> float:
 
 def _weights(n_sites: int) -> Floats:
     """Return how often each bootstrap draws each site; its first row is the sample itself."""
-    drawn = np.random.default_rng(1).multinomial(n_sites, np.full(n_sites, 1 / n_sites), N_BOOTSTRAPS)
+    drawn = np.random.default_rng(1).multinomial(
+        n_sites, np.full(n_sites, 1 / n_sites), N_BOOTSTRAPS
+    )
     return np.vstack([np.ones(n_sites), drawn]).astype(float)
 
 
@@ -153,7 +165,9 @@ def difference(first: Judged, second: Judged, what: str) -> tuple[float, float, 
             both.append(weights @ sums / (weights @ judged.per_site(np.ones_like(judged.age))))
         elif what == "sites":
             sums = judged.per_site(np.abs(judged.age - judged.true_age))
-            both.append(weights @ (sums / judged.per_site(np.ones_like(judged.age))) / weights.sum(1))
+            both.append(
+                weights @ (sums / judged.per_site(np.ones_like(judged.age))) / weights.sum(1)
+            )
         else:
             sums, counts = judged.errors_after(int(what.split()[1]))
             both.append(weights @ sums / (weights @ counts))
@@ -164,7 +178,9 @@ def _quadratic(weights: Floats, pairs: Floats) -> Floats:
     return ((weights @ pairs) * weights).sum(1)
 
 
-def within_auc(cells: list[tuple[Floats, npt.NDArray[Any], npt.NDArray[Any]]], sites: list[str]) -> Floats:
+def within_auc(
+    cells: list[tuple[Floats, npt.NDArray[Any], npt.NDArray[Any]]], sites: list[str]
+) -> Floats:
     """Return the AUC of pairs of the same site, over draws, as it is and of each bootstrap over sites.
 
     Each cell is scores, labels and sites of those judged in a draw.

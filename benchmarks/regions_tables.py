@@ -21,14 +21,37 @@ from neurocontrast.page.style import look_of
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MAIN, MEASURES = "conditional A+U", "measures"
-ORDER = (MAIN, "y-Aware", "L^exp", "Rank-N-Contrast", "NT-Xent", "SupCon", "supervised", "untrained", "PCA")
-ROWS = (*(f"{name}{kind}" for name in ORDER for kind in ("", ", joined")), MEASURES, "Gaussian process", "ComBat")
+ORDER = (
+    MAIN,
+    "y-Aware",
+    "L^exp",
+    "Rank-N-Contrast",
+    "NT-Xent",
+    "SupCon",
+    "supervised",
+    "untrained",
+    "PCA",
+)
+ROWS = (
+    *(f"{name}{kind}" for name in ORDER for kind in ("", ", joined")),
+    MEASURES,
+    "Gaussian process",
+    "ComBat",
+)
 COLUMNS = {"age": ".2f", "sites": ".2f", "bias": ".2f", "spread": ".2f", **{f"after {k}": ".2f" for k in SHOTS},
            "sex": ".3f", "sex balanced": ".3f", "home age": ".2f", "home site": ".2f", "OpenBHB": ".2f"}  # fmt: skip
 PAIRS = (
     *((MAIN, other) for other in (*ORDER[1:], MEASURES, "Gaussian process")),
-    *((first, "NT-Xent") for first in ("y-Aware", "L^exp", "Rank-N-Contrast", "SupCon", "supervised")),
-    *(("y-Aware", "L^exp"), ("y-Aware", "supervised"), ("L^exp", "supervised"), ("NT-Xent", "untrained")),
+    *(
+        (first, "NT-Xent")
+        for first in ("y-Aware", "L^exp", "Rank-N-Contrast", "SupCon", "supervised")
+    ),
+    *(
+        ("y-Aware", "L^exp"),
+        ("y-Aware", "supervised"),
+        ("L^exp", "supervised"),
+        ("NT-Xent", "untrained"),
+    ),
     *((name, MEASURES) for name in (*ORDER[1:8], *(f"{name}, joined" for name in ORDER))),
     (f"{MAIN}, joined", "untrained, joined"),
     (f"{MAIN}, joined", "NT-Xent, joined"),
@@ -64,16 +87,23 @@ def print_table(study: Any, out: Path, best: Callable[[str], dict[str, float]]) 
     ]
     for name in [name for name in (*ROWS, "supervised, frozen") if name in judged]:
         found = scores(judged[name])
-        lines.append(f"| {name} | {' | '.join(f'{found[key]:{form}}' for key, form in COLUMNS.items())} |")
+        lines.append(
+            f"| {name} | {' | '.join(f'{found[key]:{form}}' for key, form in COLUMNS.items())} |"
+        )
     lines += ["", "| first − second | age | sites | after 10 | sex |", "|---|---|---|---|---|"]
     for one, other in [pair for pair in PAIRS if set(pair) <= set(judged)]:
         forms = {"age": "+.2f", "sites": "+.2f", "after 10": "+.2f", "sex": "+.3f"}
-        cells = [_interval(difference(judged[one], judged[other], what), form) for what, form in forms.items()]
+        cells = [
+            _interval(difference(judged[one], judged[other], what), form)
+            for what, form in forms.items()
+        ]
         lines.append(f"| {one} − {other} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def print_curves(study: Any, out: Path) -> tuple[str, dict[str, list[tuple[int, dict[str, float]]]]]:
+def print_curves(
+    study: Any, out: Path
+) -> tuple[str, dict[str, list[tuple[int, dict[str, float]]]]]:
     """Return errors by number of sites and people, as text and for the figure; the last point is the table's."""
     cells = Journal(out / "curves.jsonl").of_stage("curves")
     seeds = {cell["key"]["seed"] for cell in cells}
@@ -88,7 +118,11 @@ def print_curves(study: Any, out: Path) -> tuple[str, dict[str, list[tuple[int, 
         points = sorted({cell["key"]["n"] for cell in cells if cell["key"]["of"] == of})
         found[of] = []
         for n in [*points, None]:
-            part = whole if n is None else [c for c in cells if c["key"]["of"] == of and c["key"]["n"] == n]
+            part = (
+                whole
+                if n is None
+                else [c for c in cells if c["key"]["of"] == of and c["key"]["n"] == n]
+            )
             judged = _gather(study, part)
             people = last["people"] if n is None else np.mean([c["people"] for c in part])
             place = round(last[of] if n is None else n)
@@ -96,7 +130,9 @@ def print_curves(study: Any, out: Path) -> tuple[str, dict[str, list[tuple[int, 
             found[of].append((place, errors))
             kinds = [MAIN, f"{MAIN}, joined"]
             gains = [_interval(difference(judged[each], judged[MEASURES], "age")) for each in kinds]
-            gain = " ".join(f"{each} − {MEASURES} {it}" for each, it in zip(kinds, gains, strict=True))
+            gain = " ".join(
+                f"{each} − {MEASURES} {it}" for each, it in zip(kinds, gains, strict=True)
+            )
             shown = ", ".join(f"{name} {value:.2f}" for name, value in errors.items())
             lines.append(f"- {place} {of} ({people:.0f} people): {shown}; {gain}")
     return "\n".join(lines), found
@@ -107,7 +143,11 @@ def print_weights(study: Any, out: Path) -> tuple[str, dict[float, dict[str, flo
     cells = Journal(out / "weights.jsonl").of_stage("weights")
     found, lines, judged = {}, [], {}
     for weight in sorted({cell["key"]["weight"] for cell in cells}):
-        part = [{**cell, "key": {**cell["key"], "system": MAIN}} for cell in cells if cell["key"]["weight"] == weight]
+        part = [
+            {**cell, "key": {**cell["key"], "system": MAIN}}
+            for cell in cells
+            if cell["key"]["weight"] == weight
+        ]
         judged[weight] = _gather(study, part)[MAIN]
         found[weight] = scores(judged[weight])
     for weight, values in found.items():
@@ -121,7 +161,9 @@ def _with_limits(bootstrapped: npt.NDArray[Any]) -> tuple[float, float, float]:
     return float(bootstrapped[0]), *map(float, np.nanquantile(bootstrapped[1:], [0.025, 0.975]))
 
 
-def print_autism(everyone: Any, out: Path) -> tuple[str, dict[str, dict[str, list[tuple[int, npt.NDArray[Any]]]]]]:
+def print_autism(
+    everyone: Any, out: Path
+) -> tuple[str, dict[str, dict[str, list[tuple[int, npt.NDArray[Any]]]]]]:
     """Return the AUC of autism among people of the same site, by design, system and number of labelled people."""
     people = everyone.people
     table = people[(people["source"] == "abide1") & people["diagnosis"].isin(["autism", "control"])]
@@ -135,8 +177,12 @@ def print_autism(everyone: Any, out: Path) -> tuple[str, dict[str, dict[str, lis
                     (np.array(score), sick[judged], site[judged])
                 )
     lines, found = [], {}
-    n_draws = max(map(len, parts.values()))  # large numbers of labelled people are not left in every draw of sites
-    for (design, n, name), cells in ((key, cells) for key, cells in parts.items() if len(cells) == n_draws):
+    n_draws = max(
+        map(len, parts.values())
+    )  # large numbers of labelled people are not left in every draw of sites
+    for (design, n, name), cells in (
+        (key, cells) for key, cells in parts.items() if len(cells) == n_draws
+    ):
         aucs = within_auc(cells, sorted(set(site)))
         found.setdefault(design, {}).setdefault(name, []).append((n, aucs))
     for design, systems in found.items():
@@ -161,7 +207,11 @@ def draw_curves(found: dict[str, list[tuple[int, dict[str, float]]]]) -> None:
     for axis, of in zip(axes, ("sites", "people"), strict=True):
         for place, name in enumerate(names):
             points = [(n, errors[name]) for n, errors in found[of]]
-            look = {"color": f"C{place}", "marker": look_of(place)["marker"], "ls": "-" if place < 5 else "--"}
+            look = {
+                "color": f"C{place}",
+                "marker": look_of(place)["marker"],
+                "ls": "-" if place < 5 else "--",
+            }
             axis.plot(*zip(*points, strict=True), ms=4, label=name, **look)
         axis.set(xscale="log", xlabel=f"{of} to learn from")
         axis.set_xticks([n for n, _ in found[of]], [f"{n:,}" for n, _ in found[of]], minor=False)
@@ -169,7 +219,9 @@ def draw_curves(found: dict[str, list[tuple[int, dict[str, float]]]]) -> None:
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="error of age at sites never seen, years", title="all people of some sites")
     axes[1].set(title="some people of all sites")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside right center", fontsize="small"
+    )
     _save(figure, "regions_curves.svg")
 
 
@@ -177,35 +229,68 @@ def draw_figure_3(weights: dict[float, dict[str, float]], autism: dict[str, Any]
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     places = range(len(weights))
     other = axes[0].twinx()
-    axes[0].plot(places, [each["age"] for each in weights.values()], "o-", color="C0", label="age, years")
-    other.plot(places, [each["sex"] for each in weights.values()], "s--", color="C1", label="sex, AUC")
+    axes[0].plot(
+        places, [each["age"] for each in weights.values()], "o-", color="C0", label="age, years"
+    )
     other.plot(
-        places, [each["home site"] for each in weights.values()], "^:", color="C2", label="site, balanced accuracy"
+        places, [each["sex"] for each in weights.values()], "s--", color="C1", label="sex, AUC"
+    )
+    other.plot(
+        places,
+        [each["home site"] for each in weights.values()],
+        "^:",
+        color="C2",
+        label="site, balanced accuracy",
     )
     axes[0].set_xticks(places, [f"{weight:g}" for weight in weights])
-    axes[0].set(xlabel="λ, weight of conditional uniformity", ylabel="error of age, years", title="sites never seen")
+    axes[0].set(
+        xlabel="λ, weight of conditional uniformity",
+        ylabel="error of age, years",
+        title="sites never seen",
+    )
     other.set(ylabel="AUC of sex, balanced accuracy of site")
     lines = [*axes[0].get_lines(), *other.get_lines()]
     for axis in (axes[0], other):  # room for the legend
         low, high = axis.get_ylim()
         axis.set_ylim(low, high + 0.3 * (high - low))
-    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small", loc="upper center")
-    names = [MAIN, f"{MAIN}, joined", f"{MAIN}, tuned", "y-Aware", "NT-Xent", "untrained", MEASURES, "age and sex"]
+    axes[0].legend(
+        lines, [line.get_label() for line in lines], fontsize="x-small", loc="upper center"
+    )
+    names = [
+        MAIN,
+        f"{MAIN}, joined",
+        f"{MAIN}, tuned",
+        "y-Aware",
+        "NT-Xent",
+        "untrained",
+        MEASURES,
+        "age and sex",
+    ]
     for axis, (design, systems) in zip(axes[1:], autism.items(), strict=True):
         for place, name in enumerate(names):
             points = [(n, auc[0]) for n, auc in systems[name]]
-            look = {"color": f"C{place}", "marker": look_of(place)["marker"], "ls": "-" if place < 5 else "--"}
+            look = {
+                "color": f"C{place}",
+                "marker": look_of(place)["marker"],
+                "ls": "-" if place < 5 else "--",
+            }
             axis.plot(*zip(*points, strict=True), ms=4, label=name, **look)
         band = systems[MEASURES]
-        low, high = (np.array([np.nanquantile(auc[1:], q) for _, auc in band]) for q in (0.025, 0.975))
+        low, high = (
+            np.array([np.nanquantile(auc[1:], q) for _, auc in band]) for q in (0.025, 0.975)
+        )
         axis.fill_between([n for n, _ in band], low, high, color="C6", alpha=0.12, lw=0)
-        axis.set(xscale="log", ylim=(0.45, 0.7), title=f"autism, {design}", xlabel="labelled people")
+        axis.set(
+            xscale="log", ylim=(0.45, 0.7), title=f"autism, {design}", xlabel="labelled people"
+        )
         ticks = [n for n, _ in band if n == band[-1][0] or n < band[-1][0] / 1.5]
         axis.set_xticks(ticks, list(map(str, ticks)), minor=False)
         axis.set_xticks([], minor=True)
         axis.grid(alpha=0.3)
     axes[1].set_ylabel("AUC among people of the same site")
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    figure.legend(
+        *axes[1].get_legend_handles_labels(), loc="outside right center", fontsize="small"
+    )
     _save(figure, "regions_weight_and_autism.svg")
 
 
@@ -217,7 +302,10 @@ def report(study: Any, everyone: Any, out: Path, best: Callable[[str], dict[str,
         parts.append(text)
         draw_curves(curves)
     if (out / "weights.jsonl").is_file() and (out / "autism.jsonl").is_file():
-        (of_weights, weights), (of_autism, autism) = print_weights(study, out), print_autism(everyone, out)
+        (of_weights, weights), (of_autism, autism) = (
+            print_weights(study, out),
+            print_autism(everyone, out),
+        )
         parts += [of_weights, of_autism]
         draw_figure_3(weights, autism)
     text = "\n\n".join(parts)

@@ -1,12 +1,14 @@
 """Tables of up to 100,000 scans at 40 sites: seconds and memory of everything that goes over the whole table.
 
-A few small simulated scans, and their entries of the cache, are there under as many names as the table has rows (hard
-links). Every point is a process of its own, forked once all is imported: processor seconds of the call (of the clock in
-brackets, which a busy machine makes longer), and the process's peak memory, with imports. `pretrain` and `embed` are
-the real stages, stopped at their second batch; `embed` is then continued twice, to the middle and to the end::
+A few small simulated scans, and their entries of the cache, are there under as many names as the
+table has rows (hard links). Every point is a process of its own, forked once all is imported:
+processor seconds of the call (of the clock in brackets, which a busy machine makes longer), and the
+process's peak memory, with imports. `pretrain` and `embed` are the real stages, stopped at their
+second batch; `embed` is then continued twice, to the middle and to the end::
 
-    python benchmarks/scale.py --folder scratch                                # table, and docs/images/scale.svg
-    python benchmarks/scale.py --folder scratch --sizes 1000 --only read_cohort
+    python benchmarks/scale.py --folder scratch                                # table, and
+    docs/images/scale.svg python benchmarks/scale.py --folder scratch --sizes 1000 --only
+    read_cohort
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ class Reached(BaseException):
 
 
 def settings(folder: Path, n: int, **training: Any) -> dict[str, Any]:
-    data = {"participants": str(folder / f"participants{n}.tsv"), "cache_dir": str(folder / "cache"), "n_workers": 1}
+    data = {
+        "participants": str(folder / f"participants{n}.tsv"),
+        "cache_dir": str(folder / "cache"),
+        "n_workers": 1,
+    }
     return {
         "data": {**data, "spacing_mm": 14, "shape": [16, 16, 16]},
         "encoder": {"name": "lenet"},
@@ -60,7 +66,9 @@ def settings(folder: Path, n: int, **training: Any) -> dict[str, Any]:
 def make(folder: Path, n: int = SIZES[-1]) -> None:
     """Write scans, tables, entries of the cache, a run, and a command `embed` that was killed in the middle."""
     shutil.rmtree(folder, ignore_errors=True)
-    few = neurocontrast.simulate(folder / "originals", n_subjects=N_ORIGINALS, n_sites=2, spacing_mm=8.0)
+    few = neurocontrast.simulate(
+        folder / "originals", n_subjects=N_ORIGINALS, n_sites=2, spacing_mm=8.0
+    )
     originals = [few.parent / path for path in pd.read_csv(few, sep="\t")["path"]]
     draw = np.random.default_rng(0)
     table = pd.DataFrame({"participant_id": [f"sub-{number:06d}" for number in range(n)]})
@@ -68,7 +76,10 @@ def make(folder: Path, n: int = SIZES[-1]) -> None:
     table["sex"] = draw.choice(["F", "M"], n)
     table["site"] = [f"site{number:02d}" for number in draw.integers(N_SITES, size=n)]
     table["diagnosis"] = draw.choice(["control", "patient"], n)
-    table["path"] = [f"scans/{number // 1000:03d}/{name}.nii.gz" for number, name in enumerate(table["participant_id"])]
+    table["path"] = [
+        f"scans/{number // 1000:03d}/{name}.nii.gz"
+        for number, name in enumerate(table["participant_id"])
+    ]
     for number, path in enumerate(table["path"]):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         os.link(originals[number % N_ORIGINALS], folder / path)
@@ -83,7 +94,9 @@ def make(folder: Path, n: int = SIZES[-1]) -> None:
         entry.parent.mkdir(exist_ok=True)
         os.link(cache._entry_path(scans[number % N_ORIGINALS]), entry)
     # Its features are as many as those of the networks that are used, which would take hours here.
-    of_run = settings(folder, 64, batch_size=16) | {"encoder": {"name": "lenet", "projection": [N_FEATURES]}}
+    of_run = settings(folder, 64, batch_size=16) | {
+        "encoder": {"name": "lenet", "projection": [N_FEATURES]}
+    }
     pretrain(of_run, out=folder / "run")
 
 
@@ -112,7 +125,10 @@ def embed_some(folder: Path, n: int, n_batches: int) -> Callable[[], Any]:
         "data": {"cache_dir": str(folder / "cache"), "n_workers": 1},
         "embedding": {"layer": "head", "batch_size": BATCH, "accelerator": "cpu"},
     }
-    paths = {"participants": folder / f"participants{n}.tsv", "out": folder / f"embeddings{n}.parquet"}
+    paths = {
+        "participants": folder / f"participants{n}.tsv",
+        "out": folder / f"embeddings{n}.parquet",
+    }
     return lambda: stopped("embedding", n_batches, embed, folder / "run", config=config, **paths)
 
 
@@ -129,7 +145,9 @@ def write_and_read(folder: Path, n: int) -> Callable[[], Any]:
     return both
 
 
-def stopped(task: str, n_batches: int, stage: Callable[..., Any], *args: Any, **options: Any) -> None:
+def stopped(
+    task: str, n_batches: int, stage: Callable[..., Any], *args: Any, **options: Any
+) -> None:
     """Call a stage, and end it once a task has finished so many batches."""
 
     class Task:
@@ -143,7 +161,11 @@ def stopped(task: str, n_batches: int, stage: Callable[..., Any], *args: Any, **
 
     class UpTo(type(SILENT)):
         def task(self, description: str, total: int | None, unit: str) -> Any:
-            return contextlib.nullcontext(Task()) if task in description else super().task(description, total, unit)
+            return (
+                contextlib.nullcontext(Task())
+                if task in description
+                else super().task(description, total, unit)
+            )
 
     with contextlib.suppress(Reached):
         stage(*args, progress=UpTo(), **options)
@@ -170,7 +192,13 @@ def measure(name: str, folder: Path, n: int) -> dict[str, Any]:
     call()
     seconds, processor = time.perf_counter() - start, time.process_time() - before
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"point": name, "n": n, "seconds": round(seconds, 2), "cpu": round(processor, 2), "mib": round(mib)}
+    return {
+        "point": name,
+        "n": n,
+        "seconds": round(seconds, 2),
+        "cpu": round(processor, 2),
+        "mib": round(mib),
+    }
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -203,17 +231,34 @@ def plot(results: list[dict[str, Any]]) -> None:
         axes[0].loglog(of_point["n"], of_point["cpu"], **look)
         axes[1].semilogx(of_point["n"], of_point["mib"], **look)
     n = np.array(SIZES, dtype=float)
-    axes[0].loglog(n, 20 * n * np.log(n) / (n[-1] * np.log(n[-1])), color="0.5", linestyle="--", label="n log n")
-    axes[0].set(xlabel="scans", ylabel="processor seconds of the call", title="to the second batch, or the end")
+    axes[0].loglog(
+        n,
+        20 * n * np.log(n) / (n[-1] * np.log(n[-1])),
+        color="0.5",
+        linestyle="--",
+        label="n log n",
+    )
+    axes[0].set(
+        xlabel="scans",
+        ylabel="processor seconds of the call",
+        title="to the second batch, or the end",
+    )
     axes[1].set(xlabel="scans", ylabel="peak MiB, with imports", title="memory", ylim=(0, None))
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside right center", fontsize="small"
+    )
     figure.savefig(FIGURE, metadata={"Date": None})
     plt.close(figure)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="where files are made, once, and results are added")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        required=True,
+        help="where files are made, once, and results are added",
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=SIZES)
     parser.add_argument("--only", nargs="+", choices=POINTS, default=list(POINTS))
     arguments = parser.parse_args()
@@ -221,7 +266,10 @@ def main() -> None:
     if not (folder / "run").is_dir():
         make(folder)
     kept = folder / "results.json"
-    results = {(each["point"], each["n"]): each for each in (json.loads(kept.read_text()) if kept.is_file() else [])}
+    results = {
+        (each["point"], each["n"]): each
+        for each in (json.loads(kept.read_text()) if kept.is_file() else [])
+    }
     for n, name in [(n, name) for n in arguments.sizes for name in arguments.only]:
         for path in folder.glob(".embeddings*.partial") if name == "embed" else ():
             path.unlink()

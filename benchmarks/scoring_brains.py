@@ -28,7 +28,9 @@ Interval = tuple[float, float, float]
 """A figure, and the ends of its 95 % interval."""
 
 
-def features_of(config: dict[str, Any], learned: Path, everybody: Path, folder: Path, cache: Path) -> np.ndarray:
+def features_of(
+    config: dict[str, Any], learned: Path, everybody: Path, folder: Path, cache: Path
+) -> np.ndarray:
     """Fit an encoder on a table, unless that is done; return the features of all scans of another."""
     data = {**config["data"], "participants": str(learned), "cache_dir": str(cache)}
     if not (folder / "encoder.json").is_file():
@@ -50,9 +52,10 @@ def predictions(
 ) -> np.ndarray:
     """Return age and log odds of "male" of all scans, (n, 2), by probes fitted on the probed rows.
 
-    Age by ridge regression, or by a Gaussian process, which far from the people that it knows returns to their mean;
-    sex by logistic regression. `sizes` are those of blocks of features that are joined: each block gets the same total
-    variance. The rotation to principal components changes no prediction, and makes thousands of features cheap.
+    Age by ridge regression, or by a Gaussian process, which far from the people that it knows
+    returns to their mean; sex by logistic regression. `sizes` are those of blocks of features that
+    are joined: each block gets the same total variance. The rotation to principal components
+    changes no prediction, and makes thousands of features cheap.
     """
     age, male = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(dtype=int)
     aged, width = probed & ~np.isnan(age), np.sqrt(features.shape[1])
@@ -67,11 +70,15 @@ def predictions(
         Cs=np.logspace(-7, 3, 21), cv=5, scoring="neg_log_loss", max_iter=2000, l1_ratios=(0.0,),
         use_legacy_attributes=False,
     )  # fmt: skip
-    classify = make_pipeline(BlockScaler(sizes), PCA(), logistic).fit(features[probed], male[probed])
+    classify = make_pipeline(BlockScaler(sizes), PCA(), logistic).fit(
+        features[probed], male[probed]
+    )
     return np.stack([regress.predict(features), classify.decision_function(features)], axis=1)
 
 
-def score(predicted: np.ndarray, table: pd.DataFrame, places: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def score(
+    predicted: np.ndarray, table: pd.DataFrame, places: dict[str, np.ndarray]
+) -> list[dict[str, Any]]:
     """Return the errors at each place."""
     age, male, rows = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(), []
     for place, at in places.items():
@@ -81,8 +88,18 @@ def score(predicted: np.ndarray, table: pd.DataFrame, places: dict[str, np.ndarr
             order = random.permutation(len(error))
             shots.append(np.abs(error[order[N_SHOTS:]] - error[order[:N_SHOTS]].mean()).mean())
         found = {"MAE": np.abs(error).mean(), "bias": error.mean(), "spread": error.std(ddof=1)}
-        found |= {"spearman": spearmanr(predicted[aged, 0], age[aged]).statistic, "MAE, 10 shots": np.nanmean(shots)}
-        rows.append({"place": place, "n": int(at.sum()), **found, "sex AUC": roc_auc_score(male[at], predicted[at, 1])})
+        found |= {
+            "spearman": spearmanr(predicted[aged, 0], age[aged]).statistic,
+            "MAE, 10 shots": np.nanmean(shots),
+        }
+        rows.append(
+            {
+                "place": place,
+                "n": int(at.sum()),
+                **found,
+                "sex AUC": roc_auc_score(male[at], predicted[at, 1]),
+            }
+        )
     return rows
 
 
@@ -91,15 +108,17 @@ def resampled(n_people: int, seed: int = 0) -> np.ndarray:
 
     The same people are drawn whatever is measured on them, so that differences are paired.
     """
-    drawn = np.random.default_rng([seed, n_people]).multinomial(n_people, np.full(n_people, 1 / n_people), N_BOOTSTRAPS)
+    drawn = np.random.default_rng([seed, n_people]).multinomial(
+        n_people, np.full(n_people, 1 / n_people), N_BOOTSTRAPS
+    )
     return np.vstack([np.ones(n_people, dtype=int), drawn])
 
 
 def mae_of(tested: pd.DataFrame) -> np.ndarray:
     """Return the mean absolute error of age in each bootstrap sample, the first as it is, (1 + N_BOOTSTRAPS,).
 
-    `tested` has columns person, seed, error and more, one row a person and seed: a person's errors are averaged over
-    seeds.
+    `tested` has columns person, seed, error and more, one row a person and seed: a person's errors
+    are averaged over seeds.
     """
     each = tested["error"].abs().groupby(tested["person"]).mean().dropna()
     counts = resampled(len(each))
@@ -114,11 +133,15 @@ def auc_of(tested: pd.DataFrame) -> np.ndarray:
     odds = tested.pivot(index="person", columns="seed", values="odds")
     male = tested.groupby("person")["male"].first().loc[odds.index].to_numpy()
     men, women = odds.to_numpy()[male][:, None], odds.to_numpy()[~male][None]
-    right = np.nansum(np.where(np.isnan(men + women), np.nan, (men > women) + 0.5 * (men == women)), axis=2)
+    right = np.nansum(
+        np.where(np.isnan(men + women), np.nan, (men > women) + 0.5 * (men == women)), axis=2
+    )
     pairs = (~np.isnan(men + women)).sum(axis=2)
     counts = resampled(len(odds), seed=1)
     drawn = counts[:, male], counts[:, ~male]
-    of_right, of_all = (np.einsum("bi,ij,bj->b", drawn[0], each, drawn[1], optimize=True) for each in (right, pairs))
+    of_right, of_all = (
+        np.einsum("bi,ij,bj->b", drawn[0], each, drawn[1], optimize=True) for each in (right, pairs)
+    )
     return of_right / np.where(of_all > 0, of_all, np.nan)
 
 
@@ -129,8 +152,14 @@ def interval(samples: np.ndarray) -> Interval:
 
 
 def difference(
-    first: pd.DataFrame, second: pd.DataFrame, places: list[str], measure: Callable[[pd.DataFrame], np.ndarray]
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    places: list[str],
+    measure: Callable[[pd.DataFrame], np.ndarray],
 ) -> Interval:
     """Return by how much a measure of the first system is above that of the second, mean over places, paired."""
-    samples = [measure(first[first["place"] == at]) - measure(second[second["place"] == at]) for at in places]
+    samples = [
+        measure(first[first["place"] == at]) - measure(second[second["place"] == at])
+        for at in places
+    ]
     return interval(np.mean(samples, axis=0))

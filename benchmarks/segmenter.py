@@ -1,16 +1,18 @@
 """Train a segmenter on label maps under random contrast, and segment a prepared cohort with it.
 
-    python benchmarks/segmenter.py train --data ../shared/data --out OUT [--steps 700] [--synthesised 0.3]
-    python benchmarks/segmenter.py segment --prepared PREPARED --out OUT
-    python benchmarks/segmenter.py compare --out OUT --tissue TISSUE [--seeds 3]
+    python benchmarks/segmenter.py train --data ../shared/data --out OUT [--steps 700]
+    [--synthesised 0.3] python benchmarks/segmenter.py segment --prepared PREPARED --out OUT python
+    benchmarks/segmenter.py compare --out OUT --tissue TISSUE [--seeds 3]
 
-A small U-Net learns six regions from DLMUSE's maps of london's brains, on a grid of 3 mm. Each step shows one
-brain moved at random; with probability `synthesised` each of fourteen tissues has a random signal in place of the
-scan's own. Contrast, bias field, sharpness, noise and the rim of the brain change at random in all.
-Every sixth person from the fourth on is held out, as in `preparation.py`: `train` prints their Dice at 2 mm, of the
-segmenter and of expectation-maximisation. `segment` writes the tables and tissue maps as `prepare` does, and the volume
-of each region. `compare` fits the linear systems of `tissue.py` and probes of the volumes, and prints their errors
-beside those of its folder TISSUE. A finished network, finished maps and finished encoders are kept.
+A small U-Net learns six regions from DLMUSE's maps of london's brains, on a grid of 3 mm. Each step
+shows one brain moved at random; with probability `synthesised` each of fourteen tissues has a
+random signal in place of the scan's own. Contrast, bias field, sharpness, noise and the rim of the
+brain change at random in all. Every sixth person from the fourth on is held out, as in
+`preparation.py`: `train` prints their Dice at 2 mm, of the segmenter and of
+expectation-maximisation. `segment` writes the tables and tissue maps as `prepare` does, and the
+volume of each region. `compare` fits the linear systems of `tissue.py` and probes of the volumes,
+and prints their errors beside those of its folder TISSUE. A finished network, finished maps and
+finished encoders are kept.
 """
 
 from __future__ import annotations
@@ -99,7 +101,10 @@ class RandSynthesised(RandVolumed):
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the signal of each tissue, and of what no map holds."""
         low, high = self.settings.contrast
-        return {"tissues": random.uniform(low, high, 16).tolist(), "rim": random.uniform(*self.settings.rim)}
+        return {
+            "tissues": random.uniform(low, high, 16).tolist(),
+            "rim": random.uniform(*self.settings.rim),
+        }
 
     def change(self, x_CDHW: torch.Tensor, *, tissues: list[float], rim: float) -> torch.Tensor:
         """Return one channel, normalised as the scan is: Σ_k tissue_k·map_k + rim·(1 − Σ_k map_k) inside its brain."""
@@ -138,13 +143,23 @@ def views(synthesised: float) -> Compose:
 class Examples:
     """Brains and label maps, shown anew at each step."""
 
-    def __init__(self, brains: list[torch.Tensor], codes: list[torch.Tensor], synthesised: float, seed: int) -> None:
+    def __init__(
+        self, brains: list[torch.Tensor], codes: list[torch.Tensor], synthesised: float, seed: int
+    ) -> None:
         self.brains, self.codes, self.seed = brains, codes, seed
         self.regions, self.signals = look_up(list(REGIONS.values()), 1), look_up(SIGNALS, 1)
         keys = ["image", "codes", "brain"]
         zoom = SPACING_MM / 2 - 1
-        move = {"rotate_range": 0.2, "shear_range": 0.04, "translate_range": 4.0, "spatial_size": SHAPE}
-        move |= {"scale_range": [(zoom - 0.15, zoom + 0.15)] * 3, "mode": ("bilinear", "nearest", "nearest")}
+        move = {
+            "rotate_range": 0.2,
+            "shear_range": 0.04,
+            "translate_range": 4.0,
+            "spatial_size": SHAPE,
+        }
+        move |= {
+            "scale_range": [(zoom - 0.15, zoom + 0.15)] * 3,
+            "mode": ("bilinear", "nearest", "nearest"),
+        }
         flip = RandFlipd(keys, prob=0.5, spatial_axis=0)
         self.move = Compose([flip, RandAffined(keys, prob=1.0, **move, padding_mode="zeros")])
         self.views = views(synthesised)
@@ -159,7 +174,9 @@ class Examples:
         moved = self.move({"image": image, "codes": codes, "brain": (image > 0).float()})
         image, codes, brain = (moved[key].as_tensor() for key in ("image", "codes", "brain"))
         codes = codes[0].long()
-        maps = torch.nn.functional.one_hot(self.signals[codes], len(SIGNALS) + 1)[..., 1:].permute(3, 0, 1, 2)
+        maps = torch.nn.functional.one_hot(self.signals[codes], len(SIGNALS) + 1)[..., 1:].permute(
+            3, 0, 1, 2
+        )
         image = self.views({"image": torch.cat([image * brain, maps.float()])})["image"]
         regions = self.regions[codes].clamp(min=1) * (image[0] > 0)
         return normalised(image)[None], regions[None, None]
@@ -179,7 +196,9 @@ def train(examples: Examples, steps: int) -> BasicUNet:
     """Return the network after as many steps of one brain each."""
     net, loss = network(), DiceCELoss(include_background=False, to_onehot_y=True, softmax=True)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 3e-3, total_steps=steps, pct_start=0.1
+    )
     recent = []
     for step in range(steps):
         image, regions = examples.at(step)
@@ -201,14 +220,19 @@ def probabilities(net: BasicUNet, voxels: Floats, affine: Affine) -> tuple[Float
     """Return the probability of each region in a brain in MNI space, (regions, D, H, W), 0 outside; and the affine."""
     grid, shape = mni_grid(SPACING_MM)
     inside = resample_to_grid(voxels > 0, affine, IN_PLACE, grid, shape) > 0.5
-    # As in training, the brain is in the middle of the window: the network tells places by its borders too.
-    middle = [int(side[[0, -1]].mean()) for side in (np.unique(each) for each in np.nonzero(inside))]
+    # As in training, the brain is in the middle of the window: the network tells places by its
+    # borders too.
+    middle = [
+        int(side[[0, -1]].mean()) for side in (np.unique(each) for each in np.nonzero(inside))
+    ]
     window = grid.copy()
     window[:3, 3] += SPACING_MM * (np.array(middle) - np.array(SHAPE) // 2)
     mask = resample_to_grid(voxels > 0, affine, IN_PLACE, window, SHAPE) > 0.5
     image = torch.from_numpy(resample_to_grid(voxels, affine, IN_PLACE, window, SHAPE) * mask)[None]
     with torch.autocast("cpu", torch.bfloat16):
-        logits = net(normalised(image)[None].contiguous(memory_format=torch.channels_last_3d))[0, 1:]
+        logits = net(normalised(image)[None].contiguous(memory_format=torch.channels_last_3d))[
+            0, 1:
+        ]
     found = logits.float().softmax(0).numpy() * mask
     return np.stack([resample_to_grid(each, window, IN_PLACE, grid, shape) for each in found]), grid
 
@@ -225,7 +249,9 @@ def read(path: Path) -> tuple[Floats, Affine]:
     return image.get_fdata(dtype=np.float32), image.affine
 
 
-def overlaps(maps: list[Floats], codes: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> dict[str, float]:
+def overlaps(
+    maps: list[Floats], codes: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]
+) -> dict[str, float]:
     """Return Dice of grey and white matter; "no stem" where the labels' brain stem is left out."""
     hard, stem = np.stack(maps).argmax(axis=0), np.isin(codes, STEM)
     found = {}
@@ -241,20 +267,31 @@ def main_train(options: argparse.Namespace) -> None:
     set_determinism(options.seed)
     torch.set_num_threads(1)
     labels = pd.read_csv(options.data / "labels" / "labels.tsv", sep="\t")
-    brains = pd.read_csv(options.data / "brains" / "participants.tsv", sep="\t").set_index("participant_id")
-    labels["brain"] = [str(options.data / "brains" / brains.loc[each, "path"]) for each in labels["participant_id"]]
+    brains = pd.read_csv(options.data / "brains" / "participants.tsv", sep="\t").set_index(
+        "participant_id"
+    )
+    labels["brain"] = [
+        str(options.data / "brains" / brains.loc[each, "path"]) for each in labels["participant_id"]
+    ]
     labels["path"] = [str(options.data / "labels" / path) for path in labels["path"]]
     held = labels.index.isin(labels.index[3::6])
     learned = labels[~held]
     path = options.out / "segmenter.safetensors"
     options.out.mkdir(parents=True, exist_ok=True)
     if not path.is_file():
-        pairs = [(read(row.brain)[0][WINDOW], read(row.path)[0][WINDOW]) for row in learned.itertuples()]
+        pairs = [
+            (read(row.brain)[0][WINDOW], read(row.path)[0][WINDOW]) for row in learned.itertuples()
+        ]
         images = [torch.from_numpy(brain.astype(np.uint8))[None] for brain, _ in pairs]
         codes = [torch.from_numpy(code.astype(np.uint8))[None] for _, code in pairs]
         net = train(Examples(images, codes, options.synthesised, options.seed), options.steps)
         digest = digest_of([Path(each).read_bytes().hex() for each in learned["path"]])
-        about = {"seed": options.seed, "steps": options.steps, "synthesised": options.synthesised, "labels": digest}
+        about = {
+            "seed": options.seed,
+            "steps": options.steps,
+            "synthesised": options.synthesised,
+            "labels": digest,
+        }
         with atomic_path(path) as temporary:
             save_file({name: each.half().contiguous() for name, each in net.state_dict().items()}, temporary,
                       metadata={"about": json.dumps(about)})  # fmt: skip
@@ -264,7 +301,9 @@ def main_train(options: argparse.Namespace) -> None:
         voxels, affine = read(row.brain)
         codes, mask = read(row.path)[0].astype(int), voxels > 0
         regions, grid = probabilities(net, voxels, affine)
-        regions = np.stack([resample_to_grid(each, grid, IN_PLACE, affine, mask.shape) for each in regions])
+        regions = np.stack(
+            [resample_to_grid(each, grid, IN_PLACE, affine, mask.shape) for each in regions]
+        )
         found = segment_tissue(voxels, mask, tissue_priors(affine, voxels.shape))
         rows.append({"how": "EM", **overlaps([found.grey, found.white, found.fluid], codes, mask)})
         ours = look_up(list(REGIONS.values()), 1).numpy()[codes]
@@ -289,7 +328,9 @@ def main_segment(options: argparse.Namespace) -> None:
     folder.mkdir(exist_ok=True)
     volumes: dict[str, list[float]] = {}
     for name in ("participants", "imitations"):
-        table = pd.read_csv(options.prepared / f"{name}.tsv", sep="\t", dtype=str, keep_default_na=False)
+        table = pd.read_csv(
+            options.prepared / f"{name}.tsv", sep="\t", dtype=str, keep_default_na=False
+        )
         if name == "imitations":
             table = table[table["site"] == HOME]
         for number, path in enumerate(table["path"]):
@@ -298,7 +339,9 @@ def main_segment(options: argparse.Namespace) -> None:
             if number % 50 == 49:
                 print(f"{name}: {number + 1} of {len(table)}", flush=True)
         for tissue_name in ("gm", "wm", "csf"):
-            table[tissue_name] = [path.replace("_brain.", f"_{tissue_name}.") for path in table["path"]]
+            table[tissue_name] = [
+                path.replace("_brain.", f"_{tissue_name}.") for path in table["path"]
+            ]
         table["path"] = [str((options.prepared / path).resolve()) for path in table["path"]]
         table.to_csv(options.out / f"{name}.tsv", sep="\t", index=False)
     made = pd.DataFrame.from_dict(volumes, orient="index", columns=list(REGIONS))
@@ -308,7 +351,9 @@ def main_segment(options: argparse.Namespace) -> None:
 def main_compare(options: argparse.Namespace) -> None:
     """Print what the linear systems of `tissue.py` reach on these maps, and the differences from its own."""
     (options.out / "systems").mkdir(exist_ok=True)
-    warnings.simplefilter("ignore")  # of the median age, which has no ranks, and of processes without noise
+    warnings.simplefilter(
+        "ignore"
+    )  # of the median age, which has no ranks, and of processes without noise
     study, found = Study(options.out, options.out / "systems", None), []
     volumes = pd.read_csv(options.out / "volumes.tsv", sep="\t", index_col="scan")
     stems = [Path(path).name.removesuffix("_brain.nii.gz") for path in study.table["path"]]
@@ -317,7 +362,9 @@ def main_compare(options: argparse.Namespace) -> None:
         for name in FIVE:
             study.features(name, HOME, seed)
         predicted = predictions(np.log(volumes.loc[stems].to_numpy()), study.table, probed)
-        rows = study._rows_of(predicted, places, system="volumes of six regions").assign(learned=HOME, seed=seed)
+        rows = study._rows_of(predicted, places, system="volumes of six regions").assign(
+            learned=HOME, seed=seed
+        )
         found += [rows, study.tested(HOME, seed, only_there=True)]
     ours, theirs = pd.concat(found), pd.read_csv(options.tissue / "predictions.tsv", sep="\t")
     theirs = theirs[(theirs["learned"] == HOME) & (theirs["seed"] < options.seeds)]
@@ -332,7 +379,11 @@ def main_compare(options: argparse.Namespace) -> None:
         if other.empty:
             continue
         for where in ([PLACES[0]], [NEW[0]], [NEW[1]], list(NEW)):
-            cells.append("{:+.1f} [{:+.1f}, {:+.1f}]".format(*difference(one, other, where, mae_of)).replace("-", "−"))
+            cells.append(
+                "{:+.1f} [{:+.1f}, {:+.1f}]".format(*difference(one, other, where, mae_of)).replace(
+                    "-", "−"
+                )
+            )
         parts.append(f"| {name} | " + " | ".join(cells) + " |")
     print("\n".join(parts))
 
@@ -352,7 +403,9 @@ def segment(net: BasicUNet, path: Path, folder: Path, stem: str) -> list[float]:
 
 def main() -> None:
     """Train, segment, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     training = commands.add_parser("train")
     training.add_argument("--data", type=Path, required=True)

@@ -1,12 +1,14 @@
 """Real brains and simulated ones side by side: what the calibration of `neurocontrast simulate` rests on.
 
-    python benchmarks/simulation.py --data DATA                 # 207 real brains, and two simulated cohorts like them
-    python benchmarks/simulation.py --data DATA --cohort earlier=cohort/participants.tsv     # and one more column
-    python benchmarks/simulation.py --slices FILE.png           # one person young, old, ill and scanned elsewhere
+    python benchmarks/simulation.py --data DATA                 # 207 real brains, and two simulated
+    cohorts like them python benchmarks/simulation.py --data DATA --cohort
+    earlier=cohort/participants.tsv     # and one more column python benchmarks/simulation.py
+    --slices FILE.png           # one person young, old, ill and scanned elsewhere
 
-DATA holds `participants.tsv` and images of brains that lie in MNI152. A simulated cohort of as many sites is cut to
-people of the same ages and sexes. Models are fitted to the healthy people of the largest site, by five-fold
-cross-validation there, and read the healthy people of all other sites, whom they never saw.
+DATA holds `participants.tsv` and images of brains that lie in MNI152. A simulated cohort of as many
+sites is cut to people of the same ages and sexes. Models are fitted to the healthy people of the
+largest site, by five-fold cross-validation there, and read the healthy people of all other sites,
+whom they never saw.
 """
 
 from __future__ import annotations
@@ -62,14 +64,20 @@ def on_grid(path: Path) -> np.ndarray:
     affine[:3, 3] = ORIGIN_MM
     if image.shape != SHAPE or not np.allclose(image.affine, affine):
         if spacing < SPACING_MM - 0.1:
-            voxels = ndimage.gaussian_filter(voxels, 0.42 * np.sqrt((SPACING_MM / spacing) ** 2 - 1))
-        voxels = resample_from_to(nib.Nifti1Image(voxels, image.affine), (SHAPE, affine), order=1).get_fdata()
+            voxels = ndimage.gaussian_filter(
+                voxels, 0.42 * np.sqrt((SPACING_MM / spacing) ** 2 - 1)
+            )
+        voxels = resample_from_to(
+            nib.Nifti1Image(voxels, image.affine), (SHAPE, affine), order=1
+        ).get_fdata()
     return (voxels / np.percentile(voxels[voxels > 0], 90)).astype(np.float32)
 
 
 def matched(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     """Return people of the sexes and nearly the ages of others, the sites in order of size."""
-    sites = dict(zip(like["site"].value_counts().index, table["site"].value_counts().index, strict=False))
+    sites = dict(
+        zip(like["site"].value_counts().index, table["site"].value_counts().index, strict=False)
+    )
     free = table.copy()
     rows = []
     for person in like.itertuples():
@@ -93,10 +101,17 @@ class Network(RegressorMixin, BaseEstimator):
         sizes = (1, 8, 16, 32, 32)
         layers: list[nn.Module] = []
         for before, after in itertools.pairwise(sizes):
-            layers += [nn.Conv3d(before, after, 3, stride=2, padding=1), nn.BatchNorm3d(after), nn.ReLU()]
+            layers += [
+                nn.Conv3d(before, after, 3, stride=2, padding=1),
+                nn.BatchNorm3d(after),
+                nn.ReLU(),
+            ]
         self.net_ = nn.Sequential(*layers, nn.Flatten(), nn.Dropout(0.3), nn.LazyLinear(1))
         self.mean_, self.sd_ = float(np.mean(y)), float(np.std(y))
-        images, truth = self._images(x), torch.tensor((y - self.mean_) / self.sd_, dtype=torch.float32)
+        images, truth = (
+            self._images(x),
+            torch.tensor((y - self.mean_) / self.sd_, dtype=torch.float32),
+        )
         self.net_(images[:2])
         optimiser = torch.optim.AdamW(self.net_.parameters(), lr=1e-3, weight_decay=1e-2)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs)
@@ -104,7 +119,9 @@ class Network(RegressorMixin, BaseEstimator):
             order = torch.randperm(len(truth))
             for batch in order.split(16):
                 if len(batch) > 1:
-                    shifted = torch.roll(images[batch], tuple(torch.randint(-1, 2, (3,)).tolist()), (2, 3, 4))
+                    shifted = torch.roll(
+                        images[batch], tuple(torch.randint(-1, 2, (3,)).tolist()), (2, 3, 4)
+                    )
                     loss = nn.functional.mse_loss(self.net_(shifted)[:, 0], truth[batch])
                     optimiser.zero_grad()
                     loss.backward()
@@ -145,7 +162,9 @@ def measure(volumes: np.ndarray, table: pd.DataFrame) -> dict[str, float]:
     away = healthy & (sites != table["site"].value_counts().index[0])
     found: dict[str, float] = {}
     for name, model in models().items():
-        guess = cross_val_predict(model, flat[home], age[home], cv=KFold(5, shuffle=True, random_state=0))
+        guess = cross_val_predict(
+            model, flat[home], age[home], cv=KFold(5, shuffle=True, random_state=0)
+        )
         found[f"age, MAE at home: {name}"] = np.abs(guess - age[home]).mean()
         error = clone(model).fit(flat[home], age[home]).predict(flat[away]) - age[away]
         found[f"age, MAE at new scanners: {name}"] = np.abs(error).mean()
@@ -155,9 +174,13 @@ def measure(volumes: np.ndarray, table: pd.DataFrame) -> dict[str, float]:
         cut = StratifiedKFold(5, shuffle=True, random_state=0).split(flat[home], sex[home])
         guess = cross_val_predict(model, flat[home], sex[home], cv=list(cut))
         found[f"sex, AUC at home: {name}"] = roc_auc_score(sex[home], guess)
-    few = make_pipeline(PCA(20, random_state=0), StandardScaler(), LogisticRegression(max_iter=1000))
+    few = make_pipeline(
+        PCA(20, random_state=0), StandardScaler(), LogisticRegression(max_iter=1000)
+    )
     cut = StratifiedKFold(5, shuffle=True, random_state=0)
-    found["site, balanced accuracy"] = balanced_accuracy_score(sites, cross_val_predict(few, flat, sites, cv=cut))
+    found["site, balanced accuracy"] = balanced_accuracy_score(
+        sites, cross_val_predict(few, flat, sites, cv=cut)
+    )
     return found | spectrum(volumes[home], age[home], sex[home])
 
 
@@ -183,18 +206,29 @@ def spectrum(volumes: np.ndarray, age: np.ndarray, sex: np.ndarray) -> dict[str,
         1 - (left[:, kept] ** 2).sum() / (unaged[:, kept] ** 2).sum()
     )
     window = ndimage.gaussian_filter(inside.astype(np.float32), 1.0)
-    power = np.mean([np.abs(np.fft.fftn(each.reshape(SHAPE) * window)) ** 2 for each in left], axis=0)
-    frequency = np.sqrt(sum(f**2 for f in np.meshgrid(*[np.fft.fftfreq(n, SPACING_MM) for n in SHAPE], indexing="ij")))
+    power = np.mean(
+        [np.abs(np.fft.fftn(each.reshape(SHAPE) * window)) ** 2 for each in left], axis=0
+    )
+    frequency = np.sqrt(
+        sum(
+            f**2
+            for f in np.meshgrid(*[np.fft.fftfreq(n, SPACING_MM) for n in SHAPE], indexing="ij")
+        )
+    )
     total = power[frequency < 1.0 / BANDS_MM[-1][1]].sum()
     for longest, shortest in BANDS_MM:
         band = (frequency >= 1.0 / longest) & (frequency < 1.0 / shortest)
-        found[f"… of its power at wavelengths {shortest:g} to {longest:g} mm"] = power[band].sum() / total
+        found[f"… of its power at wavelengths {shortest:g} to {longest:g} mm"] = (
+            power[band].sum() / total
+        )
     kept = []
     for train, test in KFold(5, shuffle=True, random_state=0).split(flat):
         pca = PCA(30, random_state=0).fit(flat[train])
         lost = flat[test] - pca.inverse_transform(pca.transform(flat[test]))
         kept.append(1 - (lost**2).sum() / ((flat[test] - flat[train].mean(0)) ** 2).sum())
-    return found | {"share of other people's variance that 30 components hold": float(np.mean(kept))}
+    return found | {
+        "share of other people's variance that 30 components hold": float(np.mean(kept))
+    }
 
 
 def draw_slices(path: Path) -> None:
@@ -203,12 +237,17 @@ def draw_slices(path: Path) -> None:
 
     settings = SimulationSettings(spacing_mm=2.0)
     drawn = draw_person(settings, 1)
-    person = dataclasses.replace(drawn, age=50.0, brain_age_gap=0.0, ventricle_gap=0.0, focal_loss=0.0)
+    person = dataclasses.replace(
+        drawn, age=50.0, brain_age_gap=0.0, ventricle_gap=0.0, focal_loss=0.0
+    )
     shown = {
         "22 years": {"age": 22.0},
         "80 years": {"age": 80.0},
         "50 years": {},
-        "50 years, patient": {"focal_loss": settings.focal_atrophy, "brain_age_gap": settings.patient_ageing_years},
+        "50 years, patient": {
+            "focal_loss": settings.focal_atrophy,
+            "brain_age_gap": settings.patient_ageing_years,
+        },
         "another person": {"index": 2},
         "site 2": {"site": 1},
         "site 5": {"site": 4},
@@ -227,9 +266,13 @@ def draw_slices(path: Path) -> None:
 
 def main() -> None:
     """Print the table, or draw slices."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, help="folder of the real brains")
-    parser.add_argument("--cohort", action="append", default=[], metavar="NAME=PARTICIPANTS", help="one more cohort")
+    parser.add_argument(
+        "--cohort", action="append", default=[], metavar="NAME=PARTICIPANTS", help="one more cohort"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--slices", type=Path, help="draw mid-slices into this file instead")
     options = parser.parse_args()
@@ -244,13 +287,19 @@ def main() -> None:
     for seed in options.seeds:
         with tempfile.TemporaryDirectory() as folder:
             made = simulate(
-                Path(folder) / "cohort", n_subjects=1500, n_sites=people["site"].nunique(), patients=0.0, seed=seed
+                Path(folder) / "cohort",
+                n_subjects=1500,
+                n_sites=people["site"].nunique(),
+                patients=0.0,
+                seed=seed,
             )
             columns[f"simulated, seed {seed}"] = measure(*read(made, people))
     print(f"{datetime.date.today()}, {len(people)} people\n\n| | " + " | ".join(columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     for name in columns["real"]:
-        print(f"| {name} | " + " | ".join(f"{column[name]:.3g}" for column in columns.values()) + " |")
+        print(
+            f"| {name} | " + " | ".join(f"{column[name]:.3g}" for column in columns.values()) + " |"
+        )
 
 
 if __name__ == "__main__":

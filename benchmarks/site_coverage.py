@@ -1,9 +1,11 @@
 """How real sites differ beside how far views of one site's scans stray: do views reach the other sites?
 
 Nine figures that need no labels are taken of each scan, and of views of the home site's scans by
-`AugmentSettings.sites()`. A site is in reach in a figure where its mean is within about two deviations of the views.
+`AugmentSettings.sites()`. A site is in reach in a figure where its mean is within about two
+deviations of the views.
 
-    python benchmarks/site_coverage.py --participants participants.tsv --home london   # skull-stripped; half a minute
+    python benchmarks/site_coverage.py --participants participants.tsv --home london   #
+    skull-stripped; half a minute
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ N_VIEWS = 12
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--participants", type=Path, required=True)
     parser.add_argument("--home", required=True, help="the site whose scans are augmented")
     parser.add_argument("--spacing-mm", type=float, default=6.0)
@@ -34,12 +38,21 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     scans = read_scans(options)
-    own = pd.DataFrame([{"site": site, **figures(x)} for site, found in scans.items() for x in found])
+    own = pd.DataFrame(
+        [{"site": site, **figures(x)} for site, found in scans.items() for x in found]
+    )
     views = [figures_of_views(x, 100 * number) for number, x in enumerate(scans[options.home])]
     print(
         f"{datetime.date.today()}, {options.spacing_mm:g} mm, {options.normalise}, up to {options.n_scans} scans a site"
     )
-    print(table(own.groupby("site"), pd.concat(views), pd.concat([each.std() for each in views], axis=1), options.home))
+    print(
+        table(
+            own.groupby("site"),
+            pd.concat(views),
+            pd.concat([each.std() for each in views], axis=1),
+            options.home,
+        )
+    )
 
 
 def read_scans(options: argparse.Namespace) -> dict[str, list[np.ndarray]]:
@@ -49,7 +62,9 @@ def read_scans(options: argparse.Namespace) -> dict[str, list[np.ndarray]]:
     )
     table = read_cohort(options.participants).table
     return {
-        str(site): [load_volume(path, preprocessing)[0] for path in of_site["path"].head(options.n_scans)]
+        str(site): [
+            load_volume(path, preprocessing)[0] for path in of_site["path"].head(options.n_scans)
+        ]
         for site, of_site in table.groupby("site")
     }
 
@@ -80,7 +95,9 @@ def figures(x: np.ndarray) -> dict[str, float]:
 def figures_of_views(x: np.ndarray, number: int) -> pd.DataFrame:
     views = brain_views(AugmentSettings.sites().model_copy(update={"cutout": None}))
     sample = {"image": torch.from_numpy(x)[None]}
-    made = [views.set_random_state(seed=number + i)(sample)["image"][0].numpy() for i in range(N_VIEWS)]
+    made = [
+        views.set_random_state(seed=number + i)(sample)["image"][0].numpy() for i in range(N_VIEWS)
+    ]
     return pd.DataFrame([figures(view) for view in made])
 
 
@@ -88,12 +105,20 @@ def table(own, views: pd.DataFrame, spread: pd.DataFrame, home: str) -> str:
     means, within = own.mean(), own.std().mean()
     sites = [home, *(site for site in means.index if site != home)]
     lines = [
-        "| | " + " | ".join(sites) + " | within a site, SD | views of " + home + ": mean | SD around a scan |",
+        "| | "
+        + " | ".join(sites)
+        + " | within a site, SD | views of "
+        + home
+        + ": mean | SD around a scan |",
         "|" + "---|" * (len(sites) + 4),
     ]
     for name in means.columns:
         cells = [f"{means.loc[site, name]:.3f}" for site in sites]
-        cells += [f"{within[name]:.3f}", f"{views[name].mean():.3f}", f"{spread.loc[name].mean():.3f}"]
+        cells += [
+            f"{within[name]:.3f}",
+            f"{views[name].mean():.3f}",
+            f"{spread.loc[name].mean():.3f}",
+        ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,12 +1,14 @@
 """What objectives and batches do to the site, on small simulated volumes: site and age from features and embedding.
 
-Three sites of 92, 14 and 72 training scans, of like ages. A volume of 8³ voxels is the sum of a pattern that follows
-the age, one of the sex, one of the site (each voxel is shifted) and noise; LeNet; 60 new scans a site to test on.
+Three sites of 92, 14 and 72 training scans, of like ages. A volume of 8³ voxels is the sum of a
+pattern that follows the age, one of the sex, one of the site (each voxel is shifted) and noise;
+LeNet; 60 new scans a site to test on.
 
     python benchmarks/site_objectives.py --seeds 0 1 --heads none 32,16
 
-Prints a line a variant: balanced accuracy of the site (logistic regression, five folds over new scans; chance 0.33),
-and R² of age (ridge fitted on the training scans), from the features before the head and the embedding behind it.
+Prints a line a variant: balanced accuracy of the site (logistic regression, five folds over new
+scans; chance 0.33), and R² of age (ridge fitted on the training scans), from the features before
+the head and the embedding behind it.
 """
 
 from __future__ import annotations
@@ -41,9 +43,15 @@ LEARN = losses.ConditionalAlignmentUniformity(ALIKE)
 VARIANTS = {
     "y-Aware": (losses.YAwareInfoNCE(ALIKE), "shuffle"),
     "y-Aware, site-balanced": (losses.YAwareInfoNCE(ALIKE), "site-balanced"),
-    "y-Aware, negatives within site": (losses.YAwareInfoNCE(ALIKE, negatives=SITE), "metadata-balanced"),
+    "y-Aware, negatives within site": (
+        losses.YAwareInfoNCE(ALIKE, negatives=SITE),
+        "metadata-balanced",
+    ),
     "y-Aware, positives across": (losses.YAwareInfoNCE(ACROSS), "metadata-balanced"),
-    "y-Aware, across and within": (losses.YAwareInfoNCE(ACROSS, negatives=SITE), "metadata-balanced"),
+    "y-Aware, across and within": (
+        losses.YAwareInfoNCE(ACROSS, negatives=SITE),
+        "metadata-balanced",
+    ),
     "the same, site-balanced": (losses.YAwareInfoNCE(ACROSS, negatives=SITE), "site-balanced"),
     "the same, shuffled": (losses.YAwareInfoNCE(ACROSS, negatives=SITE), "shuffle"),
     "conditional": (LEARN, "shuffle"),
@@ -55,7 +63,10 @@ VARIANTS = {
         losses.SumOfObjectives({"align": losses.ConditionalAlignment(ACROSS), "spread": SPREAD}),
         "metadata-balanced",
     ),
-    "conditional + Fair CCL-K": (losses.SumOfObjectives({"learn": LEARN, "fair": FAIR}), "site-balanced"),
+    "conditional + Fair CCL-K": (
+        losses.SumOfObjectives({"learn": LEARN, "fair": FAIR}),
+        "site-balanced",
+    ),
     "conditional + 3 Fair CCL-K": (
         losses.SumOfObjectives({"learn": LEARN, "fair": FAIR}, weights={"fair": 3.0}),
         "site-balanced",
@@ -95,11 +106,18 @@ def make_cohort(seed: int) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
 def views(volumes: torch.Tensor, names: Sequence[str], *, epoch: int) -> tuple[torch.Tensor, ...]:
     """Noise, drawn from the epoch and the scan."""
     shape = volumes.shape[1:]
-    noise = [[derive_generator("view", epoch, name, view).standard_normal(shape) for name in names] for view in (0, 1)]
-    return tuple(volumes + 0.5 * torch.tensor(np.stack(each), dtype=torch.float32) for each in noise)
+    noise = [
+        [derive_generator("view", epoch, name, view).standard_normal(shape) for name in names]
+        for view in (0, 1)
+    ]
+    return tuple(
+        volumes + 0.5 * torch.tensor(np.stack(each), dtype=torch.float32) for each in noise
+    )
 
 
-def train(name: str, seed: int, sizes: tuple[int, ...], epochs: int) -> tuple[np.ndarray, np.ndarray, dict]:
+def train(
+    name: str, seed: int, sizes: tuple[int, ...], epochs: int
+) -> tuple[np.ndarray, np.ndarray, dict]:
     """Return features, embeddings and what is known of all scans."""
     objective, sampling = VARIANTS[name]
     volumes, known = make_cohort(seed)
@@ -136,19 +154,29 @@ def train(name: str, seed: int, sizes: tuple[int, ...], epochs: int) -> tuple[np
 def scores(vectors: np.ndarray, known: dict[str, np.ndarray]) -> tuple[float, float]:
     """Return balanced accuracy of the site on new scans, and R² of age."""
     n = sum(N_TRAINING)
-    classify = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=2000))
+    classify = make_pipeline(
+        StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=2000)
+    )
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     site = known["site"][n:]
     told = cross_val_predict(classify, vectors[n:], site, cv=folds)
-    age = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(vectors[:n], known["age"][:n])
+    age = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(
+        vectors[:n], known["age"][:n]
+    )
     return balanced_accuracy_score(site, told), r2_score(known["age"][n:], age.predict(vectors[n:]))
 
 
 def main() -> None:
     """Train every variant with every head and seed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
-    parser.add_argument("--heads", nargs="*", default=["none", "32,16"], help="sizes of its layers, or none")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME"
+    )
+    parser.add_argument(
+        "--heads", nargs="*", default=["none", "32,16"], help="sizes of its layers, or none"
+    )
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1])
     parser.add_argument("--epochs", type=int, default=40)
     given = parser.parse_args()
@@ -160,7 +188,8 @@ def main() -> None:
                 features, embeddings, known = train(name, seed, sizes, given.epochs)
                 found.append([*scores(features, known), *scores(embeddings, known)])
             shown = " | ".join(
-                f"{mean:.2f} ± {sd:.2f}" for mean, sd in zip(np.mean(found, 0), np.std(found, 0), strict=True)
+                f"{mean:.2f} ± {sd:.2f}"
+                for mean, sd in zip(np.mean(found, 0), np.std(found, 0), strict=True)
             )
             print(f"| {head} | {name} | {shown} |", flush=True)
 

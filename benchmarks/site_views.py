@@ -1,9 +1,11 @@
 """Views that imitate other sites: how long each operation takes beside MONAI's, what they cost a step, how they look.
 
-    python benchmarks/site_views.py               # 121×145×121, one thread, and shares of training steps; two minutes
-    python benchmarks/site_views.py --pictures    # docs/images/site_views.png: one simulated brain under each operation
+    python benchmarks/site_views.py               # 121×145×121, one thread, and shares of training
+    steps; two minutes python benchmarks/site_views.py --pictures    # docs/images/site_views.png:
+    one simulated brain under each operation
 
-Times are CPU time, medians of calls made in turn, so that other work on the machine changes them little.
+Times are CPU time, medians of calls made in turn, so that other work on the machine changes them
+little.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from neurocontrast.transforms.signal import from_signal, to_signal
 OPERATIONS = tuple(
     name
     for name, chosen in AugmentSettings.sites()
-    if chosen is not None and getattr(AugmentSettings(), name) is None  # the cutout is on without them too
+    if chosen is not None
+    and getattr(AugmentSettings(), name) is None  # the cutout is on without them too
 )
 FIGURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "site_views.png"
 
@@ -48,15 +51,21 @@ def brain(spacing_mm: float) -> Tensor:
     return torch.from_numpy((volume - volume.mean()) / volume.std())[None, None]
 
 
-# --- time ------------------------------------------------------------------------------------------------------------
+# --- time
+# ------------------------------------------------------------------------------------------------------------
 def monai_transforms() -> dict[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
     """Return MONAI's transforms that do the same or nearly so to a signal, always applied, at like strengths."""
     from monai import transforms as mt
 
-    angle, spread = math.radians(3.0), dict.fromkeys(("sigma1_x", "sigma1_y", "sigma1_z"), (1.0, 1.0))
+    angle, spread = (
+        math.radians(3.0),
+        dict.fromkeys(("sigma1_x", "sigma1_y", "sigma1_z"), (1.0, 1.0)),
+    )
     both = {"keys": ("image", "brain"), "mode": ("bilinear", "nearest"), "padding_mode": "zeros"}
     return {
-        "affine": mt.RandAffined(prob=1.0, rotate_range=[angle] * 3, translate_range=[1.0] * 3, **both),
+        "affine": mt.RandAffined(
+            prob=1.0, rotate_range=[angle] * 3, translate_range=[1.0] * 3, **both
+        ),
         "contrast": mt.RandAdjustContrastd("image", prob=1.0, gamma=(0.8, 1.25)),
         "bias_field": mt.RandBiasFieldd("image", prob=1.0, degree=3, coeff_range=(0.0, 0.1)),
         "sharpness": mt.RandGaussianSharpend("image", prob=1.0, **spread, alpha=(0.5, 1.0)),
@@ -90,24 +99,42 @@ def compare_speed(n_rounds: int) -> None:
     print(f"\n{tuple(volume.shape[2:])}, float32; to signal and back is part of ours\n")
     print("| ms, applied | ours | MONAI stock | MONAI / ours |\n|---|---|---|---|")
     with keeping_freed_memory():
-        there = {"there": lambda _: to_signal(volume[0]), "and back": lambda _: from_signal(to_signal(volume[0]))}
+        there = {
+            "there": lambda _: to_signal(volume[0]),
+            "and back": lambda _: from_signal(to_signal(volume[0])),
+        }
         for name in OPERATIONS:
             calls = {"ours": functools.partial(make, ours(alone(name)), volume)}
             if name in theirs:
-                calls["MONAI"] = lambda _, do=theirs[name]: do({"image": s_CDHW, "brain": brain_CDHW})
+                calls["MONAI"] = lambda _, do=theirs[name]: do(
+                    {"image": s_CDHW, "brain": brain_CDHW}
+                )
             ms = median_ms(calls, n_rounds)
-            row = f"{ms['MONAI']:.0f} | {ms['MONAI'] / ms['ours']:.1f}" if name in theirs else "– | "
+            row = (
+                f"{ms['MONAI']:.0f} | {ms['MONAI'] / ms['ours']:.1f}" if name in theirs else "– | "
+            )
             print(f"| {name} | {ms['ours']:.0f} | {row} |", flush=True)
-        for label, settings in (("`sites()`", AugmentSettings.sites()), ("default", AugmentSettings())):
+        for label, settings in (
+            ("`sites()`", AugmentSettings.sites()),
+            ("default", AugmentSettings()),
+        ):
             ms = median_ms({"ours": functools.partial(make, ours(settings), volume)}, 4 * n_rounds)
             print(f"| a view by {label} | {ms['ours']:.0f} | – | |")
-        print(f"| of each: to signal and back | {median_ms(there, n_rounds)['and back']:.0f} | – | |")
+        print(
+            f"| of each: to signal and back | {median_ms(there, n_rounds)['and back']:.0f} | – | |"
+        )
 
 
-def compare_with_step(shape: tuple[int, int, int], encoder_name: str, n_scans: int, n_rounds: int) -> None:
+def compare_with_step(
+    shape: tuple[int, int, int], encoder_name: str, n_scans: int, n_rounds: int
+) -> None:
     """Print how long two views take over both views' forward and backward pass."""
     encoder = build_encoder(EncoderSettings(name=encoder_name))
-    volumes = torch.nn.functional.interpolate(brain(4.0), size=list(shape)).expand(n_scans, -1, -1, -1, -1).contiguous()
+    volumes = (
+        torch.nn.functional.interpolate(brain(4.0), size=list(shape))
+        .expand(n_scans, -1, -1, -1, -1)
+        .contiguous()
+    )
     signal = (volumes - volumes.mean()) / volumes.std()
 
     def step(_: int) -> None:
@@ -129,7 +156,8 @@ def compare_with_step(shape: tuple[int, int, int], encoder_name: str, n_scans: i
     )
 
 
-# --- pictures --------------------------------------------------------------------------------------------------------
+# --- pictures
+# --------------------------------------------------------------------------------------------------------
 def draw_pictures(path: Path, spacing_mm: float, n_draws: int = 3) -> None:
     """Draw an axial slice of one brain, and of `n_draws` views of it by each operation and by all together."""
     import matplotlib
@@ -140,12 +168,16 @@ def draw_pictures(path: Path, spacing_mm: float, n_draws: int = 3) -> None:
     volume = brain(spacing_mm)
     columns = {"as it is": AugmentSettings.off()} | {name: alone(name) for name in OPERATIONS}
     columns["sites()"] = AugmentSettings.sites().model_copy(update={"cutout": None})
-    figure, axes = pyplot.subplots(n_draws, len(columns), figsize=(1.25 * len(columns), 1.55 * n_draws))
+    figure, axes = pyplot.subplots(
+        n_draws, len(columns), figsize=(1.25 * len(columns), 1.55 * n_draws)
+    )
     for column, (name, settings) in enumerate(columns.items()):
         for row in range(n_draws):
             view = ours(settings, seed=1).view(volume, [str(row)], epoch=0, view=0)[0, 0].numpy()
             picture = axes[row, column]
-            picture.imshow(view[:, :, view.shape[2] // 2].T, cmap="gray", origin="lower", vmin=-1.0, vmax=3.0)
+            picture.imshow(
+                view[:, :, view.shape[2] // 2].T, cmap="gray", origin="lower", vmin=-1.0, vmax=3.0
+            )
             picture.axis("off")
         axes[0, column].set_title(name, fontsize=9)
     figure.subplots_adjust(0.0, 0.0, 1.0, 0.94, 0.02, 0.02)
@@ -153,8 +185,12 @@ def draw_pictures(path: Path, spacing_mm: float, n_draws: int = 3) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", nargs="?", type=Path, const=FIGURE, help="draw into this file instead")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pictures", nargs="?", type=Path, const=FIGURE, help="draw into this file instead"
+    )
     parser.add_argument("--spacing-mm", type=float, default=2.0, help="of the pictures")
     parser.add_argument("--n-rounds", type=int, default=9)
     arguments = parser.parse_args()
@@ -163,7 +199,9 @@ def main() -> None:
         draw_pictures(arguments.pictures, arguments.spacing_mm)
         return
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, one thread")
-    print("\n| ms a scan | forward and backward, both views | default views | `sites()` views | their share |")
+    print(
+        "\n| ms a scan | forward and backward, both views | default views | `sites()` views | their share |"
+    )
     print("|---|---|---|---|---|")
     for name in ("densenet121", "densenet_small"):
         compare_with_step((32, 40, 32), name, 8, arguments.n_rounds)

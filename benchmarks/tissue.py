@@ -1,18 +1,20 @@
 """Measure encoders of real brains at home and at scanners never seen: the evidence on inputs, losses and networks.
 
-    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
-    python benchmarks/tissue.py --prepared PREPARED --out OUT [--seeds 5] [--volumes regional_volumes.tsv]
+    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
+    --imitations 3 python benchmarks/tissue.py --prepared PREPARED --out OUT [--seeds 5] [--volumes
+    regional_volumes.tsv]
 
-Everything goes through the package: maps by `prepare`, encoders by `pretrain`, features by `embed`. In each seed two
-thirds of london's people are learned from; encoders are fitted on their scans, and probes (ridge for age, or a Gaussian
-process: "process"; logistic regression for sex) on their real scans. Tested: the other third of london, and novosibirsk
-and ucla, which nothing was learned from. Where another site's healthy people are learned from too ("london + ucla"),
-the site left out and london's third are tested. Error is split into bias and spread; "10 scans": the mean error of ten
-people of the site is taken away, twenty draws. Intervals are of a bootstrap over people, whose errors are averaged over
-seeds first; differences are paired.
+Everything goes through the package: maps by `prepare`, encoders by `pretrain`, features by `embed`.
+In each seed two thirds of london's people are learned from; encoders are fitted on their scans, and
+probes (ridge for age, or a Gaussian process: "process"; logistic regression for sex) on their real
+scans. Tested: the other third of london, and novosibirsk and ucla, which nothing was learned from.
+Where another site's healthy people are learned from too ("london + ucla"), the site left out and
+london's third are tested. Error is split into bias and spread; "10 scans": the mean error of ten
+people of the site is taken away, twenty draws. Intervals are of a bootstrap over people, whose
+errors are averaged over seeds first; differences are paired.
 
-Written to OUT: ``predictions.tsv`` (a row a person, seed and system) and ``tables.md``. Finished encoders are kept:
-started again, it goes on. ``--tables`` makes the tables of what is there.
+Written to OUT: ``predictions.tsv`` (a row a person, seed and system) and ``tables.md``. Finished
+encoders are kept: started again, it goes on. ``--tables`` makes the tables of what is there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scoring_brains import HOME, auc_of, difference, features_of, interval, mae_of, predictions, score
+from scoring_brains import (
+    HOME,
+    auc_of,
+    difference,
+    features_of,
+    interval,
+    mae_of,
+    predictions,
+    score,
+)
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -77,20 +88,32 @@ class Study:
     def __init__(self, prepared: Path, out: Path, volumes: Path | None) -> None:
         self.everybody, self.out, self.volumes = prepared / "participants.tsv", out, volumes
         self.table = read_cohort(self.everybody).table
-        self.imitations = pd.read_csv(prepared / "imitations.tsv", sep="\t", dtype=str, keep_default_na=False)
+        self.imitations = pd.read_csv(
+            prepared / "imitations.tsv", sep="\t", dtype=str, keep_default_na=False
+        )
         for column in ("path", "gm", "wm", "csf"):
-            self.imitations[column] = [str((prepared / path).resolve()) for path in self.imitations[column]]
+            self.imitations[column] = [
+                str((prepared / path).resolve()) for path in self.imitations[column]
+            ]
         if volumes is not None:
             write_anatomy(volumes, self.imitations, out / "anatomy.tsv")
 
     def rows(self, learned: str, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return who is learned from, and who is tested at each place."""
-        site, healthy = self.table["site"].to_numpy(), (self.table["diagnosis"] == "control").to_numpy()
+        site, healthy = (
+            self.table["site"].to_numpy(),
+            (self.table["diagnosis"] == "control").to_numpy(),
+        )
         home = np.flatnonzero(site == HOME)
         if learned == FOLDS:
-            held = np.isin(np.arange(len(site)), np.array_split(np.random.default_rng(0).permutation(home), 5)[seed])
+            held = np.isin(
+                np.arange(len(site)),
+                np.array_split(np.random.default_rng(0).permutation(home), 5)[seed],
+            )
             return (site == HOME) & ~held, {PLACES[0]: held}
-        held = np.isin(np.arange(len(site)), np.random.default_rng(seed).permutation(home)[: len(home) // 3])
+        held = np.isin(
+            np.arange(len(site)), np.random.default_rng(seed).permutation(home)[: len(home) // 3]
+        )
         others = learned.split(" + ")[1:]
         probed = ((site == HOME) & ~held) | (np.isin(site, others) & healthy)
         return probed, {PLACES[0]: held} | {new: site == new for new in NEW if new not in others}
@@ -100,12 +123,18 @@ class Study:
         folder = self.out / f"{_file_name(learned)}-{seed}"
         folder.mkdir(exist_ok=True)
         scans = self.imitations
-        scans = scans[scans["participant_id"].isin(self.table["participant_id"][self.rows(learned, seed)[0]])]
+        scans = scans[
+            scans["participant_id"].isin(self.table["participant_id"][self.rows(learned, seed)[0]])
+        ]
         if name.startswith("network"):  # kernels over age need it
             scans = scans[scans["age"] != "n/a"]
         if name.startswith("pca") or "alone" in name:
             scans = scans[~scans["session"].str.contains("imitated")]
-        config = linear(name) if name in LINEAR else network(name.removeprefix("network, "), self.out / "anatomy.tsv")
+        config = (
+            linear(name)
+            if name in LINEAR
+            else network(name.removeprefix("network, "), self.out / "anatomy.tsv")
+        )
         run = folder / _file_name(name)
         file = run.with_suffix(".tsv")
         if not file.is_file():
@@ -117,11 +146,16 @@ class Study:
         probed, places = self.rows(learned, seed)
         features = {}
         for name in systems_of(learned, seed, with_anatomy=self.volumes is not None):
-            if not only_there or (self.out / f"{_file_name(learned)}-{seed}/{_file_name(name)}.parquet").is_file():
+            if (
+                not only_there
+                or (self.out / f"{_file_name(learned)}-{seed}/{_file_name(name)}.parquet").is_file()
+            ):
                 features[name] = self.features(name, learned, seed)
         predicted = {name: predictions(each, self.table, probed) for name, each in features.items()}
         for name in (name for name in BY_PROCESS if name in features):
-            predicted[f"{name}; process"] = predictions(features[name], self.table, probed, gaussian_process=True)
+            predicted[f"{name}; process"] = predictions(
+                features[name], self.table, probed, gaussian_process=True
+            )
         for name in (name for name in JOINED if {BEST, name} <= features.keys()):
             blocks = [features[BEST], features[name]]
             sizes = [block.shape[1] for block in blocks]
@@ -135,17 +169,27 @@ class Study:
             rows = [*self._baselines(probed, places), *rows]
         return pd.concat(rows).assign(learned=learned, seed=seed) if rows else pd.DataFrame()
 
-    def _baselines(self, probed: np.ndarray, places: dict[str, np.ndarray]) -> Iterator[pd.DataFrame]:
+    def _baselines(
+        self, probed: np.ndarray, places: dict[str, np.ndarray]
+    ) -> Iterator[pd.DataFrame]:
         """Yield the predictions of the median age, and of regional volumes where somebody has measured them."""
         median = np.nanmedian(self.table["age"].to_numpy(dtype=float)[probed])
-        yield self._rows_of(np.full((len(self.table), 2), (median, 0.0)), places, system="median age")
+        yield self._rows_of(
+            np.full((len(self.table), 2), (median, 0.0)), places, system="median age"
+        )
         if self.volumes is not None:
             volumes = pd.read_csv(self.volumes, sep="\t").set_index("participant_id")
-            regions = volumes.reindex(self.table["participant_id"]).fillna(0.0).to_numpy()  # london alone has them
+            regions = (
+                volumes.reindex(self.table["participant_id"]).fillna(0.0).to_numpy()
+            )  # london alone has them
             at_home = {PLACES[0]: places[PLACES[0]]}
-            yield self._rows_of(predictions(regions, self.table, probed), at_home, system="regional volumes")
+            yield self._rows_of(
+                predictions(regions, self.table, probed), at_home, system="regional volumes"
+            )
 
-    def _rows_of(self, predicted: np.ndarray, places: dict[str, np.ndarray], **about: Any) -> pd.DataFrame:
+    def _rows_of(
+        self, predicted: np.ndarray, places: dict[str, np.ndarray], **about: Any
+    ) -> pd.DataFrame:
         found = self.table[["participant_id", "age"]].assign(
             male=self.table["sex"] == "M",
             error=predicted[:, 0] - self.table["age"].astype(float),
@@ -158,11 +202,19 @@ class Study:
     def site_and_diagnosis(self, name: str, seed: int) -> tuple[float, float]:
         """Return how well, in five folds, features tell held-out london from novosibirsk, and its patients, as AUC."""
         features, (_, places) = self.features(name, HOME, seed), self.rows(HOME, seed)
-        there, probe = places[NEW[0]], make_pipeline(StandardScaler(), PCA(), LogisticRegression(C=0.01, max_iter=2000))
+        there, probe = (
+            places[NEW[0]],
+            make_pipeline(StandardScaler(), PCA(), LogisticRegression(C=0.01, max_iter=2000)),
+        )
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         found = []
-        for at, truth in ((places[PLACES[0]] | there, there), (there, self.table["diagnosis"].to_numpy() != "control")):
-            odds = cross_val_predict(probe, features[at], truth[at], cv=folds, method="decision_function")
+        for at, truth in (
+            (places[PLACES[0]] | there, there),
+            (there, self.table["diagnosis"].to_numpy() != "control"),
+        ):
+            odds = cross_val_predict(
+                probe, features[at], truth[at], cv=folds, method="decision_function"
+            )
             found.append(float(roc_auc_score(truth[at], odds)))
         return found[0], found[1]
 
@@ -176,7 +228,10 @@ def table_of(tested: pd.DataFrame) -> str:
     places = [place for place in PLACES if place in set(tested["place"])]
     lines = ["| system (seeds) | " + " | ".join(places) + " |", "|---" * (len(places) + 1) + "|"]
     for name, of_system in tested.groupby("system", sort=False):
-        cells = [_cell(of_system[of_system["place"] == place], is_home=place == PLACES[0]) for place in places]
+        cells = [
+            _cell(of_system[of_system["place"] == place], is_home=place == PLACES[0])
+            for place in places
+        ]
         lines.append(f"| {name} ({of_system['seed'].nunique()}) | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -192,21 +247,34 @@ def _cell(tested: pd.DataFrame, *, is_home: bool) -> str:
     mean = pd.DataFrame(scores).mean(numeric_only=True)
     age, low, high = interval(mae_of(tested))
     sex = "{:.2f} [{:.2f}, {:.2f}]".format(*interval(auc_of(tested)))
-    beside = "" if is_home else f" ({mean['bias']:+.1f}, {mean['spread']:.1f}), {mean['MAE, 10 shots']:.1f}"
+    beside = (
+        ""
+        if is_home
+        else f" ({mean['bias']:+.1f}, {mean['spread']:.1f}), {mean['MAE, 10 shots']:.1f}"
+    )
     return f"{age:.1f} [{low:.1f}, {high:.1f}]{beside}; {sex}".replace("-", "−")
 
 
 def differences_of(tested: pd.DataFrame) -> str:
     """Return a table of Markdown: pairs of systems, paired over the people of the seeds that both have."""
-    columns = {"at home": [PLACES[0]], **{new: [new] for new in NEW}, "mean of new sites": list(NEW)}
-    lines = ["| first − second | years " + " | years ".join(columns) + " | sex AUC, new sites |", "|---" * 6 + "|"]
+    columns = {
+        "at home": [PLACES[0]],
+        **{new: [new] for new in NEW},
+        "mean of new sites": list(NEW),
+    }
+    lines = [
+        "| first − second | years " + " | years ".join(columns) + " | sex AUC, new sites |",
+        "|---" * 6 + "|",
+    ]
     for names in COMPARED:
         pair = [tested[tested["system"] == name] for name in names]
         seeds = set(pair[0]["seed"]) & set(pair[1]["seed"])
         if not seeds:
             continue
         pair = [each[each["seed"].isin(seeds)] for each in pair]
-        cells = [_with_interval(difference(*pair, places, mae_of), ".1f") for places in columns.values()]
+        cells = [
+            _with_interval(difference(*pair, places, mae_of), ".1f") for places in columns.values()
+        ]
         cells.append(_with_interval(difference(*pair, list(NEW), auc_of), ".2f"))
         lines.append(f"| {names[0]} − {names[1]} ({len(seeds)}) | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -232,18 +300,30 @@ def beside_of(study: Study, tested: pd.DataFrame) -> str:
 
 def main() -> None:
     """Fit what is not there, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--prepared", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--volumes", type=Path, help="regional volumes, for the kernel on them; otherwise left out")
-    parser.add_argument("--tables", action="store_true", help="of the encoders that are there alone")
+    parser.add_argument(
+        "--volumes", type=Path, help="regional volumes, for the kernel on them; otherwise left out"
+    )
+    parser.add_argument(
+        "--tables", action="store_true", help="of the encoders that are there alone"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore")  # of the median age, which has no ranks, and of processes without noise
+    warnings.simplefilter(
+        "ignore"
+    )  # of the median age, which has no ranks, and of processes without noise
     study, found = Study(options.prepared, options.out, options.volumes), []
     for seed in range(options.seeds):
-        for learned in (HOME, *(f"{HOME} + {new}" for new in reversed(NEW)), *([FOLDS] if seed < 5 else [])):
+        for learned in (
+            HOME,
+            *(f"{HOME} + {new}" for new in reversed(NEW)),
+            *([FOLDS] if seed < 5 else []),
+        ):
             found.append(study.tested(learned, seed, only_there=options.tables))
             pd.concat(found).to_csv(options.out / "predictions.tsv", sep="\t", index=False)
         print(f"seed {seed} of {options.seeds} done", flush=True)
@@ -258,8 +338,14 @@ def main() -> None:
     ]
     with_ucla, with_new = (tested[tested["learned"] == f"{HOME} + {new}"] for new in reversed(NEW))
     others = pd.concat([with_ucla, with_new[with_new["place"] == NEW[1]]])
-    text += ["## ucla learned from too; ucla: novosibirsk's healthy people learned from too\n", table_of(others)]
-    text += ["## Four fifths of london learned from\n", table_of(tested[tested["learned"] == FOLDS])]
+    text += [
+        "## ucla learned from too; ucla: novosibirsk's healthy people learned from too\n",
+        table_of(others),
+    ]
+    text += [
+        "## Four fifths of london learned from\n",
+        table_of(tested[tested["learned"] == FOLDS]),
+    ]
     text += ["## Site and diagnosis\n", beside_of(study, alone)]
     (options.out / "tables.md").write_text("\n".join(text), encoding="utf-8")
     print("\n".join(text))

@@ -40,7 +40,14 @@ NETWORKS = (
 regional volumes too; intensities in place of maps."""
 
 BEST = "lda, grey + white + fluid, 14 mm"
-_LOSSES = ("untrained", "ntxent", "yaware", "conditional", "yaware, tissue_shift", "conditional, tissue_shift")
+_LOSSES = (
+    "untrained",
+    "ntxent",
+    "yaware",
+    "conditional",
+    "yaware, tissue_shift",
+    "conditional, tissue_shift",
+)
 JOINED = tuple(f"network, {loss}" for loss in _LOSSES)
 """Networks whose features are joined to those of the best linear encoder."""
 FIVE = tuple(name for name in LINEAR if "14 mm" in name or name.endswith("fluid, 18 mm"))
@@ -54,21 +61,36 @@ MEANS = {
     "mean: lda, network conditional": (BEST, "network, conditional"),
     "mean: five linear; process": tuple(f"{name}; process" for name in FIVE),
     **{
-        f"mean: five linear, network {loss}; process": ("mean: five linear; process", f"network, {loss}; process")
+        f"mean: five linear, network {loss}; process": (
+            "mean: five linear; process",
+            f"network, {loss}; process",
+        )
         for loss in _LOSSES
     },
 }
 """Systems whose predictions are averaged, some of them averages themselves."""
 COMPARED = (
     *((f"joined: lda and network, {loss}", BEST) for loss in reversed(_LOSSES)),
-    *((name, BEST) for name in ("mean: lda, network conditional", "mean: lda, networks yaware and conditional")),
+    *(
+        (name, BEST)
+        for name in ("mean: lda, network conditional", "mean: lda, networks yaware and conditional")
+    ),
     ("joined: lda and network, conditional", "joined: lda and network, untrained"),
     *(
         (f"mean: five linear, network {each}; process", "mean: five linear; process")
-        for each in ("untrained", "yaware", "conditional", "yaware, tissue_shift", "conditional, tissue_shift")
+        for each in (
+            "untrained",
+            "yaware",
+            "conditional",
+            "yaware, tissue_shift",
+            "conditional, tissue_shift",
+        )
     ),
     *(
-        (f"mean: five linear, network {each}; process", "mean: five linear, network untrained; process")
+        (
+            f"mean: five linear, network {each}; process",
+            "mean: five linear, network untrained; process",
+        )
         for each in ("conditional", "conditional, tissue_shift")
     ),
     ("joined: lda and network, conditional, tissue_shift", "joined: lda and network, untrained"),
@@ -108,14 +130,22 @@ def network(name: str, anatomy: Path | None = None) -> dict[str, Any]:
     `anatomy` is a file of `write_anatomy`.
     """
     loss, _, variant = name.partition(", ")
-    age_sex = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+    age_sex = [
+        {"column": "age", "type": "gaussian", "sigma": 5.0},
+        {"column": "sex", "type": "categorical"},
+    ]
     objectives = {
         "conditional": {"loss": "conditional", "kernel": age_sex},
         "yaware": {"loss": "yaware", "kernel": age_sex},
-        # All scans of a person are alike, imitated ones too, and nobody else's: NT-Xent over several views.
+        # All scans of a person are alike, imitated ones too, and nobody else's: NT-Xent over
+        # several views.
         "ntxent": {"loss": "yaware", "kernel": [{"column": "subject_id", "type": "categorical"}]},
     }
-    affine = {"probability": 0.8, "rotation_degrees": [-3.0, 3.0], "translation_voxels": [-0.5, 0.5]}
+    affine = {
+        "probability": 0.8,
+        "rotation_degrees": [-3.0, 3.0],
+        "translation_voxels": [-0.5, 0.5],
+    }
     epochs = 0 if loss == "untrained" else 40 if variant == "real scans alone" else 10
     config: dict[str, Any] = {
         "data": {**GRID, **MAPS},

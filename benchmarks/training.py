@@ -2,12 +2,13 @@
 
 Each figure is a ratio within one run, of calls made in turn, so that it means the same on any machine::
 
-    python benchmarks/training.py step --sides 32 64 96     # a step over the bare encoder's forward and backward pass
-    python benchmarks/training.py embedding --sides 32 64   # `extract_features` over the bare encoder's forward pass
-    python benchmarks/training.py ways --sides 32 48 64     # channels_last_3d, bfloat16, fused Adam
-    python benchmarks/training.py compile --sides 32        # torch.compile: minutes of compiling
-    python benchmarks/training.py bf16                      # features of simulated brains in bfloat16 and in float32
-    python benchmarks/training.py --device cuda             # the published batch on a GPU (`published.py`)
+    python benchmarks/training.py step --sides 32 64 96     # a step over the bare encoder's forward
+    and backward pass python benchmarks/training.py embedding --sides 32 64   # `extract_features`
+    over the bare encoder's forward pass python benchmarks/training.py ways --sides 32 48 64     #
+    channels_last_3d, bfloat16, fused Adam python benchmarks/training.py compile --sides 32        #
+    torch.compile: minutes of compiling python benchmarks/training.py bf16                      #
+    features of simulated brains in bfloat16 and in float32 python benchmarks/training.py --device
+    cuda             # the published batch on a GPU (`published.py`)
 """
 
 from __future__ import annotations
@@ -54,16 +55,26 @@ def main() -> None:
         "compile": show_compile,
         "bf16": show_bfloat16,
     }
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(sections)}; all by default")
     parser.add_argument("--sides", type=int, nargs="+", default=[32, 64])
     parser.add_argument("--threads", type=int, nargs="+", default=[torch.get_num_threads()])
     parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: beside other work, for guidance")
-    parser.add_argument("--encoder", type=Path, help="a run whose encoder is used for bf16; a new one where not given")
+    parser.add_argument(
+        "--clock", choices=CLOCKS, default="wall", help="cpu: beside other work, for guidance"
+    )
+    parser.add_argument(
+        "--encoder",
+        type=Path,
+        help="a run whose encoder is used for bf16; a new one where not given",
+    )
     published.add_options(parser)
     options = parser.parse_args()
-    print(f"{datetime.date.today()}, PyTorch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
+    print(
+        f"{datetime.date.today()}, PyTorch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores"
+    )
     if options.device is not None:
         published.show(options)
         return
@@ -93,7 +104,8 @@ def n_scans_of(side: int) -> int:
     return max(2, 2 * (64 // side) ** 2)
 
 
-# --- a training step ------------------------------------------------------------------------------------------------
+# --- a training step
+# ------------------------------------------------------------------------------------------------
 def show_steps(options: argparse.Namespace) -> None:
     print(
         "\n| | bare encoder | bare, freed memory kept | step without views | step | without views / bare, kept "
@@ -107,7 +119,9 @@ def show_steps(options: argparse.Namespace) -> None:
         plain = least({"bare": bare}, options)["bare"]
         sessions = {name: _session(side, n_scans, views, options) for name, views in _VIEWS.items()}
         with deterministic(), keeping_freed_memory(), contextlib.ExitStack() as stack:
-            steps = {name: stack.enter_context(_steps(session)) for name, session in sessions.items()}
+            steps = {
+                name: stack.enter_context(_steps(session)) for name, session in sessions.items()
+            }
             calls = {name: functools.partial(next, of) for name, of in steps.items()}
             t = least({"bare": bare, **calls}, options)
             parts = least(_parts(sessions["step"]), options)
@@ -136,10 +150,14 @@ def _two_passes(encoder: Encoder, batch: torch.Tensor) -> None:
     encoder.zero_grad()
 
 
-def _session(side: int, n_scans: int, augment: AugmentSettings, options: argparse.Namespace) -> Session:
+def _session(
+    side: int, n_scans: int, augment: AugmentSettings, options: argparse.Namespace
+) -> Session:
     images = published.InMemory(n_scans * (options.repeats + 2), (side, side, side))
     rows = list(range(len(images)))
-    data = TrainingData(images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows)
+    data = TrainingData(
+        images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows
+    )
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
     return Session(
         build_model(EncoderSettings()),
@@ -161,9 +179,12 @@ def _steps(session: Session) -> Iterator[Iterator[Any]]:
         yield steps
 
 
-# --- embedding ------------------------------------------------------------------------------------------------------
+# --- embedding
+# ------------------------------------------------------------------------------------------------------
 def show_embedding(options: argparse.Namespace) -> None:
-    print("\n| | bare forward pass | freed memory kept | `extract_features` | speed over kept | speed over bare |")
+    print(
+        "\n| | bare forward pass | freed memory kept | `extract_features` | speed over kept | speed over bare |"
+    )
     print("|---|---|---|---|---|---|")
     for side in options.sides:
         n_scans, size = 4 * n_scans_of(side), n_scans_of(side)
@@ -172,13 +193,18 @@ def show_embedding(options: argparse.Namespace) -> None:
             images = _cached_noise(Path(folder), n_scans, side)
             batch = torch.stack([images[row]["image"] for row in range(size)])
 
-            def bare(encoder: Encoder = encoder, batch: torch.Tensor = batch, n: int = n_scans // size) -> None:
+            def bare(
+                encoder: Encoder = encoder, batch: torch.Tensor = batch, n: int = n_scans // size
+            ) -> None:
                 with torch.inference_mode():
                     for _ in range(n):
                         encoder(batch)
 
             embed = functools.partial(
-                extract_features, encoder, images, settings=EmbeddingSettings(batch_size=size, accelerator="cpu")
+                extract_features,
+                encoder,
+                images,
+                settings=EmbeddingSettings(batch_size=size, accelerator="cpu"),
             )
             plain = least({"bare": bare}, options)["bare"]
             with keeping_freed_memory():
@@ -203,18 +229,24 @@ def _cached_noise(folder: Path, n_scans: int, side: int) -> CohortDataset:
     return images
 
 
-# --- ways to run the network ----------------------------------------------------------------------------------------
+# --- ways to run the network
+# ----------------------------------------------------------------------------------------
 def show_ways(options: argparse.Namespace) -> None:
     print("\n| time over the default's | inference | training |\n|---|---|---|")
     for side in options.sides:
         n_scans = n_scans_of(side)
         batch = torch.randn(n_scans, 1, side, side, side)
         with keeping_freed_memory():
-            inference = least({name: functools.partial(_infer, *way) for name, way in _ways(batch).items()}, options)
+            inference = least(
+                {name: functools.partial(_infer, *way) for name, way in _ways(batch).items()},
+                options,
+            )
             training = {
                 name: functools.partial(_two_passes, way[0].train(), way[1])
                 for name, way in _ways(batch).items()
-                if not way[2]  # half-precision weight gradients of 3D convolutions are wrong on CPUs
+                if not way[
+                    2
+                ]  # half-precision weight gradients of 3D convolutions are wrong on CPUs
             }
             seconds = least(training, options)
         for name in inference:
@@ -223,9 +255,14 @@ def show_ways(options: argparse.Namespace) -> None:
                 print(
                     f"| {side}³, {n_scans} volumes: {name} | {inference[name] / inference['default']:.2f} | {trained} |"
                 )
-    parts = {name: functools.partial(_adam_step, torch.optim.Adam(**of)) for name, of in _adams().items()}
+    parts = {
+        name: functools.partial(_adam_step, torch.optim.Adam(**of)) for name, of in _adams().items()
+    }
     adam = least(parts, options)
-    print(f"\nAdam over all weights: fused {adam['fused'] / adam['plain']:.2f} of PyTorch's default", end=", ")
+    print(
+        f"\nAdam over all weights: fused {adam['fused'] / adam['plain']:.2f} of PyTorch's default",
+        end=", ",
+    )
     print(f"{1000 * adam['plain']:.1f} ms")
 
 
@@ -236,7 +273,11 @@ def _ways(batch: torch.Tensor) -> dict[str, tuple[Encoder, torch.Tensor, bool]]:
         "default": (_encoder(), batch, False),
         "channels_last_3d": (_encoder().to(memory_format=torch.channels_last_3d), last, False),
         "bfloat16": (_encoder(), batch, True),
-        "bfloat16, channels_last_3d": (_encoder().to(memory_format=torch.channels_last_3d), last, True),
+        "bfloat16, channels_last_3d": (
+            _encoder().to(memory_format=torch.channels_last_3d),
+            last,
+            True,
+        ),
     }
 
 
@@ -256,7 +297,10 @@ def show_compile(options: argparse.Namespace) -> None:
                 start = time.perf_counter()
                 call(compiled, batch)
                 cells.append(f"{time.perf_counter() - start:.0f} s")
-                ways = {name: functools.partial(call, net, batch) for name, net in (("d", plain), ("c", compiled))}
+                ways = {
+                    name: functools.partial(call, net, batch)
+                    for name, net in (("d", plain), ("c", compiled))
+                }
                 t = least(ways, options)
                 cells.append(f"{t['c'] / t['d']:.2f}")
         print(f"| {side}³, {len(batch)} volumes | " + " | ".join(cells) + " |", flush=True)
@@ -285,7 +329,8 @@ def _adam_step(optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-# --- bfloat16 -------------------------------------------------------------------------------------------------------
+# --- bfloat16
+# -------------------------------------------------------------------------------------------------------
 def show_bfloat16(options: argparse.Namespace) -> None:
     """Features of simulated brains: time, and agreement after what all brains have in common is taken away."""
     print(
@@ -293,16 +338,23 @@ def show_bfloat16(options: argparse.Namespace) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         for side in options.sides:
-            table = neurocontrast.simulate(Path(folder) / str(side), n_subjects=24, n_sites=2, spacing_mm=180 / side)
+            table = neurocontrast.simulate(
+                Path(folder) / str(side), n_subjects=24, n_sites=2, spacing_mm=180 / side
+            )
             cohort = read_cohort(table)
             preprocessing = Preprocessing(spacing_mm=190 / side, shape=(side, side, side))
-            images = CohortDataset.from_cache(cohort, VolumeCache(Path(folder) / "cache", preprocessing))
+            images = CohortDataset.from_cache(
+                cohort, VolumeCache(Path(folder) / "cache", preprocessing)
+            )
             images.cache.prepare(images.scans, n_workers=0)
             batch = torch.stack([images[row]["image"] for row in range(len(images))])
             encoder = _encoder_of(options.encoder, batch)
             exact, half = _infer(encoder, batch, False), _infer(encoder, batch, True)
             part = batch[: n_scans_of(side)]
-            t = least({str(on): functools.partial(_infer, encoder, part, on) for on in (False, True)}, options)
+            t = least(
+                {str(on): functools.partial(_infer, encoder, part, on) for on in (False, True)},
+                options,
+            )
             centred = cosine_similarity(exact - exact.mean(dim=0), half - half.mean(dim=0), dim=1)
             print(
                 f"| {len(batch)} of {side}³ | {t['True'] / t['False']:.2f} "

@@ -1,7 +1,8 @@
 """What two machines take: samples a second beside one machine's two processes, and how long a lost process costs.
 
-The machines are two network namespaces of this one, joined by a virtual cable (`tests/pipelines/two_machines.py`), so
-nothing here says how fast a real network is: it shows what the launcher and the restart add. As root::
+The machines are two network namespaces of this one, joined by a virtual cable
+(`tests/pipelines/two_machines.py`), so nothing here says how fast a real network is: it shows what
+the launcher and the restart add. As root::
 
     python benchmarks/two_machines.py                  # one minute on two free cores
 """
@@ -36,7 +37,12 @@ def start(machines, folder: Path, name: str) -> list[subprocess.Popen]:
     command = ["pretrain", "--config", "recipe.yaml", "--out", name, "--resume", *ON_TWO]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return [
-        machine.start([*machine.torchrun(name, max_restarts=3), *command], cwd=folder, env=ENVIRONMENT, **quiet)
+        machine.start(
+            [*machine.torchrun(name, max_restarts=3), *command],
+            cwd=folder,
+            env=ENVIRONMENT,
+            **quiet,
+        )
         for machine in machines
     ]
 
@@ -49,7 +55,9 @@ def wait_for_epoch(run: Path, epoch: int) -> float:
 
 
 def last_epoch(run: Path) -> int:
-    return max((int(path.stem[-4:]) for path in (run / "checkpoints").glob("epoch-*.pt")), default=0)
+    return max(
+        (int(path.stem[-4:]) for path in (run / "checkpoints").glob("epoch-*.pt")), default=0
+    )
 
 
 def seconds_lost(machines, folder: Path, name: str, *, whole_machine: bool) -> float:
@@ -69,7 +77,9 @@ def seconds_lost(machines, folder: Path, name: str, *, whole_machine: bool) -> f
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory() as name, two_machines() as machines:
         folder = Path(name)
         write_folder(folder)
@@ -84,15 +94,22 @@ def main() -> None:
             "alone",
             "--quiet",
         ]
-        subprocess.run([*line, "--set", "training.devices=2"], cwd=folder, env=os.environ | OWN, check=True)
+        subprocess.run(
+            [*line, "--set", "training.devices=2"], cwd=folder, env=os.environ | OWN, check=True
+        )
         for part in start(machines, folder, "both"):
             part.wait()
         print(f"batches of {RECIPE['training']['batch_size']}, lenet\n\n| | |\n|---|---|")
-        print(f"| samples a second, two processes of one machine | {samples_a_second(folder / 'alone'):.0f} |")
+        print(
+            f"| samples a second, two processes of one machine | {samples_a_second(folder / 'alone'):.0f} |"
+        )
         print(f"| on two machines | {samples_a_second(folder / 'both'):.0f} |")
         for label, whole in (("a process", False), ("a machine, started again at once", True)):
             seconds = seconds_lost(machines, folder, f"lost-{whole}", whole_machine=whole)
-            print(f"| seconds from the kill of {label}, to the end of two more epochs | {seconds:.1f} |", flush=True)
+            print(
+                f"| seconds from the kill of {label}, to the end of two more epochs | {seconds:.1f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Two views of one volume: this package, the published protocol's operations in SciPy, and MONAI's stock transforms.
 
-All three are timed in one run, in turn, so that the ratios hold on a busy machine too; operations that the
-protocol applies half of the time are timed applied, and a view's expected cost is half their sum. The last table
-compares what comes out: the same statistics of many views of one volume, by a two-sample Kolmogorov-Smirnov test.
+All three are timed in one run, in turn, so that the ratios hold on a busy machine too; operations
+that the protocol applies half of the time are timed applied, and a view's expected cost is half
+their sum. The last table compares what comes out: the same statistics of many views of one volume,
+by a two-sample Kolmogorov-Smirnov test.
 
     python benchmarks/views.py                    # 121×145×121, one thread; about two minutes
-    python benchmarks/views.py --before FOLDER    # distributions beside those of an earlier checkout too
-    python benchmarks/views.py --device cuda      # ours alone on a GPU, batches of 64
+    python benchmarks/views.py --before FOLDER    # distributions beside those of an earlier
+    checkout too python benchmarks/views.py --device cuda      # ours alone on a GPU, batches of 64
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ OPERATIONS = ("flip", "blur", "noise", "cutout", "crop")
 Timed = Callable[[int], object]
 
 
-# --- the published operations, written from their definition -------------------------------------------------------
+# --- the published operations, written from their definition
+# -------------------------------------------------------
 def reference_view(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """One view of a (D, H, W) array by the published protocol, in NumPy and SciPy."""
     for operation in OPERATIONS:
@@ -44,9 +46,13 @@ def reference_view(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     return x
 
 
-def _reference_box(shape: tuple[int, ...], fraction: float, generator: np.random.Generator) -> tuple[slice, ...]:
+def _reference_box(
+    shape: tuple[int, ...], fraction: float, generator: np.random.Generator
+) -> tuple[slice, ...]:
     size = [int(np.ceil(fraction * side)) for side in shape]
-    starts = [generator.integers(0, side - length + 1) for side, length in zip(shape, size, strict=True)]
+    starts = [
+        generator.integers(0, side - length + 1) for side, length in zip(shape, size, strict=True)
+    ]
     return tuple(slice(start, start + length) for start, length in zip(starts, size, strict=True))
 
 
@@ -70,7 +76,8 @@ def _reference_cutout(x: np.ndarray, generator: np.random.Generator) -> np.ndarr
 
 
 def _reference_crop(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    # What scikit-image's resize does: linear interpolation between voxel centres in double precision.
+    # What scikit-image's resize does: linear interpolation between voxel centres in double
+    # precision.
     box = x[_reference_box(x.shape, 0.75, generator)].astype(np.float64)
     factors = [side / length for side, length in zip(x.shape, box.shape, strict=True)]
     return ndimage.zoom(box, factors, order=1, mode="mirror", grid_mode=True)
@@ -85,9 +92,12 @@ REFERENCE = {
 }
 
 
-# --- the three, one operation at a time, always applied ------------------------------------------------------------
+# --- the three, one operation at a time, always applied
+# ------------------------------------------------------------
 def reference_operations(x: np.ndarray) -> dict[str, Timed]:
-    return {name: (lambda i, do=do: do(x, np.random.default_rng(i))) for name, do in REFERENCE.items()}
+    return {
+        name: (lambda i, do=do: do(x, np.random.default_rng(i))) for name, do in REFERENCE.items()
+    }
 
 
 def monai_transforms(shape: tuple[int, ...]) -> dict[str, Callable[[Tensor], Tensor]]:
@@ -101,14 +111,19 @@ def monai_transforms(shape: tuple[int, ...]) -> dict[str, Callable[[Tensor], Ten
         "noise": mt.RandGaussianNoise(prob=1.0, mean=0.0, std=1.0),
         "cutout": mt.RandCoarseDropout(holes=1, spatial_size=quarter, fill_value=0.0, prob=1.0),
         "crop": mt.Compose(
-            [mt.RandSpatialCrop(roi_size=three_quarters, random_size=False), mt.Resize(shape, mode="trilinear")]
+            [
+                mt.RandSpatialCrop(roi_size=three_quarters, random_size=False),
+                mt.Resize(shape, mode="trilinear"),
+            ]
         ),
     }
 
 
 def monai_operations(x: Tensor) -> dict[str, Timed]:
     # MONAI draws from a state of its own, so a round's number says nothing to it.
-    return {name: (lambda _i, do=do: do(x)) for name, do in monai_transforms(tuple(x.shape[1:])).items()}
+    return {
+        name: (lambda _i, do=do: do(x)) for name, do in monai_transforms(tuple(x.shape[1:])).items()
+    }
 
 
 def our_operations(x: Tensor) -> dict[str, Timed]:
@@ -116,7 +131,9 @@ def our_operations(x: Tensor) -> dict[str, Timed]:
 
     def alone(name: str) -> Timed:
         settings = getattr(reference, name).model_copy(update={"probability": 1.0})
-        views = TwoViews(brain_views(AugmentSettings.off().model_copy(update={name: settings})), seed=0)
+        views = TwoViews(
+            brain_views(AugmentSettings.off().model_copy(update={name: settings})), seed=0
+        )
         return lambda i: views.view(x[None], [str(i)], epoch=0, view=0)
 
     return {name: alone(name) for name in OPERATIONS}
@@ -133,18 +150,30 @@ def time_in_turn(candidates: dict[str, Timed], n_rounds: int) -> dict[str, float
             call(i)
             taken[name].append(1e3 * (time.perf_counter() - start))
     # Without the slowest tenth, which are other processes' doing.
-    return {name: float(np.mean(np.sort(ms)[: max(1, int(0.9 * n_rounds))])) for name, ms in taken.items()}
+    return {
+        name: float(np.mean(np.sort(ms)[: max(1, int(0.9 * n_rounds))]))
+        for name, ms in taken.items()
+    }
 
 
-# --- tables ---------------------------------------------------------------------------------------------------------
+# --- tables
+# ---------------------------------------------------------------------------------------------------------
 def compare_speed(x: np.ndarray, n_rounds: int) -> None:
     tensor = torch.from_numpy(x)[None]
-    each = {"ours": our_operations(tensor), "reference": reference_operations(x), "MONAI": monai_operations(tensor)}
-    print("\n| ms, applied | ours | reference (SciPy) | MONAI stock | reference / ours | MONAI / ours |")
+    each = {
+        "ours": our_operations(tensor),
+        "reference": reference_operations(x),
+        "MONAI": monai_operations(tensor),
+    }
+    print(
+        "\n| ms, applied | ours | reference (SciPy) | MONAI stock | reference / ours | MONAI / ours |"
+    )
     print("|---|---|---|---|---|---|")
     expected = dict.fromkeys(each, 0.0)
     for name in OPERATIONS:
-        ms = time_in_turn({who: operations_of[name] for who, operations_of in each.items()}, n_rounds)
+        ms = time_in_turn(
+            {who: operations_of[name] for who, operations_of in each.items()}, n_rounds
+        )
         expected = {who: expected[who] + 0.5 * ms[who] for who in each}
         _row(name, ms)
     _row("**a view, expected** (each p = .5)", expected)
@@ -157,7 +186,9 @@ def compare_speed(x: np.ndarray, n_rounds: int) -> None:
     _row("freed memory kept, as in training", compare_pairs(x, 2 * n_rounds, keeping_freed_memory))
     print()
     default = TwoViews(brain_views(), seed=0)
-    ms = time_in_turn({"default": lambda i: default(tensor[None], [str(i)], epoch=0)}, n_rounds)["default"]
+    ms = time_in_turn({"default": lambda i: default(tensor[None], [str(i)], epoch=0)}, n_rounds)[
+        "default"
+    ]
     print(f"Two views with this package's default settings: {ms:.1f} ms")
 
 
@@ -173,7 +204,9 @@ def compare_pairs(
         applied = [[name for name, on in zip(OPERATIONS, row, strict=True) if on] for row in chosen]
         views = [_always(settings, names) for names in applied]
         calls = {
-            "ours": lambda i=i, views=views: [each.view(tensor[None], [str(i)], epoch=0, view=0) for each in views],
+            "ours": lambda i=i, views=views: [
+                each.view(tensor[None], [str(i)], epoch=0, view=0) for each in views
+            ],
             "reference": functools.partial(_in_order, REFERENCE, applied, x, i),
             "MONAI": functools.partial(_in_order, stock, applied, tensor, None),
         }
@@ -191,12 +224,18 @@ def compare_pairs(
 
 def _always(settings: AugmentSettings, names: list[str]) -> TwoViews:
     """Return views by some of the operations, each applied every time."""
-    chosen = {name: getattr(settings, name).model_copy(update={"probability": 1.0}) for name in names}
+    chosen = {
+        name: getattr(settings, name).model_copy(update={"probability": 1.0}) for name in names
+    }
     return TwoViews(brain_views(AugmentSettings.off().model_copy(update=chosen)), seed=0)
 
 
-def _in_order(operations_of: dict[str, Callable], applied: list[list[str]], x: object, seed: int | None) -> None:
-    given = () if seed is None else (np.random.default_rng(seed),)  # MONAI draws from a state of its own
+def _in_order(
+    operations_of: dict[str, Callable], applied: list[list[str]], x: object, seed: int | None
+) -> None:
+    given = (
+        () if seed is None else (np.random.default_rng(seed),)
+    )  # MONAI draws from a state of its own
     for names in applied:
         view = x
         for name in names:
@@ -205,14 +244,18 @@ def _in_order(operations_of: dict[str, Callable], applied: list[list[str]], x: o
 
 def _row(name: str, ms: dict[str, float]) -> None:
     ours, reference, monai = ms["ours"], ms["reference"], ms["MONAI"]
-    print(f"| {name} | {ours:.1f} | {reference:.1f} | {monai:.1f} | {reference / ours:.1f} | {monai / ours:.1f} |")
+    print(
+        f"| {name} | {ours:.1f} | {reference:.1f} | {monai:.1f} | {reference / ours:.1f} | {monai / ours:.1f} |"
+    )
 
 
 def compare_outputs(x: np.ndarray, n_views: int, before: Path | None) -> None:
     """Print how far apart the distributions of views are, for statistics that each operation moves."""
     volume = torch.from_numpy(x)[None, None]
     reference, sites = AugmentSettings.reference(), AugmentSettings.sites()
-    theirs = np.array([_statistics(reference_view(x, np.random.default_rng(i))) for i in range(n_views)])
+    theirs = np.array(
+        [_statistics(reference_view(x, np.random.default_rng(i))) for i in range(n_views)]
+    )
     _print_distances("reference", _of_views(_two(reference), volume, n_views), theirs)
     if before is not None:
         for name, settings in (("before, reference()", reference), ("before, sites()", sites)):
@@ -228,18 +271,31 @@ def compare_outputs(x: np.ndarray, n_views: int, before: Path | None) -> None:
 
 def _two(settings: AugmentSettings) -> Callable[..., tuple[Tensor, Tensor]]:
     views = TwoViews(brain_views(settings), seed=0)
-    return lambda volumes, samples, epoch: views(volumes, [str(sample) for sample in samples], epoch=epoch)
+    return lambda volumes, samples, epoch: views(
+        volumes, [str(sample) for sample in samples], epoch=epoch
+    )
 
 
-def _of_views(make: Callable[..., tuple[Tensor, Tensor]], volume: Tensor, n_views: int) -> np.ndarray:
+def _of_views(
+    make: Callable[..., tuple[Tensor, Tensor]], volume: Tensor, n_views: int
+) -> np.ndarray:
     pairs = [make(volume, [i], epoch=0) for i in range(n_views // 2)]
     return np.array([_statistics(view[0, 0].numpy()) for pair in pairs for view in pair])
 
 
 def _print_distances(other: str, ours: np.ndarray, theirs: np.ndarray) -> None:
-    print(f"\n| statistic of {len(ours)} views | ours: 10 %, median, 90 % | {other} | KS distance | p |")
+    print(
+        f"\n| statistic of {len(ours)} views | ours: 10 %, median, 90 % | {other} | KS distance | p |"
+    )
     print("|---|---|---|---|---|")
-    names = ("mean", "sd", "voxel-to-voxel sd", "exact zeros", "left–right balance", "share over 1 from median")
+    names = (
+        "mean",
+        "sd",
+        "voxel-to-voxel sd",
+        "exact zeros",
+        "left–right balance",
+        "share over 1 from median",
+    )
     for column, name in enumerate(names):
         a, b = ours[:, column], theirs[:, column]
         test = stats.ks_2samp(a, b)
@@ -261,7 +317,10 @@ def _statistics(view: np.ndarray) -> tuple[float, ...]:
 
 def time_on_gpu(shape: tuple[int, int, int], batch: int, n_rounds: int) -> None:
     volumes = torch.randn(batch, 1, *shape, device="cuda", dtype=torch.float16)
-    for name, settings in (("reference", AugmentSettings.reference()), ("default", AugmentSettings())):
+    for name, settings in (
+        ("reference", AugmentSettings.reference()),
+        ("default", AugmentSettings()),
+    ):
         views = TwoViews(brain_views(settings), seed=0)
         for epoch in range(n_rounds + 1):
             if epoch == 1:
@@ -270,7 +329,9 @@ def time_on_gpu(shape: tuple[int, int, int], batch: int, n_rounds: int) -> None:
             views(volumes, [str(scan) for scan in range(batch)], epoch=epoch)
         torch.cuda.synchronize()
         seconds = (time.perf_counter() - start) / n_rounds
-        print(f"{name}: {1e3 * seconds:.0f} ms for two views of {batch} volumes ({batch / seconds:.0f} volumes/s)")
+        print(
+            f"{name}: {1e3 * seconds:.0f} ms for two views of {batch} volumes ({batch / seconds:.0f} volumes/s)"
+        )
 
 
 def brain(shape: tuple[int, int, int]) -> np.ndarray:
@@ -281,11 +342,17 @@ def brain(shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--n-rounds", type=int, default=20)
-    parser.add_argument("--n-views", type=int, default=2000, help="views whose distribution is compared")
-    parser.add_argument("--before", type=Path, help="an earlier checkout whose views' distribution is compared too")
+    parser.add_argument(
+        "--n-views", type=int, default=2000, help="views whose distribution is compared"
+    )
+    parser.add_argument(
+        "--before", type=Path, help="an earlier checkout whose views' distribution is compared too"
+    )
     parser.add_argument("--outputs-only", action="store_true", help="only compare distributions")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

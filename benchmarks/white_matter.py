@@ -1,11 +1,11 @@
 """Where the peak of white matter is found in registered brains, site by site.
 
-For each scan the intensity that counts is the median where the template's map of white matter is above 0.95. Over it:
-the brightest peak of the whole brain's histogram, and that deep in the brain. Scans must be skull-stripped and
-registered to MNI152.
+For each scan the intensity that counts is the median where the template's map of white matter is
+above 0.95. Over it: the brightest peak of the whole brain's histogram, and that deep in the brain.
+Scans must be skull-stripped and registered to MNI152.
 
-    python benchmarks/white_matter.py participants.tsv                   # 4 mm; two minutes for two hundred scans
-    python benchmarks/white_matter.py participants.tsv --spacing-mm 2
+    python benchmarks/white_matter.py participants.tsv                   # 4 mm; two minutes for two
+    hundred scans python benchmarks/white_matter.py participants.tsv --spacing-mm 2
 """
 
 from __future__ import annotations
@@ -48,26 +48,36 @@ def deep_part(inside: npt.NDArray[np.bool_], spacing_mm: Sequence[float]) -> npt
 def white_matter_peak(deep: npt.NDArray[np.floating]) -> float | None:
     """Return the brightest peak of the histogram of intensities deep in a T1w brain (`deep_part`); None without a peak.
 
-    The histogram is a kernel density with a Gaussian of twice Silverman's width, as white-matter peaks are found by
-    Reinhold et al. (2019) and Shinohara et al. (2014). Over the whole brain the peak of white matter is often a
-    shoulder of that of grey matter; deep in the brain white matter dominates.
+    The histogram is a kernel density with a Gaussian of twice Silverman's width, as white-matter
+    peaks are found by Reinhold et al. (2019) and Shinohara et al. (2014). Over the whole brain the
+    peak of white matter is often a shoulder of that of grey matter; deep in the brain white matter
+    dominates.
     """
     low, lower, upper, high = np.percentile(deep, [0.1, 25, 75, 99.9])
     if not upper > lower:
         return None
-    width = _SMOOTHER * 0.9 * min(float(deep.std(dtype=np.float64)), (upper - lower) / 1.349) * deep.size**-0.2
+    width = (
+        _SMOOTHER
+        * 0.9
+        * min(float(deep.std(dtype=np.float64)), (upper - lower) / 1.349)
+        * deep.size**-0.2
+    )
     step = (high - low) / _N_BINS
     start = low - _N_BINS_BEYOND * step  # so that a peak at an end has two sides
     end = high + _N_BINS_BEYOND * step
     counts, _ = np.histogram(deep, _N_BINS + 2 * _N_BINS_BEYOND, (start, end))
     density = scipy.ndimage.gaussian_filter1d(counts.astype(float), width / step, mode="constant")
     top = density.max()
-    peaks, _ = scipy.signal.find_peaks(density, prominence=_PROMINENCE_MIN * top, height=_HEIGHT_MIN * top)
+    peaks, _ = scipy.signal.find_peaks(
+        density, prominence=_PROMINENCE_MIN * top, height=_HEIGHT_MIN * top
+    )
     if not len(peaks):
         return None
     before, at, after = density[peaks[-1] - 1 : peaks[-1] + 2]
     curvature = before - 2 * at + after
-    shift = 0.5 * (before - after) / curvature if curvature < 0 else 0.0  # the top of a parabola through three bins
+    shift = (
+        0.5 * (before - after) / curvature if curvature < 0 else 0.0
+    )  # the top of a parabola through three bins
     return float(start + (peaks[-1] + 0.5 + shift) * step)
 
 
@@ -79,7 +89,9 @@ def read_boxed(path: str, preprocessing: Preprocessing) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("participants", type=Path)
     parser.add_argument("--spacing-mm", type=float, default=4.0)
     options = parser.parse_args()

@@ -32,7 +32,9 @@ include_patterns = [
 ]
 exclude_patterns = ["docs/_build/**", "docs/gallery/**/*.py.md5", "docs/templates/**"]
 HERE = Path(__file__).parent
-templates_path = [str(HERE / "templates")]  # autosummary takes a relative one from the source folder
+templates_path = [
+    str(HERE / "templates")
+]  # autosummary takes a relative one from the source folder
 extensions = [
     "myst_parser",
     "numpydoc",
@@ -129,4 +131,6 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}
 # Pages that hold no others have nothing to navigate beside them.
-html_sidebars = {page: [] for page in ("docs/*", "README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "*/README")}
+html_sidebars = {
+    page: [] for page in ("docs/*", "README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "*/README")
+}

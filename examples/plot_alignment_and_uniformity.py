@@ -20,7 +20,9 @@ metadata = {"age": age}
 like_age = Gaussian("age", sigma=5.0)
 
 
-def train(loss: torch.nn.Module, n_steps: int = 400) -> tuple[list[torch.Tensor], list[dict[str, float]]]:
+def train(
+    loss: torch.nn.Module, n_steps: int = 400
+) -> tuple[list[torch.Tensor], list[dict[str, float]]]:
     """Move the points by a loss; return where they are, and its parts, after some of the steps."""
     points = torch.randn(2, 60, 2, generator=torch.Generator().manual_seed(1)).requires_grad_()
     optimizer = torch.optim.Adam([points], lr=0.02)
@@ -46,7 +48,9 @@ def train(loss: torch.nn.Module, n_steps: int = 400) -> tuple[list[torch.Tensor]
 objectives = {
     "NT-Xent": losses.NTXent(temperature=0.5),
     "y-Aware InfoNCE": losses.YAwareInfoNCE(like_age, temperature=0.5),
-    "conditional alignment + uniformity": losses.ConditionalAlignmentUniformity(like_age, temperature=0.5),
+    "conditional alignment + uniformity": losses.ConditionalAlignmentUniformity(
+        like_age, temperature=0.5
+    ),
 }
 trained = {name: train(loss) for name, loss in objectives.items()}
 figure, axes = plt.subplots(3, 4, figsize=(11, 8.4), layout="constrained")
@@ -54,7 +58,14 @@ for row, (name, (places, _)) in zip(axes, trained.items(), strict=True):
     for axis, step in zip(row, (0, 50, 100, 400), strict=True):
         x, y = places[step // 10].T
         drawn = axis.scatter(x, y, c=age, cmap="viridis", s=20)
-        axis.set(aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), xticks=[], yticks=[], title=f"step {step}")
+        axis.set(
+            aspect="equal",
+            xlim=(-1.2, 1.2),
+            ylim=(-1.2, 1.2),
+            xticks=[],
+            yticks=[],
+            title=f"step {step}",
+        )
     row[0].set_ylabel(name)
 figure.colorbar(drawn, ax=axes, label="age (years)")
 
@@ -76,5 +87,7 @@ axes[0].legend()
 # ------------------------------
 for name, (places, _) in trained.items():
     nearest = (places[-1] @ places[-1].T).fill_diagonal_(-2).argmax(1)
-    print(f"{name:36s} nearest neighbours are {float((age - age[nearest]).abs().mean()):4.1f} years apart")
+    print(
+        f"{name:36s} nearest neighbours are {float((age - age[nearest]).abs().mean()):4.1f} years apart"
+    )
 plt.show()

@@ -29,7 +29,9 @@ for number, path in enumerate(people["path"], start=1):
     scan = tree / f"sub-{number:02d}" / "anat" / f"sub-{number:02d}_T1w.nii.gz"
     scan.parent.mkdir(parents=True)
     shutil.copy(path, scan)
-table = pd.DataFrame({"participant_id": [f"sub-{number:02d}" for number in range(1, len(people) + 1)]})
+table = pd.DataFrame(
+    {"participant_id": [f"sub-{number:02d}" for number in range(1, len(people) + 1)]}
+)
 table[["age", "sex", "site"]] = people[["age", "sex", "site"]]
 table.loc[4, "age"] = None
 table.to_csv(tree / "participants.tsv", sep="\t", index=False, na_rep="n/a")

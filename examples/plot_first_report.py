@@ -20,7 +20,9 @@ import neurocontrast
 
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 scanners = {"n_sites": 3, "spacing_mm": 6.0, "site_seed": 0}
-healthy = neurocontrast.simulate(folder / "healthy", n_subjects=60, patients=0.0, seed=0, **scanners)
+healthy = neurocontrast.simulate(
+    folder / "healthy", n_subjects=60, patients=0.0, seed=0, **scanners
+)
 study = neurocontrast.simulate(folder / "study", n_subjects=80, patients=0.5, seed=1, **scanners)
 
 # %%
@@ -47,11 +49,18 @@ run = neurocontrast.pretrain(config, out=folder / "run")
 # %%
 # Embed the study with the frozen encoder, and predict the diagnosis leaving one site out at a time
 # -------------------------------------------------------------------------------------------------
-embeddings = neurocontrast.embed(run, participants=study, out=folder / "embeddings.parquet", config=config)
-evaluation = neurocontrast.evaluate(embeddings, target="diagnosis", splits="leave-site-out", out=folder / "evaluation")
+embeddings = neurocontrast.embed(
+    run, participants=study, out=folder / "embeddings.parquet", config=config
+)
+evaluation = neurocontrast.evaluate(
+    embeddings, target="diagnosis", splits="leave-site-out", out=folder / "evaluation"
+)
 summary = json.loads((evaluation / "evaluation.json").read_text())
 print(
-    "AUC of the embedding", summary["metrics"]["auc"]["pooled"], "of age and sex", summary["baseline"]["auc"]["pooled"]
+    "AUC of the embedding",
+    summary["metrics"]["auc"]["pooled"],
+    "of age and sex",
+    summary["baseline"]["auc"]["pooled"],
 )
 for warning in summary["warnings"]:
     print("warning:", warning["message"])

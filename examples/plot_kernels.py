@@ -23,7 +23,9 @@ age = torch.tensor(people["age"].to_numpy(float))
 sex = torch.tensor(people["sex"].eq("M").to_numpy(int))
 site = torch.tensor(people["site"].astype("category").cat.codes.to_numpy(int))
 metadata = {"age": age, "sex": sex, "site": site}
-print(f"{len(people)} healthy people, {int(sex.sum())} men, {age.min():.0f} to {age.max():.0f} years")
+print(
+    f"{len(people)} healthy people, {int(sex.sum())} men, {age.min():.0f} to {age.max():.0f} years"
+)
 
 # %%
 # A factor each, and their product
@@ -35,7 +37,9 @@ kernels = {
     "age, σ = 5 years": Gaussian("age", sigma=5.0),
     "sex": Categorical("sex"),
     "age × sex": Gaussian("age", sigma=5.0) * Categorical("sex"),
-    "age × sex × another scanner": Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site"),
+    "age × sex × another scanner": Gaussian("age", sigma=5.0)
+    * Categorical("sex")
+    * Different("site"),
 }
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.6), layout="constrained")
 for axis, (name, kernel) in zip(axes, kernels.items(), strict=True):
@@ -67,7 +71,9 @@ axis.legend(fontsize=8, ncols=2, loc="lower right")
 # is of like age and of the same sex.
 def moved_by(loss: torch.nn.Module) -> torch.Tensor:
     """Return the points after gradient descent on the loss."""
-    points = torch.randn(2, len(age), 8, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    points = torch.randn(
+        2, len(age), 8, generator=torch.Generator().manual_seed(1)
+    ).requires_grad_()
     optimizer = torch.optim.Adam([points], lr=0.05)
     for _ in range(300):
         optimizer.zero_grad()
@@ -79,7 +85,9 @@ def moved_by(loss: torch.nn.Module) -> torch.Tensor:
 losses = {
     "NT-Xent": NTXent(temperature=0.1),
     "y-Aware InfoNCE": YAwareInfoNCE(kernels["age × sex"], temperature=0.1),
-    "conditional alignment + uniformity": ConditionalAlignmentUniformity(kernels["age × sex"], temperature=0.1),
+    "conditional alignment + uniformity": ConditionalAlignmentUniformity(
+        kernels["age × sex"], temperature=0.1
+    ),
 }
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained", sharey=True)
 for axis, (name, loss) in zip(axes, losses.items(), strict=True):

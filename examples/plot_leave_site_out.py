@@ -20,10 +20,18 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study, run_study
+from neurocontrast.evaluation import (
+    EvaluationSettings,
+    LeaveSiteOut,
+    SiteStratifiedGroupKFold,
+    plan_study,
+    run_study,
+)
 
 
-def study(of_disease: float, of_site: float, seed: int) -> tuple[np.ndarray, np.ndarray, pd.DataFrame]:
+def study(
+    of_disease: float, of_site: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, pd.DataFrame]:
     """Return features (n, 20), who is a patient, and subject and site of each."""
     random = np.random.default_rng(seed)
     site = np.repeat(np.arange(6), 40)
@@ -31,7 +39,9 @@ def study(of_disease: float, of_site: float, seed: int) -> tuple[np.ndarray, np.
     features = random.normal(size=(240, 20))
     features[:, 0] += of_disease * patient
     features[:, 1:9] += of_site * random.normal(size=(6, 8))[site]
-    groups = pd.DataFrame({"subject_id": [f"sub-{k:03d}" for k in range(240)], "site": [f"site-{s}" for s in site]})
+    groups = pd.DataFrame(
+        {"subject_id": [f"sub-{k:03d}" for k in range(240)], "site": [f"site-{s}" for s in site]}
+    )
     return features, patient.astype(int), groups
 
 
@@ -51,7 +61,9 @@ for of_disease in (0.0, 0.8):
     for seed in range(10):
         features, patient, groups = study(of_disease, of_site=1.5, seed=seed)
         for name, cv in splitters.items():
-            scores = cross_val_score(model, features, patient, groups=groups, cv=cv, scoring="roc_auc")
+            scores = cross_val_score(
+                model, features, patient, groups=groups, cv=cv, scoring="roc_auc"
+            )
             rows.append({"disease": of_disease, "splits": name, "auc": np.nanmean(scores)})
 table = pd.DataFrame(rows)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, sharex=True, layout="constrained")
@@ -61,7 +73,10 @@ for axis, (of_disease, part) in zip(axes, table.groupby("disease"), strict=True)
         axis.plot(values, [place] * len(values), "o", alpha=0.5)
         axis.plot(values.mean(), place, "|", color="black", markersize=18)
     axis.axvline(0.5, color="0.7", zorder=0)
-    axis.set(title="no trace of the disease" if of_disease == 0 else "a weak trace of the disease", xlabel="AUC")
+    axis.set(
+        title="no trace of the disease" if of_disease == 0 else "a weak trace of the disease",
+        xlabel="AUC",
+    )
     axis.set(yticks=range(3), yticklabels=list(splitters))
 print(table.groupby(["disease", "splits"])["auc"].mean().round(2).unstack())
 
@@ -77,7 +92,9 @@ people["age"] += np.random.default_rng(0).normal(size=240)
 people["diagnosis"] = np.where(patient, "patient", "control")
 settings = EvaluationSettings(target="diagnosis", n_bootstraps=200)
 found = run_study(plan_study(people, features, settings=settings)).evaluation
-print(f"embedding {found.metrics['auc'].pooled:.2f}, covariates alone {found.baseline['auc'].pooled:.2f}")
+print(
+    f"embedding {found.metrics['auc'].pooled:.2f}, covariates alone {found.baseline['auc'].pooled:.2f}"
+)
 for warning in found.warnings:
     print("-", warning.message)
 plt.show()

@@ -28,15 +28,27 @@ from neurocontrast.transforms import brain_transforms
 set_determinism(seed=0)
 torch.set_num_threads(1)
 folder = Path(tempfile.mkdtemp())
-cohort = read_cohort(simulate(folder / "cohort", n_subjects=64, n_sites=2, patients=0.0, spacing_mm=6.0))
+cohort = read_cohort(
+    simulate(folder / "cohort", n_subjects=64, n_sites=2, patients=0.0, spacing_mm=6.0)
+)
 preprocessing = brain_transforms(spacing_mm=6.0, shape=(32, 36, 32), normalise="zscore-brain")
-views = Compose([preprocessing, RandScaleIntensityd("image", 0.1, prob=0.5), RandGaussianNoised("image", std=0.05)])
+views = Compose(
+    [
+        preprocessing,
+        RandScaleIntensityd("image", 0.1, prob=0.5),
+        RandGaussianNoised("image", std=0.05),
+    ]
+)
 rows = np.arange(len(cohort))
 # What comes before the first random transform is kept in the cache; the rest is drawn again in each epoch.
 train = CohortDataset(cohort.subset(rows % 4 != 0), views, folder / "cache")
 test = CohortDataset(cohort.subset(rows % 4 == 0), preprocessing, folder / "cache")
 item = train[0]
-print({name: value for name, value in item.items() if name != "image"}, item["image"].shape, item["image"].pixdim)
+print(
+    {name: value for name, value in item.items() if name != "image"},
+    item["image"].shape,
+    item["image"].pixdim,
+)
 
 # %%
 # MONAI's DenseNet, in a plain loop
@@ -73,7 +85,12 @@ axis.set(xlabel="epoch", ylabel="training loss")
 # ----------------------
 network.eval()
 with torch.no_grad():
-    found = [(is_woman(batch), network(batch["image"].as_tensor())[:, 0]) for batch in DataLoader(test, batch_size=16)]
+    found = [
+        (is_woman(batch), network(batch["image"].as_tensor())[:, 0])
+        for batch in DataLoader(test, batch_size=16)
+    ]
 truth, scores = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
-print(f"{len(truth)} people not seen: area under the ROC curve of their sex {roc_auc_score(truth, scores):.2f}")
+print(
+    f"{len(truth)} people not seen: area under the ROC curve of their sex {roc_auc_score(truth, scores):.2f}"
+)
 plt.show()

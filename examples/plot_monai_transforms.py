@@ -57,8 +57,12 @@ views = Compose(
         RandAdjustContrastd("image", prob=0.5, gamma=(0.7, 1.4)),
     ]
 )
-batch = torch.stack([steps({"image": path})["image"].as_tensor() for path in sample.table["path"].iloc[:3]])
-first, second = TwoViews(views, seed=0)(batch, list(sample.table["participant_id"].iloc[:3]), epoch=0)
+batch = torch.stack(
+    [steps({"image": path})["image"].as_tensor() for path in sample.table["path"].iloc[:3]]
+)
+first, second = TwoViews(views, seed=0)(
+    batch, list(sample.table["participant_id"].iloc[:3]), epoch=0
+)
 figure, axes = plt.subplots(3, 3, figsize=(6.6, 6.6), layout="constrained")
 for row, scans in zip(axes, zip(batch, first, second, strict=True), strict=True):
     for axis, volume, title in zip(row, scans, ("scan", "view 1", "view 2"), strict=True):
@@ -78,11 +82,16 @@ config = {
         "cache_dir": str(folder / "cache"),
     },
     "encoder": {"name": "lenet"},
-    "objective": {"loss": "yaware", "kernel": [{"column": "age", "type": "gaussian", "sigma": 5.0}]},
+    "objective": {
+        "loss": "yaware",
+        "kernel": [{"column": "age", "type": "gaussian", "sigma": 5.0}],
+    },
     "training": {"epochs": 2, "batch_size": 16, "probe_every": 0},
 }
 run = neurocontrast.pretrain(config, out=folder / "run", transforms=steps, augment=views)
 print((run / "metrics.csv").read_text())
-table = neurocontrast.embed(run, participants=sample.participants, out=folder / "embeddings.parquet", transforms=steps)
+table = neurocontrast.embed(
+    run, participants=sample.participants, out=folder / "embeddings.parquet", transforms=steps
+)
 print(table)
 plt.show()

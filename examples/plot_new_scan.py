@@ -22,20 +22,30 @@ from neurocontrast.datasets import load_sample
 sample = load_sample()
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 recipe = "tissue_linear"
-changes = [f"data.cache_dir={folder / 'cache'}", "encoder={name: pca, n_components: 20}", "data.channels=[gm,wm]"]
+changes = [
+    f"data.cache_dir={folder / 'cache'}",
+    "encoder={name: pca, n_components: 20}",
+    "data.channels=[gm,wm]",
+]
 config = neurocontrast.load_config(
     recipe, [*changes, f"data.participants={sample.participants}", "data.where={split: [train]}"]
 )
 run = neurocontrast.pretrain(config, out=folder / "run")
 home = neurocontrast.load_config(recipe, [*changes, "embedding.where={split: [train]}"])
-embeddings = neurocontrast.embed(run, participants=sample.participants, out=folder / "train.parquet", config=home)
+embeddings = neurocontrast.embed(
+    run, participants=sample.participants, out=folder / "train.parquet", config=home
+)
 quick = {"allow_overlap": True, "confounds": False, "n_bootstraps": 0}
 evaluation = neurocontrast.evaluate(embeddings, target="age", out=folder / "age", **quick)
 
 # %%
 # New scans: a person of each scanner, and files that were cut off on their way
 # -----------------------------------------------------------------------------
-new = sample.table[sample.table["split"] == "test"].groupby("site").head(1)[["participant_id", "gm", "wm"]]
+new = (
+    sample.table[sample.table["split"] == "test"]
+    .groupby("site")
+    .head(1)[["participant_id", "gm", "wm"]]
+)
 damaged = {"participant_id": "sub-damaged"}
 for tissue in ("gm", "wm"):
     damaged[tissue] = str(folder / f"cut_off_{tissue}.nii.gz")
@@ -51,7 +61,9 @@ def show(scan: dict) -> None:
     if scan["error"]:
         print(f"{scan['participant_id']}: FAILED: {scan['error'].replace(str(folder), '…')}")
     else:
-        print(f"{scan['participant_id']}: {scan['y_score']:.0f} years; warnings: {scan['warnings'] or 'none'}")
+        print(
+            f"{scan['participant_id']}: {scan['y_score']:.0f} years; warnings: {scan['warnings'] or 'none'}"
+        )
 
 
 predictions = neurocontrast.predict(

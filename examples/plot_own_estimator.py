@@ -47,7 +47,9 @@ estimators = {
 }
 figure, axis = plt.subplots(figsize=(6, 2), layout="constrained")
 for name, estimator in estimators.items():
-    found = run_study(plan_study(table, features, settings=settings, estimator=estimator)).evaluation
+    found = run_study(
+        plan_study(table, features, settings=settings, estimator=estimator)
+    ).evaluation
     low, high = found.metrics["auc"].interval
     axis.plot([low, high], [name, name], color="0.6")
     axis.plot(found.metrics["auc"].pooled, name, "o", color="black")

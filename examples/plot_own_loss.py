@@ -89,7 +89,11 @@ for name, each in {
     points = moved_by(each)
     similarity = points @ points.T
     bins = [(low, (years >= low) & (years < low + 5) & (years > 0)) for low in range(0, 50, 5)]
-    axis.plot([low + 2.5 for low, _ in bins], [float(similarity[inside].mean()) for _, inside in bins], label=name)
+    axis.plot(
+        [low + 2.5 for low, _ in bins],
+        [float(similarity[inside].mean()) for _, inside in bins],
+        label=name,
+    )
 axis.set(xlabel="difference of age (years)", ylabel="mean similarity")
 axis.legend()
 

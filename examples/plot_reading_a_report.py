@@ -30,7 +30,9 @@ features[:, :4] += 0.5 * patient[:, None]
 site = np.repeat(["amsterdam", "berlin", "lyon", "madrid", "oslo"], 60)
 features[site == "oslo", 4:8] += 1.0
 names = [f"sub-{number:03d}" for number in range(300)]
-table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "path": "", "site": site})
+table = pd.DataFrame(
+    {"participant_id": names, "subject_id": names, "session": "", "path": "", "site": site}
+)
 table["age"] = 45 + 5 * patient + 12 * random.normal(size=300)
 table["sex"] = random.choice(["F", "M"], size=300)
 table["diagnosis"] = np.where(patient, "patient", "control")
@@ -62,7 +64,9 @@ truth = (predictions["y_true"] == "patient").astype(int)
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 for name, rows in predictions.groupby("site"):
     RocCurveDisplay.from_predictions(truth[rows.index], rows["y_score"], name=name, ax=axes[0])
-CalibrationDisplay.from_predictions(truth, predictions["y_score"], n_bins=8, ax=axes[1], name="all sites")
+CalibrationDisplay.from_predictions(
+    truth, predictions["y_score"], n_bins=8, ax=axes[1], name="all sites"
+)
 axes[0].set_title("each site")
 axes[1].set_title("are probabilities what they say?")
 
@@ -72,7 +76,11 @@ axes[1].set_title("are probabilities what they say?")
 #
 # Each site in turn is left out of everything that is fitted. ``new_sites.tsv`` has a row a site and model.
 new = pd.read_csv(evaluation / "new_sites.tsv", sep="\t")
-print(new.loc[new["model"] == "embedding", ["site", "n", "auc", "home_auc"]].round(2).to_string(index=False))
+print(
+    new.loc[new["model"] == "embedding", ["site", "n", "auc", "home_auc"]]
+    .round(2)
+    .to_string(index=False)
+)
 
 # %%
 # One file for a reviewer

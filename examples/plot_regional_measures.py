@@ -24,7 +24,9 @@ from neurocontrast.datasets import load_sample
 sample = Path(load_sample().participants).parent
 tables = sorted(map(str, (sample / "measures").glob("data-*.tsv")))
 work = Path(tempfile.mkdtemp())
-people = pd.read_csv(sample / "measures" / "participants.tsv", sep="\t", dtype=str, keep_default_na=False)
+people = pd.read_csv(
+    sample / "measures" / "participants.tsv", sep="\t", dtype=str, keep_default_na=False
+)
 people[:120].to_csv(work / "learned.tsv", sep="\t", index=False)
 people[120:].to_csv(work / "studied.tsv", sep="\t", index=False)
 
@@ -35,11 +37,19 @@ people[120:].to_csv(work / "studied.tsv", sep="\t", index=False)
 # A cohort of one age says little of age: its people are 18 to 26. Sites are not recorded, and a report says so.
 config = neurocontrast.load_config(
     "measures",
-    [f"data.participants={work / 'learned.tsv'}", f"data.measures={json.dumps(tables)}", "training.epochs=20"],
+    [
+        f"data.participants={work / 'learned.tsv'}",
+        f"data.measures={json.dumps(tables)}",
+        "training.epochs=20",
+    ],
 )
 run = neurocontrast.pretrain(config, out=work / "run")
-embeddings = neurocontrast.embed(run, participants=work / "studied.tsv", out=work / "emb.parquet", config=config)
-evaluation = neurocontrast.evaluate(embeddings, out=work / "sex", target="sex", n_bootstraps=200, C=(1e-3, 1e-2, 1e-1))
+embeddings = neurocontrast.embed(
+    run, participants=work / "studied.tsv", out=work / "emb.parquet", config=config
+)
+evaluation = neurocontrast.evaluate(
+    embeddings, out=work / "sex", target="sex", n_bootstraps=200, C=(1e-3, 1e-2, 1e-1)
+)
 report = neurocontrast.report(evaluation)
 
 # %%
@@ -49,7 +59,11 @@ report = neurocontrast.report(evaluation)
 # With a hundred people of one scanner a linear model of the measures is hard to beat; the gain shows at sites never
 # seen, after learning from thousands of people (the page on evidence).
 found = json.loads((evaluation / "evaluation.json").read_text())
-rows = {"embedding": found["metrics"], "the same measures": found["regional"], "age alone": found["baseline"]}
+rows = {
+    "embedding": found["metrics"],
+    "the same measures": found["regional"],
+    "age alone": found["baseline"],
+}
 figure, axes = plt.subplots(figsize=(6, 2.2), layout="constrained")
 for place, metrics in enumerate(rows.values()):
     low, high = metrics["auc"]["interval"]

@@ -19,7 +19,11 @@ import neurocontrast
 from neurocontrast.datasets import load_sample
 
 sample = load_sample()
-print(sample.table.groupby(["site", "diagnosis", "split"])["age"].describe()[["count", "min", "mean", "max"]].round(1))
+print(
+    sample.table.groupby(["site", "diagnosis", "split"])["age"]
+    .describe()[["count", "min", "mean", "max"]]
+    .round(1)
+)
 print(sample.files.groupby("licence").size())
 
 # %%
@@ -37,9 +41,13 @@ recipe = "tissue_linear"
 found = {}
 for name, changes in inputs.items():
     learned = [f"data.participants={sample.participants}", "data.where={split: [train]}"]
-    run = neurocontrast.pretrain(neurocontrast.load_config(recipe, [*pca, *changes, *learned]), out=folder / name)
+    run = neurocontrast.pretrain(
+        neurocontrast.load_config(recipe, [*pca, *changes, *learned]), out=folder / name
+    )
     others = neurocontrast.load_config(recipe, [*pca, *changes, "embedding.where={split: [test]}"])
-    table = neurocontrast.embed(run, participants=sample.participants, out=folder / f"{name}.parquet", config=others)
+    table = neurocontrast.embed(
+        run, participants=sample.participants, out=folder / f"{name}.parquet", config=others
+    )
     evaluation = neurocontrast.evaluate(table, target="age", out=folder / f"{name}-age")
     sites = pd.read_csv(evaluation / "new_sites.tsv", sep="\t")
     found[name] = sites[sites["model"] == "embedding"].set_index("site")
@@ -53,9 +61,17 @@ for name, changes in inputs.items():
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True, layout="constrained")
 for axis, (name, sites) in zip(axes, found.items(), strict=True):
     rows = range(len(sites))
-    axis.barh([row + 0.2 for row in rows], sites["home_mae"], 0.35, color="0.75", label="scanner known")
+    axis.barh(
+        [row + 0.2 for row in rows], sites["home_mae"], 0.35, color="0.75", label="scanner known"
+    )
     axis.barh([row - 0.2 for row in rows], sites["mae"], 0.35, color="0.3", label="scanner new")
-    axis.plot(sites["bias"].abs(), [row - 0.2 for row in rows], "o", color="tab:orange", label="new, size of the bias")
+    axis.plot(
+        sites["bias"].abs(),
+        [row - 0.2 for row in rows],
+        "o",
+        color="tab:orange",
+        label="new, size of the bias",
+    )
     axis.set(title=name, yticks=list(rows), yticklabels=sites.index, xlabel="error of age (years)")
 axes[0].legend(fontsize=8)
 for name, sites in found.items():

@@ -25,7 +25,9 @@ from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold
 
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 scanners = {"n_sites": 4, "spacing_mm": 8.0, "site_seed": 0}
-healthy = neurocontrast.simulate(folder / "healthy", n_subjects=32, patients=0.0, seed=0, **scanners)
+healthy = neurocontrast.simulate(
+    folder / "healthy", n_subjects=32, patients=0.0, seed=0, **scanners
+)
 study = neurocontrast.simulate(folder / "study", n_subjects=48, patients=0.5, seed=1, **scanners)
 recipe = {
     "data": {
@@ -50,9 +52,13 @@ print(embedder.fit_transform(scans.head(3)).iloc[:, :4])
 # %%
 # From the files to the diagnosis, each site left out once: subject and site of each scan are the groups
 # ------------------------------------------------------------------------------------------------------
-model = make_pipeline(ScanEmbedder(run, cache_dir=folder / "cache"), StandardScaler(), LogisticRegression())
+model = make_pipeline(
+    ScanEmbedder(run, cache_dir=folder / "cache"), StandardScaler(), LogisticRegression()
+)
 groups = scans[["subject_id", "site"]]
-found = cross_validate(model, scans, scans["diagnosis"], groups=groups, cv=LeaveSiteOut(), scoring="roc_auc")
+found = cross_validate(
+    model, scans, scans["diagnosis"], groups=groups, cv=LeaveSiteOut(), scoring="roc_auc"
+)
 print("AUC at each site while it is unseen", found["test_score"].round(2))
 figure, axis = plt.subplots(figsize=(5, 2.2), layout="constrained")
 axis.barh(sorted(scans["site"].unique()), found["test_score"], color="0.7")

@@ -1,7 +1,8 @@
 """Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.
 
-The way through is `simulate` (or your own scans), `check`, `pretrain`, `embed`, `evaluate`, `report`.
-Each is loaded when it is first asked for: importing the package is fast and imports no PyTorch.
+The way through is `simulate` (or your own scans), `check`, `pretrain`, `embed`, `evaluate`,
+`report`. Each is loaded when it is first asked for: importing the package is fast and imports no
+PyTorch.
 """
 
 from __future__ import annotations

@@ -27,9 +27,10 @@ class Sample:
     Parameters
     ----------
     table : DataFrame
-        One row a person: ``participant_id``, ``subject_id``, ``age`` (years), ``sex``, ``site``, ``scanner``,
-        ``diagnosis``, ``split`` (train or test), ``source``, ``licence``, and the absolute paths of the T1-weighted
-        brain (``path``) and of its maps of grey matter, white matter and fluid (``gm``, ``wm``, ``csf``).
+        One row a person: ``participant_id``, ``subject_id``, ``age`` (years), ``sex``, ``site``,
+        ``scanner``, ``diagnosis``, ``split`` (train or test), ``source``, ``licence``, and the
+        absolute paths of the T1-weighted brain (``path``) and of its maps of grey matter, white
+        matter and fluid (``gm``, ``wm``, ``csf``).
     participants : Path
         The file of the table, as commands and recipes take it (``data.participants``).
     files : DataFrame
@@ -50,8 +51,9 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
     Parameters
     ----------
     path : path, optional
-        The folder of the sample; by default that of the environment variable ``NEUROCONTRAST_SAMPLE``, else ``sample/``
-        of the repository that the package is used from. An installed wheel does not hold it.
+        The folder of the sample; by default that of the environment variable
+        ``NEUROCONTRAST_SAMPLE``, else ``sample/`` of the repository that the package is used from.
+        An installed wheel does not hold it.
 
     Raises
     ------
@@ -60,8 +62,9 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
 
     Notes
     -----
-    Each file has the licence of its source, which `Sample.files` names and ``LICENSES.md`` explains; some are under
-    CC BY-SA 3.0, so that derived data must be shared under the same licence.
+    Each file has the licence of its source, which `Sample.files` names and ``LICENSES.md``
+    explains; some are under CC BY-SA 3.0, so that derived data must be shared under the same
+    licence.
 
     Examples
     --------
@@ -79,13 +82,17 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
         )
     files = read_text_table(folder / FILES).reset_index(drop=True)
     if missing := {"file", "sha256"}.difference(files):
-        raise DataError(f"{folder / FILES}: there is no column {one_of(sorted(missing))}; copy the folder again.")
+        raise DataError(
+            f"{folder / FILES}: there is no column {one_of(sorted(missing))}; copy the folder again."
+        )
     problems = Problems(str(folder / FILES))
     for name, digest in [(README, None), *zip(files["file"], files["sha256"], strict=True)]:
         if not (folder / name).is_file():
             problems.add("there is no such file", name=name)
         elif digest is not None and digest_of_file(folder / name) != digest:
-            problems.add("its content is not what was published (its SHA-256 is another)", name=name)
+            problems.add(
+                "its content is not what was published (its SHA-256 is another)", name=name
+            )
     problems.hint("Copy the folder sample/ of the repository again.")
     problems.raise_if_any()
     cohort = read_cohort(folder / "participants.tsv", channels=("t1", "gm", "wm", "csf"))

@@ -67,7 +67,9 @@ def sign_of_life() -> Iterator[None]:
 
 
 def _shown(figures: Mapping[str, float | str]) -> str:
-    texts = {name: value if isinstance(value, str) else f"{value:.4g}" for name, value in figures.items()}
+    texts = {
+        name: value if isinstance(value, str) else f"{value:.4g}" for name, value in figures.items()
+    }
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())
 
 
@@ -95,11 +97,19 @@ class _Display(rich_progress.Progress):
 
     def __init__(self, console: Console) -> None:
         text = rich_progress.TextColumn
-        columns = (text("{task.description}", markup=False), rich_progress.BarColumn(bar_width=None))
+        columns = (
+            text("{task.description}", markup=False),
+            rich_progress.BarColumn(bar_width=None),
+        )
         times = (_Rate(), rich_progress.TimeElapsedColumn(), text("left", style="dim"))
         # Speed over an hour, not Rich's 30 seconds: one large batch can take longer than that.
         super().__init__(
-            *(*columns, rich_progress.MofNCompleteColumn(), *times, rich_progress.TimeRemainingColumn()),
+            *(
+                *columns,
+                rich_progress.MofNCompleteColumn(),
+                *times,
+                rich_progress.TimeRemainingColumn(),
+            ),
             console=console,
             expand=True,
             speed_estimate_period=_SECONDS_OF_SPEED,
@@ -166,7 +176,10 @@ class _Lines(_Messages):
             _SILENCE.begin_anew()
             last_line, last_done = time.monotonic(), done
             speed = done / max(last_line - start, 1e-9)
-            parts = [f"{description}: {done}{'' if total is None else f'/{total}'} {unit}", f"{speed:.3g}/s"]
+            parts = [
+                f"{description}: {done}{'' if total is None else f'/{total}'} {unit}",
+                f"{speed:.3g}/s",
+            ]
             if total is not None and 0 < done < total:
                 parts.append(f"{timedelta(seconds=round((total - done) / speed))} left")
             parts += [_shown(figures)] if figures else []

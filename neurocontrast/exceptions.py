@@ -11,6 +11,7 @@ __all__ = [
     "LeakageError",
     "MissingDependencyError",
     "NeurocontrastError",
+    "NeurocontrastWarning",
     "OtherProcessEnded",
     "TrainingError",
     "TrainingInterrupted",
@@ -32,7 +33,13 @@ class NeurocontrastError(Exception):
 
     def __str__(self) -> str:
         """Return the message with escapes for what no terminal should be sent, and lines that end."""
-        return "\n".join(_cut(line, _N_OF_LINE) for line in printable(super().__str__()).split("\n"))
+        return "\n".join(
+            _cut(line, _N_OF_LINE) for line in printable(super().__str__()).split("\n")
+        )
+
+
+class NeurocontrastWarning(UserWarning):
+    """Category of every warning of the Python API, so that a pipeline can turn it off or make it an error."""
 
 
 class ConfigError(NeurocontrastError):

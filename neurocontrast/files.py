@@ -38,7 +38,11 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
     """Return the files of a scan as text: one path, or a tuple of one path a channel."""
-    return os.fspath(scan) if isinstance(scan, str | os.PathLike) else tuple(os.fspath(path) for path in scan)
+    return (
+        os.fspath(scan)
+        if isinstance(scan, str | os.PathLike)
+        else tuple(os.fspath(path) for path in scan)
+    )
 
 
 def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -80,7 +84,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
     """Refuse, before any work is done, a file or folder that could not be written; `parameter` is for the message."""
     target = Path(path).absolute()
-    there = target if target.is_dir() else next(parent for parent in target.parents if os.access(parent, os.F_OK))
+    there = (
+        target
+        if target.is_dir()
+        else next(parent for parent in target.parents if os.access(parent, os.F_OK))
+    )
     try:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             target.lstat()  # tells of a name that is too long
@@ -88,7 +96,9 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
             pass
     except OSError as error:
         why = f"'{there}' is no folder" if there.is_file() else f"{error.strerror} in '{there}'"
-        raise ConfigError(f"{parameter}: '{path}' cannot be written ({why}). Give another path.") from error
+        raise ConfigError(
+            f"{parameter}: '{path}' cannot be written ({why}). Give another path."
+        ) from error
 
 
 def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
@@ -103,7 +113,9 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: st
     if path.is_dir() or path.suffix != suffix:
         raise ConfigError(f"{parameter}: must be a file that ends in {suffix}, got '{path}'.")
     if path.exists() and not overwrite:
-        raise ConfigError(f"{parameter}: '{path}' exists. Give another file, or replace it with overwrite=True.")
+        raise ConfigError(
+            f"{parameter}: '{path}' exists. Give another file, or replace it with overwrite=True."
+        )
     check_writable(path, parameter=parameter)
 
 
@@ -115,12 +127,16 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
     sweep(folder)
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         what_it_is = f"a link to {folder.readlink()}" if folder.is_symlink() else "a file"
-        raise ConfigError(f"out: '{folder}' is {what_it_is}, and must be a folder itself. Give another path.")
+        raise ConfigError(
+            f"out: '{folder}' is {what_it_is}, and must be a folder itself. Give another path."
+        )
     check_writable(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not overwrite:
-        raise ConfigError(f"out: the folder '{folder}' is not empty. Give another, or replace it with overwrite=True.")
+        raise ConfigError(
+            f"out: the folder '{folder}' is not empty. Give another, or replace it with overwrite=True."
+        )
     if not (folder / marker).is_file():
         raise ConfigError(
             f"out: the folder '{folder}' is not {what} (it holds no {marker}), so it is not replaced. "
@@ -132,12 +148,15 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary folder to fill; on success it takes the place of `path`, on any error it is removed.
 
-    A mount point, and the current directory, cannot be exchanged for another folder. There the temporary folder is
-    inside, and its entries replace the earlier ones; a kill during that leaves an incomplete folder.
+    A mount point, and the current directory, cannot be exchanged for another folder. There the
+    temporary folder is inside, and its entries replace the earlier ones; a kill during that leaves
+    an incomplete folder.
     """
     target = Path(path).absolute()
     sweep(target)
-    stays = target.is_dir() and (os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve()))
+    stays = target.is_dir() and (
+        os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve())
+    )
     place = target if stays else target.parent
     place.mkdir(parents=True, exist_ok=True)
     temporary = place / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
@@ -161,7 +180,8 @@ def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
         for entry in list(temporary.iterdir()):
             entry.rename(target / entry.name)
     elif target.exists():
-        # The old folder is renamed first: a complete folder is there at any time but between the two renames.
+        # The old folder is renamed first: a complete folder is there at any time but between the
+        # two renames.
         target.rename(aside)
         try:
             temporary.rename(target)
@@ -178,11 +198,15 @@ def sweep(path: str | os.PathLike[str]) -> None:
     target = Path(path).absolute()
     pattern = re.compile(rf"\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}}(-replaced)?")
     for place in (target, target.parent):
-        names = [entry.name for entry in place.iterdir()] if os.access(place, os.R_OK | os.X_OK) else []
+        names = (
+            [entry.name for entry in place.iterdir()] if os.access(place, os.R_OK | os.X_OK) else []
+        )
         for found in filter(None, map(pattern.fullmatch, names)):
             left = place / found[0]
             if found[1] and place == target:
-                for entry in [entry for entry in left.iterdir() if not (target / entry.name).exists()]:
+                for entry in [
+                    entry for entry in left.iterdir() if not (target / entry.name).exists()
+                ]:
                     entry.rename(target / entry.name)
             elif found[1] and not target.exists():
                 left.rename(target)
@@ -191,7 +215,9 @@ def sweep(path: str | os.PathLike[str]) -> None:
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
     """Return an error that names the target instead of the temporary file."""
-    if error.errno is not None and (error.filename is None or temporary.name in str(error.filename)):
+    if error.errno is not None and (
+        error.filename is None or temporary.name in str(error.filename)
+    ):
         error.filename, error.filename2 = str(target), None
     return error
 
@@ -203,7 +229,9 @@ def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterat
     try:
         while not lock.is_locked:
             folder.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # a holder that ends has just removed the empty folder
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # a holder that ends has just removed the empty folder
                 lock.acquire(timeout=_PATIENCE)
     except Timeout:
         raise ConfigError(

@@ -16,8 +16,8 @@ from neurocontrast.exceptions import MissingDependencyError
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a module-level ``__getattr__`` that finds the names of the package `package` in its modules.
 
-    ``dir`` of the package lists its ``__all__``, loaded or not. `places` maps a module below the package to the names
-    it holds.
+    ``dir`` of the package lists its ``__all__``, loaded or not. `places` maps a module below the
+    package to the names it holds.
     """
     module_of = {name: module for module, names in places.items() for name in names}
 
@@ -27,7 +27,9 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
         return getattr(import_module(f".{module_of[name]}", package), name)
 
     names = vars(sys.modules[package])
-    names["__dir__"] = lambda: sorted({*names["__all__"], *(name for name in names if name.startswith("__"))})
+    names["__dir__"] = lambda: sorted(
+        {*names["__all__"], *(name for name in names if name.startswith("__"))}
+    )
     return find
 
 

@@ -49,9 +49,20 @@ def _git_revision() -> dict[str, Any] | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--dirty",
+        "--exclude=*",
+    ]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": found.removesuffix("-dirty"), "modified": found.endswith("-dirty")}

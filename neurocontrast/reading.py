@@ -1,7 +1,7 @@
 """Readers of files: bytes, text, JSON and arrays, with limits on size.
 
-Every reader raises the error class that its caller gives; the message names the file, what was found, and the
-caller's `remedy`.
+Every reader raises the error class that its caller gives; the message names the file, what was
+found, and the caller's `remedy`.
 """
 
 import errno
@@ -25,7 +25,14 @@ from neurocontrast.exceptions import DataError, NeurocontrastError, said
 N_BYTES = 2**32
 """Largest file that is read whole, and largest content of an archive."""
 N_JSON_BYTES = 2**28
-_KINDS = {dict: "object", list: "list", str: "text", int: "number", float: "number", bool: "true or false"}
+_KINDS = {
+    dict: "object",
+    list: "list",
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "true or false",
+}
 _SPECIAL = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -34,7 +41,16 @@ _SPECIAL = (
     (stat.S_ISBLK, "a device"),
 )
 DAMAGE: tuple[type[Exception], ...] = (
-    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError),
+    *(
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        EOFError,
+        LookupError,
+        OSError,
+        RuntimeError,
+        SyntaxError,
+    ),
     *(TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """Errors that libraries raise for damaged bytes; MemoryError and KeyboardInterrupt are not among them."""
@@ -72,7 +88,9 @@ def check_place(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) 
         refuse(path, problem, **on_error)
 
 
-def read_bytes(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]) -> bytes:
+def read_bytes(
+    path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]
+) -> bytes:
     """Return the content of a regular file of at most `limit` bytes."""
     check_place(path, **on_error)
     try:
@@ -82,11 +100,15 @@ def read_bytes(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error
     except OSError as problem_of_disk:
         refuse(path, f"cannot be read ({problem_of_disk.strerror})", **on_error)
     if len(content) > limit:
-        refuse(path, f"holds more than {limit:,} bytes, the most that such a file may hold", **on_error)
+        refuse(
+            path, f"holds more than {limit:,} bytes, the most that such a file may hold", **on_error
+        )
     return content
 
 
-def read_text(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]) -> str:
+def read_text(
+    path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]
+) -> str:
     """Return the text of a UTF-8 file, without a byte order mark."""
     content = read_bytes(path, limit=limit, **on_error)
     try:
@@ -98,22 +120,30 @@ def read_text(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error:
 
 
 def read_json(
-    path: str | os.PathLike[str], *, of: type = dict, limit: int = N_JSON_BYTES, **on_error: Unpack[ErrorOptions]
+    path: str | os.PathLike[str],
+    *,
+    of: type = dict,
+    limit: int = N_JSON_BYTES,
+    **on_error: Unpack[ErrorOptions],
 ) -> Any:
     """Read a JSON file that holds `of`: dict for an object, list, or object for any value.
 
-    Refused is what is no regular file, of more than `limit` bytes, not UTF-8, not JSON (NaN is not), has two values for
-    one key, or is of another kind than `of`.
+    Refused is what is no regular file, of more than `limit` bytes, not UTF-8, not JSON (NaN is
+    not), has two values for one key, or is of another kind than `of`.
     """
     content = read_bytes(path, **on_error, limit=limit)
     return parse_json(content, place=path, of=of, **on_error)
 
 
-def parse_json(content: bytes | str, *, place: object, of: type = dict, **on_error: Unpack[ErrorOptions]) -> Any:
+def parse_json(
+    content: bytes | str, *, place: object, of: type = dict, **on_error: Unpack[ErrorOptions]
+) -> Any:
     """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_contradictions)
+        value = json.loads(
+            text, parse_constant=_no_constant, object_pairs_hook=_without_contradictions
+        )
     except RecursionError:
         refuse(place, "not readable as JSON (nested too deep)", **on_error)
     except ValueError as problem:
@@ -170,12 +200,18 @@ def read_arrays(
         if name not in arrays:
             refuse(path, f"the array '{name}' is missing", **on_error)
         found = arrays[name].shape
-        if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
+        if len(found) != len(shape) or any(
+            n not in (None, m) for n, m in zip(shape, found, strict=True)
+        ):
             expected = " × ".join("any" if n is None else str(n) for n in shape) or "one number"
-            refuse(path, f"the array '{name}' is of shape {found}, and must be {expected}", **on_error)
+            refuse(
+                path, f"the array '{name}' is of shape {found}, and must be {expected}", **on_error
+            )
     return arrays
 
 
-def refuse(place: object, problem: str, error: type[NeurocontrastError] = DataError, remedy: str = "") -> NoReturn:
+def refuse(
+    place: object, problem: str, error: type[NeurocontrastError] = DataError, remedy: str = ""
+) -> NoReturn:
     """Raise the error of a file that cannot be used."""
     raise error(f"{place}: {problem}. {remedy}".rstrip()) from None

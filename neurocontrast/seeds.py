@@ -24,7 +24,8 @@ def derive_generator(*keys: int | str) -> np.random.Generator:
 def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.ndarray:
     """Return `n_numbers` uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
 
-    A row depends on the keys and the number of its sample alone. A generator for each sample takes forty times as long.
+    A row depends on the keys and the number of its sample alone. A generator for each sample takes
+    forty times as long.
     """
     key = derive_seed(*keys)
     numbers = np.asarray(samples).astype(np.uint64)
@@ -41,13 +42,22 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
     """Return the random words that belong to `counters`, (4, ...), and `key`, all below 2³²: Philox 4×32, ten rounds.
 
-    Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3.
+    Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section
+    3.3.
     """
     low, high = np.uint64(_LOW), np.uint64(32)
     first, second = (np.uint64(multiplier) for multiplier in _MULTIPLIERS)
     c0, c1, c2, c3 = counters
     for round_number in range(10):
-        k0, k1 = (np.uint64((word + round_number * step) & _LOW) for word, step in zip(key, _WEYL, strict=True))
+        k0, k1 = (
+            np.uint64((word + round_number * step) & _LOW)
+            for word, step in zip(key, _WEYL, strict=True)
+        )
         product0, product1 = c0 * first, c2 * second
-        c0, c1, c2, c3 = (product1 >> high) ^ c1 ^ k0, product1 & low, (product0 >> high) ^ c3 ^ k1, product0 & low
+        c0, c1, c2, c3 = (
+            (product1 >> high) ^ c1 ^ k0,
+            product1 & low,
+            (product0 >> high) ^ c3 ^ k1,
+            product0 & low,
+        )
     return np.stack([c0, c1, c2, c3])

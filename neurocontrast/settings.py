@@ -23,7 +23,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class Settings(BaseModel):
     """A frozen group of settings of a component; an unknown key is an error, never ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, protected_namespaces=()
+    )
 
 
 class Configurable:
@@ -44,9 +46,16 @@ class Configurable:
     def __init_subclass__(cls, **options: Any) -> None:
         """Give the constructor the signature of its settings."""
         super().__init_subclass__(**options)
-        fields = sorted(cls.Settings.__signature__.parameters.values(), key=lambda each: each.default is not each.empty)
+        fields = sorted(
+            cls.Settings.__signature__.parameters.values(),
+            key=lambda each: each.default is not each.empty,
+        )
         annotations = {name: each.annotation for name, each in cls.Settings.model_fields.items()}
-        kept = [each.replace(annotation=annotations[each.name]) for each in fields if each.name != cls.tag]
+        kept = [
+            each.replace(annotation=annotations[each.name])
+            for each in fields
+            if each.name != cls.tag
+        ]
         if kept and kept[0].default is kept[0].empty:
             kept[0] = kept[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
         cls.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
@@ -77,10 +86,14 @@ def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str)
 
 def problems_of(error: ValidationError, model: type[BaseModel], *, source: str) -> ConfigError:
     """Return the error to raise for what pydantic found."""
-    lines = [line if line[0] != ":" else f"the configuration{line}" for line in _lines(error, model)]
+    lines = [
+        line if line[0] != ":" else f"the configuration{line}" for line in _lines(error, model)
+    ]
     if len(lines) == 1:
         return ConfigError(f"{source}: {lines[0]}")
-    return ConfigError(f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
+    return ConfigError(
+        f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines)
+    )
 
 
 def choose(
@@ -94,21 +107,33 @@ def choose(
 ) -> BaseModel:
     """Return a section as the settings of the component that one of its keys names; settings stay as they are.
 
-    `find` returns the settings of a name, or None; `names` are those that a message offers; `from_json` says that lists
-    are read as tuples.
+    `find` returns the settings of a name, or None; `names` are those that a message offers;
+    `from_json` says that lists are read as tuples.
     """
     if isinstance(given, BaseModel):
         return given
     name = given.get(key, default) if isinstance(given, Mapping) else None
     if name is None:
         found = "" if isinstance(given, Mapping) else f", found {_shown(given)}"
-        raise _explained([f": must be a section with the key '{key}', which is one of {one_of(names)}{found}."])
+        raise _explained(
+            [f": must be a section with the key '{key}', which is one of {one_of(names)}{found}."]
+        )
     model = find(name) if isinstance(name, str) else None
     if model is None:
-        raise _explained([f"{key}: must be one of {one_of(names)}, found {name!r}.{suggestion(str(name), names)}"])
-    content = dict(given)  # a name that was not given is not filled in: `model_fields_set` must not hold it
+        raise _explained(
+            [
+                f"{key}: must be one of {one_of(names)}, found {name!r}.{suggestion(str(name), names)}"
+            ]
+        )
+    content = dict(
+        given
+    )  # a name that was not given is not filled in: `model_fields_set` must not hold it
     try:
-        return model.model_validate_json(json.dumps(content), strict=True) if from_json else model(**content)
+        return (
+            model.model_validate_json(json.dumps(content), strict=True)
+            if from_json
+            else model(**content)
+        )
     except ValidationError as error:
         raise _explained(_lines(error, model)) from None
 
@@ -127,7 +152,9 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
     for each in found:
         where = ".".join(map(str, each["loc"]))
         if each["type"] == "explained":
-            lines |= dict.fromkeys(f"{where}{'' if line[0] == ':' else '.'}{line}" for line in each["ctx"]["lines"])
+            lines |= dict.fromkeys(
+                f"{where}{'' if line[0] == ':' else '.'}{line}" for line in each["ctx"]["lines"]
+            )
         elif each["type"] == "extra_forbidden":
             keys = _keys_beside(each["loc"], model)
             near = suggestion(str(each["loc"][-1]), keys)
@@ -135,10 +162,14 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
             allowed = "" if tuple(keys) in offered else f" Allowed keys: {one_of(keys)}."
             lines[f"{where}: unknown key.{near}{allowed}"] = None
             offered.add(tuple(keys))
-        elif each["type"] == "missing" and isinstance(each["loc"][-1], int):  # of a list with a fixed length
+        elif each["type"] == "missing" and isinstance(
+            each["loc"][-1], int
+        ):  # of a list with a fixed length
             key = ".".join(map(str, each["loc"][:-1]))
             lines[f"{key}: more values are needed, found {_shown(each['input'])}."] = None
-        elif each["type"] != "too_short" or each["loc"] not in above:  # a list whose items are wrong counts as empty
+        elif (
+            each["type"] != "too_short" or each["loc"] not in above
+        ):  # a list whose items are wrong counts as empty
             lines[f"{where}: {_rule(each)}"] = None
     return list(lines)
 
@@ -151,7 +182,9 @@ def _rule(error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return "missing."
     if error["type"] == "value_error" and ("got " in rule or isinstance(error["input"], Mapping)):
-        return rule if rule.endswith("?") else f"{rule}."  # a rule about several keys names the values itself
+        return (
+            rule if rule.endswith("?") else f"{rule}."
+        )  # a rule about several keys names the values itself
     names = re.findall(r"'([^']*)'", rule)
     near = suggestion(error["input"], names) if isinstance(error["input"], str) else ""
     return f"{rule}, found {_shown(error['input'])}.{near}"
@@ -162,7 +195,9 @@ def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
     models = [model]
     for part in loc[:-1]:
         fields = [each.model_fields[part] for each in models if part in each.model_fields]
-        models = [each for field in fields for each in _models_in(field.annotation)] or models  # a key of a mapping
+        models = [
+            each for field in fields for each in _models_in(field.annotation)
+        ] or models  # a key of a mapping
     return list(dict.fromkeys(key for each in models for key in each.model_fields))
 
 
@@ -176,5 +211,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _shown(value: Any) -> str:
     """Return a value as it is written in a configuration, at most 80 characters."""
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    text = (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    )
     return text if len(text) <= 80 else text[:77] + "…"

@@ -19,8 +19,16 @@ for target, columns in SHOWN.items():
         sites = pd.read_csv(table, sep="\t")
         found.append(sites[sites["model"] == "embedding"].assign(encoder=encoder))
     rows = pd.concat(found)[["site", "encoder", "n", *columns]].rename(columns=columns)
-    print(f"\n{target}, people whom no encoder has seen; probes fitted with (at home) or without (new) their scanner\n")
-    print(rows.sort_values("site", kind="stable").to_string(index=False, float_format="{:.2f}".format, na_rep=""))
+    print(
+        f"\n{target}, people whom no encoder has seen; probes fitted with (at home) or without (new) their scanner\n"
+    )
+    print(
+        rows.sort_values("site", kind="stable").to_string(
+            index=False, float_format="{:.2f}".format, na_rep=""
+        )
+    )
 
-print(f"\nThe encoders side by side: {out / 'age' / 'comparison.html'}, {out / 'sex' / 'comparison.html'}")
+print(
+    f"\nThe encoders side by side: {out / 'age' / 'comparison.html'}, {out / 'sex' / 'comparison.html'}"
+)
 print(f"Bias and few labels of a new scanner: {out / 'discriminants-age' / 'report.html'}")

@@ -22,7 +22,11 @@ def shown(metric: dict) -> str:
     return f"{metric['pooled']:.3f} [{low:.3f}, {high:.3f}]"
 
 
-encoders = {"run": "pretrained encoder", "untrained": "the same, untrained", "components": "60 principal components"}
+encoders = {
+    "run": "pretrained encoder",
+    "untrained": "the same, untrained",
+    "components": "60 principal components",
+}
 print("\nSimulated brains, pooled out-of-fold, with 95 % bootstrap intervals over subjects:\n")
 for target, metric, title in (("diagnosis", "auc", "diagnosis AUC"), ("age", "r2", "age R²")):
     found = {name: read(f"{encoder}-{target}") for encoder, name in encoders.items()}
@@ -32,7 +36,9 @@ for target, metric, title in (("diagnosis", "auc", "diagnosis AUC"), ("age", "r2
     print(f"  {'':14}  {'… fitted to the study':24}{shown(pretrained['voxels'][metric])}")
     print(f"  {'':14}  {'covariates only':24}{shown(pretrained['baseline'][metric])}")
 
-curves = {name: read(f"{encoder}-diagnosis")["learning_curve"] for encoder, name in encoders.items()}
+curves = {
+    name: read(f"{encoder}-diagnosis")["learning_curve"] for encoder, name in encoders.items()
+}
 rows = {name: curve["metrics"]["auc"] for name, curve in curves.items()}
 rows["… fitted to the study"] = curves["pretrained encoder"]["voxels"]["auc"]
 sizes = curves["pretrained encoder"]["sizes"]
@@ -49,5 +55,11 @@ for row in differences[differences["metric"] == "auc"].itertuples():
 
 planted = json.loads((out / "study" / "simulation.json").read_text())
 print("\nWhat was planted in patients is written in", out / "study" / "simulation.json")
-print({key: value for key, value in planted["settings"].items() if key.startswith(("focal", "patient_"))})
+print(
+    {
+        key: value
+        for key, value in planted["settings"].items()
+        if key.startswith(("focal", "patient_"))
+    }
+)
 print(f"\nReport: {out / 'run-diagnosis' / 'report.html'}")

@@ -13,7 +13,14 @@ from pydantic import AfterValidator, Field, model_validator
 from neurocontrast.config.load import parse_value
 from neurocontrast.settings import Settings, settings_from
 
-__all__ = ["Name", "WorkflowSettings", "load_workflow", "markdown_table", "parse_given", "set_options"]
+__all__ = [
+    "Name",
+    "WorkflowSettings",
+    "load_workflow",
+    "markdown_table",
+    "parse_given",
+    "set_options",
+]
 
 Splits = Literal["stratified", "leave-site-out"]
 
@@ -80,19 +87,25 @@ class WorkflowSettings(Settings):
                 raise ValueError(
                     f"{key} must be a participants.tsv that exists or a simulated cohort ({known}). Got '{cohort}'."
                 )
-        missing = [f"{name}: {path}" for name, path in self.recipes.items() if not Path(path).is_file()]
+        missing = [
+            f"{name}: {path}" for name, path in self.recipes.items() if not Path(path).is_file()
+        ]
         if missing:
             raise ValueError(f"recipes must be files that exist. Not found: {'; '.join(missing)}.")
         return self
 
     def participants(self, cohort: str) -> str:
         """Return the table of a cohort, simulated or given."""
-        return f"{self.out}/cohorts/{cohort}/participants.tsv" if cohort in self.simulate else cohort
+        return (
+            f"{self.out}/cohorts/{cohort}/participants.tsv" if cohort in self.simulate else cohort
+        )
 
 
 def set_options(settings: Mapping[str, Any]) -> str:
     """Return dotted keys as ``--set`` options of a shell; JSON is YAML, so every type survives it."""
-    return " ".join(f"--set {quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items())
+    return " ".join(
+        f"--set {quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items()
+    )
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

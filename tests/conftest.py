@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no failure.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,7 +25,9 @@ def shared_folder() -> Path:
     """The folder of shared data and reference values beside the checkout."""
     folder = ROOT.parent / "shared"
     if not folder.is_dir():
-        message = f"needs the shared data folder beside the checkout ({folder.name}/), which is absent"
+        message = (
+            f"needs the shared data folder beside the checkout ({folder.name}/), which is absent"
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -43,7 +47,11 @@ def write_nifti(tmp_path: Path) -> Callable[..., Path]:
     """Write voxels given in RAS order as a NIfTI file whose axes are stored as `axes`."""
 
     def write(
-        voxels: np.ndarray, name: str = "scan.nii.gz", *, axes: str = "RAS", spacing: Sequence[float] = (2.0, 2.0, 2.0)
+        voxels: np.ndarray,
+        name: str = "scan.nii.gz",
+        *,
+        axes: str = "RAS",
+        spacing: Sequence[float] = (2.0, 2.0, 2.0),
     ) -> Path:
         affine = np.diag([*spacing, 1.0])
         ornt = nib.orientations.ornt_transform(
@@ -89,7 +97,9 @@ def make_cohort() -> Callable[..., Synthetic]:
         directions = generator.normal(size=(2 + len(classes), n_features)) / np.sqrt(n_features)
         by_site = generator.normal(size=(n_sites, n_features))
         subjects = [f"sub-{row:04d}" for row in range(n)]
-        means = diagnosis * 3 * directions[2 + codes] + age * np.outer((ages - 50) / 10, directions[0])
+        means = diagnosis * 3 * directions[2 + codes] + age * np.outer(
+            (ages - 50) / 10, directions[0]
+        )
         means = means + site * by_site[places]
         table = pd.DataFrame(
             {
@@ -103,7 +113,10 @@ def make_cohort() -> Callable[..., Synthetic]:
                 "diagnosis": [classes[code] for code in codes],
             }
         )
-        repeated = [table.assign(session=str(session + 1) if n_sessions > 1 else "") for session in range(n_sessions)]
+        repeated = [
+            table.assign(session=str(session + 1) if n_sessions > 1 else "")
+            for session in range(n_sessions)
+        ]
         features = [means + generator.normal(size=means.shape) for _ in range(n_sessions)]
         return Synthetic(pd.concat(repeated, ignore_index=True), np.concatenate(features))
 

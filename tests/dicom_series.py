@@ -29,21 +29,40 @@ def write_series(
         meta.TransferSyntaxUID = ExplicitVRLittleEndian
         each = Dataset()
         each.file_meta = meta
-        each.SOPClassUID, each.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+        each.SOPClassUID, each.SOPInstanceUID = (
+            meta.MediaStorageSOPClassUID,
+            meta.MediaStorageSOPInstanceUID,
+        )
         each.StudyInstanceUID, each.SeriesInstanceUID, each.FrameOfReferenceUID = uids
         each.Modality, each.Manufacturer, each.ManufacturerModelName = "MR", "SIEMENS", "Prisma"
         each.MagneticFieldStrength, each.DeviceSerialNumber = "3", "66047"
-        each.PatientName, each.PatientID, each.PatientBirthDate = "Mustermann^Erika", "MRN0042", "19310203"
+        each.PatientName, each.PatientID, each.PatientBirthDate = (
+            "Mustermann^Erika",
+            "MRN0042",
+            "19310203",
+        )
         each.PatientSex, each.PatientAge, each.PatientAddress = "F", "079Y", "Hauptstrasse 1"
         each.InstitutionName, each.StudyDate, each.SeriesDate = "Klinik", "20100203", "20100203"
-        each.AcquisitionDate, each.AcquisitionTime, each.StudyTime = "20100203", "121314.000", "121314"
+        each.AcquisitionDate, each.AcquisitionTime, each.StudyTime = (
+            "20100203",
+            "121314.000",
+            "121314",
+        )
         each.SeriesNumber, each.InstanceNumber, each.AcquisitionNumber = number, k + 1, 1
         each.SeriesDescription = each.ProtocolName = description
         each.ImageType = ["ORIGINAL", "PRIMARY", "M", "ND"]
         each.ScanningSequence, each.MRAcquisitionType = "GR", "3D"
-        each.EchoTime, each.RepetitionTime, each.InversionTime, each.FlipAngle = "2.98", "2300", "900", "9"
+        each.EchoTime, each.RepetitionTime, each.InversionTime, each.FlipAngle = (
+            "2.98",
+            "2300",
+            "900",
+            "9",
+        )
         each.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
-        each.ImagePositionPatient = [*(-spacing_mm * (shape[:2] - 1) / 2), spacing_mm * (k - (shape[2] - 1) / 2)]
+        each.ImagePositionPatient = [
+            *(-spacing_mm * (shape[:2] - 1) / 2),
+            spacing_mm * (k - (shape[2] - 1) / 2),
+        ]
         each.PixelSpacing, each.SliceThickness = [spacing_mm, spacing_mm], spacing_mm
         each.Columns, each.Rows, each.SamplesPerPixel = voxels.shape[0], voxels.shape[1], 1
         each.PhotometricInterpretation, each.PixelRepresentation = "MONOCHROME2", 0

@@ -43,7 +43,9 @@ def test_every_file_is_listed_with_a_licence_that_is_explained(sample):
     assert dict(zip(images["source"], images["licence"], strict=True)) == LICENCES
     assert (images["attribution"] != "").all()
     explained = (FOLDER / "LICENSES.md").read_text(encoding="utf-8")
-    assert all(f"`source` {source} — {licence}" in explained for source, licence in LICENCES.items())
+    assert all(
+        f"`source` {source} — {licence}" in explained for source, licence in LICENCES.items()
+    )
     for column in ("path", "gm", "wm", "csf"):
         found = sample.table[column].map(lambda path: Path(path).relative_to(FOLDER).as_posix())
         named = images.set_index("file").loc[found]
@@ -54,7 +56,9 @@ def test_images_are_brains_and_probabilities_on_one_grid_with_headers_that_say_n
     grids = set()
     for person in sample.table.to_dict("records"):
         images = [nib.load(person[column]) for column in ("path", "gm", "wm", "csf")]
-        grids |= {(image.shape, image.affine.tobytes(), image.get_data_dtype().name) for image in images}
+        grids |= {
+            (image.shape, image.affine.tobytes(), image.get_data_dtype().name) for image in images
+        }
         brain, grey, white, fluid = (image.get_fdata() for image in images)
         assert 0.15 < (brain > 0).mean() < 0.35
         assert grey.min() == 0
@@ -65,7 +69,9 @@ def test_images_are_brains_and_probabilities_on_one_grid_with_headers_that_say_n
     assert len(grids) == 1
     assert nib.aff2axcodes(images[0].affine) == ("R", "A", "S")
     assert int(images[0].header["sform_code"]) == 4
-    assert Path(person["path"]).read_bytes()[3:8] == bytes(5)  # neither name nor time of compression
+    assert Path(person["path"]).read_bytes()[3:8] == bytes(
+        5
+    )  # neither name nor time of compression
 
 
 def test_every_damaged_and_absent_file_is_named_at_once(tmp_path):

@@ -19,11 +19,18 @@ ROOT = Path(neurocontrast.__file__).parents[1]
 def quoted_messages() -> list[str]:
     """What stands as code in the first column of the tables of messages."""
     rows = (ROOT / "docs" / "troubleshooting.md").read_text().splitlines()
-    return [quote for row in rows if row.startswith("| `") for quote in re.findall("`([^`]+)`", row.split("|")[1])]
+    return [
+        quote
+        for row in rows
+        if row.startswith("| `")
+        for quote in re.findall("`([^`]+)`", row.split("|")[1])
+    ]
 
 
 def test_every_message_in_troubleshooting_is_one_of_the_package():
-    paths = [path for ending in ("py", "yaml") for path in (ROOT / "neurocontrast").rglob(f"*.{ending}")]
+    paths = [
+        path for ending in ("py", "yaml") for path in (ROOT / "neurocontrast").rglob(f"*.{ending}")
+    ]
     source = "\n".join(path.read_text() for path in paths)
     joined = re.sub(r"\s+", " ", re.sub(r'"\s*\n\s*f?"', "", source))
     quotes = quoted_messages()
@@ -46,8 +53,21 @@ def test_losses_that_pages_name_exist(page):
 
     names = set(re.findall(r"`(?:losses\.)?([A-Z][A-Za-z]+)(?:\(|`)", text))
     assert len(names) > 5
-    known = {*losses.__all__, *kernels.__all__, "Trainer", "TwoViews", "SupConLoss", "MemoryBankModule", "NTXentLoss"}
-    known |= {"YAwareContrastiveLearning", "GeneralizedSupervisedNTXenLoss", "LightningModule", "DCLLoss"}
+    known = {
+        *losses.__all__,
+        *kernels.__all__,
+        "Trainer",
+        "TwoViews",
+        "SupConLoss",
+        "MemoryBankModule",
+        "NTXentLoss",
+    }
+    known |= {
+        "YAwareContrastiveLearning",
+        "GeneralizedSupervisedNTXenLoss",
+        "LightningModule",
+        "DCLLoss",
+    }
     known |= {"TripletMarginLoss"}
     assert names <= known, names - known
 
@@ -79,10 +99,14 @@ def test_commands_of_pages_are_those_of_the_command_line(page):
     for words in shell_lines(text):
         context = CLI.make_context("neurocontrast", list(words))
         while hasattr(context.command, "commands"):
-            name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            name, command, rest = context.command.resolve_command(
+                context, [*context._protected_args, *context.args]
+            )
             context = command.make_context(name, rest, parent=context)
         recipe = str(context.params.get("config"))
-        load_config(recipe if recipe in list_recipes() else None, context.params.get("overrides") or ())
+        load_config(
+            recipe if recipe in list_recipes() else None, context.params.get("overrides") or ()
+        )
     for words in quoted_calls(text):
         command = CLI
         while hasattr(command, "commands"):
@@ -99,5 +123,7 @@ def test_examples_are_in_the_gallery_with_a_title():
         assert path.name.startswith("plot_"), path.name
         assert set(underline) == {"="}, path.name
         assert len(underline) == len(title), path.name
-        for heading, dashes in re.findall(r"^# %%\n# (.+)\n# (-+)$", path.read_text(), flags=re.MULTILINE):
+        for heading, dashes in re.findall(
+            r"^# %%\n# (.+)\n# (-+)$", path.read_text(), flags=re.MULTILINE
+        ):
             assert len(heading) == len(dashes), f"{path.name}: {heading}"

@@ -9,7 +9,17 @@ from numpydoc.validate import validate
 import neurocontrast
 from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold
 
-PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "findings", "kernels", "losses")
+PACKAGES = (
+    "config",
+    "data",
+    "embedding",
+    "encoders",
+    "evaluation",
+    "explanation",
+    "findings",
+    "kernels",
+    "losses",
+)
 PACKAGES += ("datasets", "training", "transforms")
 NOT_ASKED = {
     "ES01",  # an extended summary
@@ -38,24 +48,36 @@ def path(item):
 
 
 COMMANDS = {getattr(neurocontrast, name) for name in neurocontrast.__all__}
-PUBLIC = sorted({path(item) for package in PACKAGES for item in public(package)} | {path(item) for item in COMMANDS})
+PUBLIC = sorted(
+    {path(item) for package in PACKAGES for item in public(package)}
+    | {path(item) for item in COMMANDS}
+)
 
 
 def test_docstrings_follow_numpydoc():
     problems = []
     for name in PUBLIC:
         found = validate(name)
-        # One line is enough where the names of the parameters say what they are; a list of them is whole or absent.
+        # One line is enough where the names of the parameters say what they are; a list of them is
+        # whole or absent.
         not_asked = NOT_ASKED if "Parameters" in found["docstring"] else NOT_ASKED | {"PR01"}
-        problems += [f"{name}: {code}: {message}" for code, message in found["errors"] if code not in not_asked]
+        problems += [
+            f"{name}: {code}: {message}"
+            for code, message in found["errors"]
+            if code not in not_asked
+        ]
     # A signature with keywords of all kinds does not tell which there are; the docstring does.
     open_signature = ("'*args'", "'**kwargs'", "'**ranges'", "Unknown parameters")
-    assert [problem for problem in problems if not any(part in problem for part in open_signature)] == []
+    assert [
+        problem for problem in problems if not any(part in problem for part in open_signature)
+    ] == []
     assert len(PUBLIC) > 100
 
 
 def test_every_public_class_that_people_compose_has_an_example_that_doctest_runs():
-    classes = {item for package in WITH_EXAMPLES for item in public(package) if inspect.isclass(item)}
+    classes = {
+        item for package in WITH_EXAMPLES for item in public(package) if inspect.isclass(item)
+    }
     classes = {item for item in classes if item.__name__ not in NOT_MADE_BY_PEOPLE} | SPLITTERS
     assert len(classes) > 40
     assert sorted(path(item) for item in classes if ">>> " not in (item.__doc__ or "")) == []
@@ -68,10 +90,14 @@ def test_dir_lists_the_public_names(name):
     assert all(getattr(package, public) is not None for public in package.__all__)
 
 
-@pytest.mark.parametrize("name", ["losses", "data", "transforms", "embedding", "encoders", "training"])
+@pytest.mark.parametrize(
+    "name", ["losses", "data", "transforms", "embedding", "encoders", "training"]
+)
 def test_dir_of_a_lazy_package_lists_nothing_else(name):
     package = importlib.import_module(f"neurocontrast.{name}")
-    assert {public for public in dir(package) if not public.startswith("__")} == set(package.__all__)
+    assert {public for public in dir(package) if not public.startswith("__")} == set(
+        package.__all__
+    )
 
 
 def test_packages_are_found_from_the_root():

@@ -16,13 +16,19 @@ def test_allowed_names_are_listed():
 
 
 def test_bad_input_ends_with_2_and_a_failing_run_with_1():
-    codes = {name: getattr(exceptions, name).exit_code for name in exceptions.__all__ if name.endswith("Error")}
+    codes = {
+        name: getattr(exceptions, name).exit_code
+        for name in exceptions.__all__
+        if name.endswith("Error")
+    }
     assert codes.pop("TrainingError") == 1
     assert set(codes.values()) == {2}
 
 
 def test_missing_optional_package_names_the_extra():
-    with pytest.raises(exceptions.MissingDependencyError, match=r"pip install 'neurocontrast\[excel\]'"):
+    with pytest.raises(
+        exceptions.MissingDependencyError, match=r"pip install 'neurocontrast\[excel\]'"
+    ):
         require("no_such_package", extra="excel", purpose="The workbook")
     assert require("json", extra="excel", purpose="x").dumps([]) == "[]"
 

@@ -39,7 +39,10 @@ def interrupted(write, path):
 
 
 def test_failure_keeps_what_was_there_and_removes_the_temporary_one(tmp_path):
-    for write, name, content in ((atomic_path, "a.txt", "a.txt"), (atomic_folder, "out", "out/a.txt")):
+    for write, name, content in (
+        (atomic_path, "a.txt", "a.txt"),
+        (atomic_folder, "out", "out/a.txt"),
+    ):
         write_text(tmp_path / content, "before")
         with pytest.raises(RuntimeError, match="midway"):
             interrupted(write, tmp_path / name)
@@ -102,8 +105,12 @@ def test_what_a_killed_writer_left_is_swept_and_no_folder_is_lost(tmp_path):
         out.mkdir()
         for name in "ab":
             (out / name).write_text("old")
-        done = subprocess.run([sys.executable, "-c", KILLED, out, str(n_renames)], check=False).returncode
-        check_output_folder(out.parent / "other", overwrite=False, marker="", what="")  # sweeps nothing of `out`
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, out, str(n_renames)], check=False
+        ).returncode
+        check_output_folder(
+            out.parent / "other", overwrite=False, marker="", what=""
+        )  # sweeps nothing of `out`
         left = list(tmp_path.rglob(".tmp-*"))
         assert bool(left) == bool(done)
         with pytest.raises(ConfigError, match="is not empty"):
@@ -132,7 +139,9 @@ def test_the_folder_one_works_in_gets_the_new_entries(tmp_path, monkeypatch):
 
 
 def test_files_of_killed_writers_are_swept(tmp_path):
-    dead = [f".tmp-0123456789ab-{name}" for name in ("p.tsv", "p.json", ".tmp-ba9876543210-p.jsonl")]
+    dead = [
+        f".tmp-0123456789ab-{name}" for name in ("p.tsv", "p.json", ".tmp-ba9876543210-p.jsonl")
+    ]
     kept = [".tmp-0123456789ab-others.tsv", ".tmp-short-p.tsv", "p.csv"]
     for name in (*dead, *kept):
         (tmp_path / name).write_text("half")
@@ -144,7 +153,9 @@ def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):
     folder = tmp_path / "out"
 
     def check(overwrite):
-        check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
+        check_output_folder(
+            folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation"
+        )
 
     check(overwrite=False)
     folder.mkdir()

@@ -39,7 +39,9 @@ def test_readme_is_a_first_page():
 def distributions(tmp_path_factory):
     """A wheel and a source distribution, built in a copy of the tracked files."""
     copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     for name in filter(None, tracked.split("\0")):
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,19 +58,32 @@ def installed(distributions, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder / "venv")
     python = folder / "venv" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
     subprocess.run([*pip, distributions[0]], check=True, capture_output=True)
-    # Editable installs in this environment, such as the repository's own, are not taken over by a path alone.
-    (next((folder / "venv").glob("lib/*/site-packages")) / "others.pth").write_text(sysconfig.get_path("purelib"))
+    # Editable installs in this environment, such as the repository's own, are not taken over by a
+    # path alone.
+    (next((folder / "venv").glob("lib/*/site-packages")) / "others.pth").write_text(
+        sysconfig.get_path("purelib")
+    )
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
     def run(cwd, *command, **variables):
         environment = kept | {"PATH": f"{python.parent}:{os.environ['PATH']}"} | variables
         return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
-    assert run(folder, "python", "-c", "import neurocontrast; print(neurocontrast.__file__)").stdout.startswith(
-        str(folder)
-    )
+    assert run(
+        folder, "python", "-c", "import neurocontrast; print(neurocontrast.__file__)"
+    ).stdout.startswith(str(folder))
     return run
 
 
@@ -77,14 +92,22 @@ def test_the_distributions_hold_the_package_and_a_page_whose_links_lead_somewher
     wheel, source = distributions
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        about = message_from_bytes(archive.read(next(name for name in names if name.endswith("/METADATA"))))
+        about = message_from_bytes(
+            archive.read(next(name for name in names if name.endswith("/METADATA")))
+        )
     assert {name.split("/")[0].split("-")[0] for name in names} == {"neurocontrast"}
     known = "neurocontrast/weights/brain-maps-lda/answer/"
     scans = {name for name in names if name.endswith((".nii.gz", ".tsv"))}
-    assert scans == {f"{known}{tissue}.nii.gz" for tissue in ("gm", "wm", "csf")}, "maps of one person, under CC0"
+    assert scans == {f"{known}{tissue}.nii.gz" for tissue in ("gm", "wm", "csf")}, (
+        "maps of one person, under CC0"
+    )
     with tarfile.open(source) as archive:
-        assert {"tests", "sample"}.isdisjoint(Path(name).parts[1] for name in archive.getnames()[1:])
-    (repository,) = [url.split(", ")[1] for url in about.get_all("Project-URL") if url.startswith("Repository, ")]
+        assert {"tests", "sample"}.isdisjoint(
+            Path(name).parts[1] for name in archive.getnames()[1:]
+        )
+    (repository,) = [
+        url.split(", ")[1] for url in about.get_all("Project-URL") if url.startswith("Repository, ")
+    ]
     links = re.findall(r"\]\(([^)]+)\)", about.get_payload())
     assert len(links) == len(re.findall(r"\]\(", README)) > 10
     for link in links:
@@ -100,7 +123,9 @@ def test_the_python_of_readme_runs_and_the_sample_is_asked_for(installed, tmp_pa
     absent = installed(tmp_path, "python", "-c", block("python"))
     assert "DataError: load_sample: the folder" in absent.stderr
     assert "clone the repository" in absent.stderr
-    done = installed(tmp_path, "python", "-c", block("python"), NEUROCONTRAST_SAMPLE=str(ROOT / "sample"))
+    done = installed(
+        tmp_path, "python", "-c", block("python"), NEUROCONTRAST_SAMPLE=str(ROOT / "sample")
+    )
     assert done.stdout.strip().endswith("report.html"), done.stderr
     assert (tmp_path / "EVAL" / "evaluation.json").is_file()
 
@@ -110,7 +135,8 @@ def test_the_commands_of_readme_lead_to_a_report(installed, shared_folder, tmp_p
     pytest.importorskip("SimpleITK")
     pytest.importorskip("deepbet")
     write_bids(tmp_path / "bids", shared_folder / "data" / "brains", n_volunteers=4, n_study=12)
-    # A file of the name that README gives is read in place of the recipe: README's commands stay as they are.
+    # A file of the name that README gives is read in place of the recipe: README's commands stay as
+    # they are.
     assert installed(tmp_path, "neurocontrast", "config", "copy", "small", "small").returncode == 0
     recipe = (tmp_path / "small").read_text(encoding="utf-8")
     for line, smaller in SMALLER.items():
@@ -129,7 +155,9 @@ def journey(installed, tmp_path_factory):
     """A folder with real brains, one file of them cut short, and what runs a command line of the wheel in it."""
     folder = tmp_path_factory.mktemp("journey")
     sample = pd.read_csv(ROOT / "sample" / "participants.tsv", sep="\t", dtype=str)
-    people = pd.concat([part.head(12) for _, part in sample[sample["site"] != "ucla"].groupby(["site", "sex"])])
+    people = pd.concat(
+        [part.head(12) for _, part in sample[sample["site"] != "ucla"].groupby(["site", "sex"])]
+    )
     for column in ("path", "gm", "wm", "csf"):
         people[column] = [str(ROOT / "sample" / path) for path in people[column]]
     for place in people.columns.get_indexer(["path", "gm"]):
@@ -151,9 +179,16 @@ def evaluated(journey):
     """The journey up to two evaluations, with the damaged scan left out by each command."""
     folder, run, damaged = journey
     few = ["--set", "encoder.n_components=5"]
-    refused = run("neurocontrast pretrain --config tissue_linear --participants people.tsv --out no", *few, fails=True)
+    refused = run(
+        "neurocontrast pretrain --config tissue_linear --participants people.tsv --out no",
+        *few,
+        fails=True,
+    )
     assert "--skip" in refused.stderr
-    run("neurocontrast pretrain --config tissue_linear --participants people.tsv --out run --skip", *few)
+    run(
+        "neurocontrast pretrain --config tissue_linear --participants people.tsv --out run --skip",
+        *few,
+    )
     embedded = run("neurocontrast embed run --participants people.tsv --out table.parquet --skip")
     assert damaged in embedded.stderr
     assert "Next: neurocontrast evaluate table.parquet" in embedded.stdout

@@ -50,7 +50,9 @@ print([name for name in ("torch", "monai") if name in sys.modules])
 
 
 def test_packages_settings_and_weights_are_found_without_loading_torch():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -72,7 +74,9 @@ print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidde
 
 
 def test_all_that_trains_embeds_and_evaluates_loads_without_any_kind_of_images():
-    done = subprocess.run([sys.executable, "-c", KNOWN_TO_SOURCES_ALONE], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KNOWN_TO_SOURCES_ALONE], capture_output=True, text=True
+    )
     assert done.stdout.strip() == "True True []", done.stderr
 
 
@@ -94,10 +98,13 @@ def test_the_package_keeps_every_contract_and_a_planted_import_is_caught(tmp_pat
     assert "neurocontrast.kernels.base -> neurocontrast.data.cohort" in planted.stdout
 
 
-# --- strings that name modules of higher layers, which import-linter would not see -----------------------------------
+# --- strings that name modules of higher layers, which import-linter would not see
+# -----------------------------------
 def ranks() -> dict[str, int]:
     """Return the height of each layer of pyproject.toml by the name of its folder or file."""
-    contracts = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"][
+        "importlinter"
+    ]["contracts"]
     layers = next(each["layers"] for each in contracts if each["type"] == "layers")
     return {
         name.strip(" ()").removeprefix("neurocontrast."): len(layers) - place
@@ -114,14 +121,20 @@ def modules_named(text: str, package: str) -> Iterator[str]:
             if re.fullmatch(r"neurocontrast(\.\w+)+", place):
                 yield place
             elif re.fullmatch(r"\.\w+(\.\w+)*", place) and "." in package:
-                yield importlib.util.resolve_name(f".{place}", package)  # from the parent, as `lazy_exports` reads it
+                yield importlib.util.resolve_name(
+                    f".{place}", package
+                )  # from the parent, as `lazy_exports` reads it
 
 
 def upward(text: str, name: str) -> list[str]:
     """Return the modules of higher layers that a file's strings name; `name` is the file's, below the package."""
     height, package = ranks(), ".".join(["neurocontrast", *Path(name).parent.parts])
     own = height[Path(name).parts[0].removesuffix(".py")]
-    return [module for module in modules_named(text, package) if height.get(module.split(".")[1], 0) > own]
+    return [
+        module
+        for module in modules_named(text, package)
+        if height.get(module.split(".")[1], 0) > own
+    ]
 
 
 def test_no_string_names_a_module_of_a_higher_layer():
@@ -133,10 +146,15 @@ def test_no_string_names_a_module_of_a_higher_layer():
 
 
 def test_every_file_has_a_layer():
-    tops = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
+    tops = {
+        path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")
+    }
     assert tops - {"__init__", "__main__"} <= set(ranks())
 
 
 def test_strings_that_point_up_are_found():
     text = 'places = {".cli.app": ["run"], "extract": ["f"]}\nload("neurocontrast.cli.app:run")\n"neurocontrast.files"'
-    assert upward(text, "embedding/__init__.py") == ["neurocontrast.cli.app", "neurocontrast.cli.app"]
+    assert upward(text, "embedding/__init__.py") == [
+        "neurocontrast.cli.app",
+        "neurocontrast.cli.app",
+    ]

@@ -35,7 +35,9 @@ def test_json_that_cannot_be_used_is_one_sentence(tmp_path, content, found):
 
 def test_json_that_people_write_is_read(tmp_path):
     path = tmp_path / "x.json"
-    path.write_bytes(b'\xef\xbb\xbf{"a": 1, "a": 1, "b": [340282366920938463463374607431768211455, 0.5, "\xc3\xa9"]}')
+    path.write_bytes(
+        b'\xef\xbb\xbf{"a": 1, "a": 1, "b": [340282366920938463463374607431768211455, 0.5, "\xc3\xa9"]}'
+    )
     assert read_json(path) == {"a": 1, "b": [2**128 - 1, 0.5, "é"]}
     path.write_text("[1]")
     assert read_json(path, of=list) == [1]
@@ -57,7 +59,15 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path):
         "absent": "there is no such file",
         "a\0b": "no usable path",
     }.items():
-        for read in (read_bytes, read_json, read_array, read_arrays, read_table, read_workbook, read_parquet):
+        for read in (
+            read_bytes,
+            read_json,
+            read_array,
+            read_arrays,
+            read_table,
+            read_workbook,
+            read_parquet,
+        ):
             with pytest.raises(DataError, match=found):
                 read(f"{tmp_path}/{name}")
 
@@ -97,7 +107,9 @@ def test_damaged_archives_are_one_sentence(tmp_path):
     damaged[600] ^= 1
     for content in (b"", b"PK\x03\x04", whole[: len(whole) // 2], bytes(damaged)):
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match=r"a\.npz: not readable as an archive of arrays .*\. Copy\.$"):
+        with pytest.raises(
+            CheckpointError, match=r"a\.npz: not readable as an archive of arrays .*\. Copy\.$"
+        ):
             read_arrays(path, error=CheckpointError, remedy="Copy.")
     path.write_bytes(whole)
     with pytest.raises(DataError, match="the array 'c' is missing"):

@@ -11,14 +11,18 @@ from neurocontrast.seeds import derive_generator, derive_seed, derive_uniforms, 
 
 
 def test_every_key_and_its_order_and_type_matter():
-    seeds = {derive_seed(*keys) for keys in [(1, 2), (2, 1), (12,), ("1", 2), (1, "2"), (1, 2, 0), ()]}
+    seeds = {
+        derive_seed(*keys) for keys in [(1, 2), (2, 1), (12,), ("1", 2), (1, "2"), (1, 2, 0), ()]
+    }
     assert len(seeds) == 7
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
 def test_another_process_draws_the_same_numbers():
     program = "from neurocontrast.seeds import derive_generator; print(derive_generator('views', 3, 1).integers(10**9))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert int(done.stdout) == derive_generator("views", 3, 1).integers(10**9)
 
 
@@ -42,8 +46,12 @@ def test_philox_gives_the_published_words(counter, key, words):
 def test_uniforms_depend_on_keys_sample_and_place_alone():
     whole = derive_uniforms("views", 3, 1, samples=range(100), n_numbers=9)
     assert whole.shape == (100, 9)
-    assert np.array_equal(whole[[70, 4]], derive_uniforms("views", 3, 1, samples=[70, 4], n_numbers=9))
-    assert np.array_equal(whole[:, :2], derive_uniforms("views", 3, 1, samples=range(100), n_numbers=2))
+    assert np.array_equal(
+        whole[[70, 4]], derive_uniforms("views", 3, 1, samples=[70, 4], n_numbers=9)
+    )
+    assert np.array_equal(
+        whole[:, :2], derive_uniforms("views", 3, 1, samples=range(100), n_numbers=2)
+    )
     assert not np.isin(derive_uniforms("views", 1, 3, samples=range(100), n_numbers=9), whole).any()
     assert len(np.unique(whole)) == 900
 

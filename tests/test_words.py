@@ -22,8 +22,12 @@ PLACES = ("neurocontrast", "docs", "examples", "pipelines", "*.md", "benchmarks/
 
 
 def pages() -> list[str]:
-    names = subprocess.run(["git", "ls-files", *PLACES], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [name for name in names.splitlines() if Path(name).suffix in KINDS and name != "CHANGELOG.md"]
+    names = subprocess.run(
+        ["git", "ls-files", *PLACES], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return [
+        name for name in names.splitlines() if Path(name).suffix in KINDS and name != "CHANGELOG.md"
+    ]
 
 
 def found_in(text: str) -> list[str]:
@@ -37,7 +41,11 @@ def found_in(text: str) -> list[str]:
 
 
 def test_no_page_has_such_turns() -> None:
-    problems = [f"{name}, {turn}" for name in pages() for turn in found_in((ROOT / name).read_text(encoding="utf-8"))]
+    problems = [
+        f"{name}, {turn}"
+        for name in pages()
+        for turn in found_in((ROOT / name).read_text(encoding="utf-8"))
+    ]
     assert not problems, "\n".join(problems)
 
 
@@ -49,12 +57,22 @@ def prose_of(path: Path) -> str:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             kept |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return "\n".join(line if number in kept else "" for number, line in enumerate(text.splitlines(), 1))
+    return "\n".join(
+        line if number in kept else "" for number, line in enumerate(text.splitlines(), 1)
+    )
 
 
 def linted(*paths: Path) -> str:
     """Return what proselint finds, one line each, without the checks that tests/proselint.json turns off."""
-    command = [sys.executable, "-m", "proselint", "check", "--config", ROOT / "tests" / "proselint.json", *paths]
+    command = [
+        sys.executable,
+        "-m",
+        "proselint",
+        "check",
+        "--config",
+        ROOT / "tests" / "proselint.json",
+        *paths,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
@@ -62,10 +80,14 @@ def test_a_linter_for_prose_has_no_complaint(tmp_path: Path) -> None:
     for name in pages():
         if name.endswith(".py"):
             (tmp_path / name.replace("/", "-")).write_text(prose_of(ROOT / name), encoding="utf-8")
-    assert not linted(*tmp_path.iterdir(), *(ROOT / name for name in pages() if name.endswith(".md")))
+    assert not linted(
+        *tmp_path.iterdir(), *(ROOT / name for name in pages() if name.endswith(".md"))
+    )
 
 
 def test_a_linter_for_prose_finds_faults(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text("At the end of the day it is very good, and an added bonus.", encoding="utf-8")
+    (tmp_path / "page.md").write_text(
+        "At the end of the day it is very good, and an added bonus.", encoding="utf-8"
+    )
     assert "redundancy" in linted(tmp_path / "page.md")
     assert len(found_in("So many stand for it, as of `x`.\nWhence? None where there is none.")) == 5

@@ -21,7 +21,8 @@ __getattr__ = lazy_exports(__name__, {"app": ["run"]})
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
-    # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its own.
+    # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its
+    # own.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if sys.argv[1:2] == ["pretrain"]:  # before the imports, which take seconds
         signal.signal(signal.SIGUSR1, _suspend)
@@ -31,7 +32,9 @@ def main() -> None:
 
     code = run()
     if code and launched().by == "fabric":
-        time.sleep(5)  # Fabric kills the command where one of its processes fails: leave it the time to say why
+        time.sleep(
+            5
+        )  # Fabric kills the command where one of its processes fails: leave it the time to say why
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         # At the interpreter's end collectives of processes that are gone would be waited for.
@@ -45,5 +48,8 @@ def _suspend(number: int, frame: FrameType | None) -> None:
     """End at once with the exit code of `TrainingSuspended`: an exception could be caught by what is being imported."""
     del number, frame
     if all(os.environ.get(rank, "0") == "0" for rank in ("RANK", "SLURM_PROCID", "LOCAL_RANK")):
-        os.write(2, b"error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n")
+        os.write(
+            2,
+            b"error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n",
+        )
     os._exit(75)

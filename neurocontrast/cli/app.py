@@ -33,9 +33,24 @@ def _group(name: str, about: str, commands: Mapping[str, Callable[..., Result]])
     return made
 
 
-_BEFORE_TRAINING = (data.simulate, data.convert, data.index, data.prepare, data.qc, data.images, data.check)
+_BEFORE_TRAINING = (
+    data.simulate,
+    data.convert,
+    data.index,
+    data.prepare,
+    data.qc,
+    data.images,
+    data.check,
+)
 _FROM_TRAINING_ON = (
-    *(network.pretrain, network.embed, evaluation.join, evaluation.evaluate, network.finetune, evaluation.predict),
+    *(
+        network.pretrain,
+        network.embed,
+        evaluation.join,
+        evaluation.evaluate,
+        network.finetune,
+        evaluation.predict,
+    ),
     *(network.explain, evaluation.report, evaluation.compare, network.bundle, network.doctor),
 )
 _WEIGHTS: dict[str, Callable[..., Result]] = {
@@ -72,7 +87,10 @@ def _show_version(value: bool) -> None:
 @app.callback()
 def _common(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Options that go before every command."""
@@ -81,7 +99,8 @@ def _common(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an interruption.
+    0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an
+    interruption.
     """
     try:
         app(args=None if arguments is None else list(arguments))
@@ -99,9 +118,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         show_error(f"{place}{error.strerror or error}")
-    except Exception as error:  # the last place before a traceback: whatever it is, one message is shown
+    except (
+        Exception
+    ) as error:  # the last place before a traceback: whatever it is, one message is shown
         # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
-        is_full = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error))
+        is_full = isinstance(error, RuntimeError) and (
+            "out of memory" in str(error) or "allocate memory" in str(error)
+        )
         if is_full or isinstance(error, MemoryError):
             show_error("out of memory: lower the batch size or the number of workers")
         else:

@@ -49,10 +49,14 @@ def argument(metavar: str, help: str) -> Any:
 _SECTIONS = {"evaluate": "evaluation", "finetune": "evaluation", "compare": "evaluation", "explain": "explanation",
              "embed": "embedding"}  # fmt: skip
 """The section of the configuration whose keys a command's messages name without it."""
-Overwrite = Annotated[bool, option("Replace what an earlier call of this command wrote.", "--overwrite")]
+Overwrite = Annotated[
+    bool, option("Replace what an earlier call of this command wrote.", "--overwrite")
+]
 Table = Annotated[Path, argument("PARTICIPANTS.tsv", "Table with one row per scan.")]
 Participants = Annotated[Path, option("Table with one row per scan.", metavar="PARTICIPANTS.tsv")]
-ImagesRoot = Annotated[Path | None, option("Folder that relative image paths start from (default: of the table).")]
+ImagesRoot = Annotated[
+    Path | None, option("Folder that relative image paths start from (default: of the table).")
+]
 Evaluated = Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`.")]
 
 
@@ -61,7 +65,9 @@ class Given:
     """The options of every command."""
 
     as_json: Annotated[bool, option("Print the result as JSON, for programs.", "--json")] = False
-    quiet: Annotated[bool, option("Show no progress: errors and the result only.", "--quiet", "-q")] = False
+    quiet: Annotated[
+        bool, option("Show no progress: errors and the result only.", "--quiet", "-q")
+    ] = False
     options: Mapping[str, Any] = field(default_factory=dict)
     """The command's own options by name: the arguments of the function of Python that does its work."""
 
@@ -76,21 +82,29 @@ class Configured(Given):
     """The options of every command, and those of a configuration."""
 
     config: Annotated[
-        Path | None, option("YAML file, or the name of a recipe (`config list`).", "--config", metavar="FILE")
+        Path | None,
+        option("YAML file, or the name of a recipe (`config list`).", "--config", metavar="FILE"),
     ] = None
     overrides: Annotated[
         list[str] | None,
-        option("Override one key, e.g. training.epochs=10; may be repeated.", "--set", metavar="KEY=VALUE"),
+        option(
+            "Override one key, e.g. training.epochs=10; may be repeated.",
+            "--set",
+            metavar="KEY=VALUE",
+        ),
     ] = None
 
     def resolve(self, *, check_objective: bool = False, **sections: Mapping[str, Any]) -> Config:
         """Return the configuration: the file, then ``--set``, then the command's own options.
 
-        Each section has the values of its keys as Typer gives them; None is an option that was not given.
+        Each section has the values of its keys as Typer gives them; None is an option that was not
+        given.
         """
         from neurocontrast.config import load_config
 
-        return load_config(self.config, self.overrides or (), sections=sections, check_objective=check_objective)
+        return load_config(
+            self.config, self.overrides or (), sections=sections, check_objective=check_objective
+        )
 
 
 @dataclass(frozen=True)
@@ -98,21 +112,37 @@ class Evaluating(Configured):
     """The options of commands that evaluate: what is predicted, and in which folds."""
 
     target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None
-    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None
+    splits: Annotated[
+        str | None, option("How folds are made.", metavar="stratified|leave-site-out")
+    ] = None
     n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None
-    n_repeats: Annotated[int | None, option("Number of times that stratified splits are drawn.")] = None
+    n_repeats: Annotated[
+        int | None, option("Number of times that stratified splits are drawn.")
+    ] = None
     seed: Annotated[int | None, option("Seed of splits and bootstrap.")] = None
     positive: Annotated[str | None, option("Class that counts as positive.")] = None
-    split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None
-    threshold: Annotated[
-        str | None, option("Score from which a scan is positive: half, prevalence, or a probability.", metavar="RULE")
+    split_file: Annotated[
+        Path | None, option("Use the folds of another evaluation: its splits.tsv.")
     ] = None
-    allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None
+    threshold: Annotated[
+        str | None,
+        option(
+            "Score from which a scan is positive: half, prevalence, or a probability.",
+            metavar="RULE",
+        ),
+    ] = None
+    allow_overlap: Annotated[
+        bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")
+    ] = None
     overwrite: Overwrite = False
 
     def resolve_evaluation(self, **others: Any) -> Config:
         """Return the configuration with the keys of its section ``evaluation`` that these options, and others, give."""
-        own = set(Evaluating.__dataclass_fields__) - set(Configured.__dataclass_fields__) - {"overwrite"}
+        own = (
+            set(Evaluating.__dataclass_fields__)
+            - set(Configured.__dataclass_fields__)
+            - {"overwrite"}
+        )
         return self.resolve(evaluation={name: getattr(self, name) for name in own} | others)
 
 
@@ -130,7 +160,10 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
             with nullcontext() if given.quiet or launched().rank else sign_of_life():
                 result = function(given, **options)
         except NeurocontrastError as error:
-            error.args = (in_flags(str(error), own | shared, _SECTIONS.get(function.__name__, "")), *error.args[1:])
+            error.args = (
+                in_flags(str(error), own | shared, _SECTIONS.get(function.__name__, "")),
+                *error.args[1:],
+            )
             raise
         show_result(result, as_json=given.as_json)
         if result.exit_code:
@@ -145,23 +178,38 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
 def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section: str = "") -> str:
     """Return a message that names parameters as Python does, with the flags of a command in their place.
 
-    ``out: …`` or ``out must …`` at the beginning of a line gets ``--out``, ``overwrite=True`` becomes ``--overwrite``,
-    and ``n_workers=1`` becomes ``--n-workers 1``. A key of the command's `section` of the configuration that has no
-    flag, such as ``harmonise=none``, becomes ``--set evaluation.harmonise=none``. A flag that the message names
-    already is left alone.
+    ``out: …`` or ``out must …`` at the beginning of a line gets ``--out``, ``overwrite=True``
+    becomes ``--overwrite``, and ``n_workers=1`` becomes ``--n-workers 1``. A key of the command's
+    `section` of the configuration that has no flag, such as ``harmonise=none``, becomes ``--set
+    evaluation.harmonise=none``. A flag that the message names already is left alone.
     """
     for name, parameter in parameters.items():
-        options = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionInfo)]
-        flag = [*(options[0].param_decls or () if options else ()), f"--{name.replace('_', '-')}"][0].partition("/")[0]
+        options = [
+            each
+            for each in getattr(parameter.annotation, "__metadata__", ())
+            if isinstance(each, OptionInfo)
+        ]
+        flag = [*(options[0].param_decls or () if options else ()), f"--{name.replace('_', '-')}"][
+            0
+        ].partition("/")[0]
         if options and flag not in message:
             # Without a file and --set, a value of the configuration was given by its flag.
-            message = re.sub(rf"^(configuration: \w+\.)?{name}(\.\d+)?(?=: | must )", flag, message, flags=re.MULTILINE)
+            message = re.sub(
+                rf"^(configuration: \w+\.)?{name}(\.\d+)?(?=: | must )",
+                flag,
+                message,
+                flags=re.MULTILINE,
+            )
             message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)
             message = re.sub(rf"(?<![\w.]){name}=[Ff]alse\b", f"--no-{flag[2:]}", message)
             message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)
     from neurocontrast.config import Config
 
-    keys: set[str] = set(getattr(Config.model_fields[section].annotation, "model_fields", ())) if section else set()
+    keys: set[str] = (
+        set(getattr(Config.model_fields[section].annotation, "model_fields", ()))
+        if section
+        else set()
+    )
     for name in keys - parameters.keys():
         message = re.sub(rf"(?<![\w.-]){name}=(?=[\w\[{{])", f"--set {section}.{name}=", message)
     return re.sub(r"\b([Ss])et (?=--)", lambda found: {"s": "use ", "S": "Use "}[found[1]], message)
@@ -204,9 +252,15 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
     if result.title or result.table is not None:
         console.print(Text(result.title, style="bold"), soft_wrap=True)
     if result.table is not None:
-        shown = RichTable(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
+        shown = RichTable(
+            box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal
+        )
         for number, name in enumerate(result.table.columns):
-            shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=not console.is_terminal)
+            shown.add_column(
+                Text(str(name)),
+                justify="right" if number else "left",
+                no_wrap=not console.is_terminal,
+            )
         for row in result.table.head(_MOST_ROWS).itertuples(index=False):
             shown.add_row(*(Text(_cell(value)) for value in row))
         with console.capture() as captured:
@@ -242,7 +296,11 @@ def show_unexpected(error: Exception) -> None:
 
 def _console(stream: Any) -> Console:
     console = Console(file=stream, highlight=False)
-    return console if console.is_terminal else Console(file=stream, highlight=False, width=_WIDTH_OF_LINES)
+    return (
+        console
+        if console.is_terminal
+        else Console(file=stream, highlight=False, width=_WIDTH_OF_LINES)
+    )
 
 
 def _cell(value: Any) -> str:

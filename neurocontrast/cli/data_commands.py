@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Annotated
 
 import neurocontrast
-from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Result, Table, argument, option
+from neurocontrast.cli.command import (
+    Configured,
+    Given,
+    ImagesRoot,
+    Overwrite,
+    Result,
+    Table,
+    argument,
+    option,
+)
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import check_writable, write_text
 from neurocontrast.reading import read_json
@@ -16,28 +25,51 @@ Name = Annotated[str, argument("NAME", "Name of a recipe, such as yaware or natu
 
 def simulate(
     given: Configured,
-    out: Annotated[Path, argument("OUT", "Folder to write: participants.tsv, images/, simulation.json.")],
+    out: Annotated[
+        Path, argument("OUT", "Folder to write: participants.tsv, images/, simulation.json.")
+    ],
     n_subjects: Annotated[int | None, option("Number of subjects.")] = None,
     n_sites: Annotated[int | None, option("Number of sites.")] = None,
     spacing_mm: Annotated[float | None, option("Voxel size in mm.")] = None,
     patients: Annotated[float | None, option("Fraction of subjects who are patients.")] = None,
     seed: Annotated[int | None, option("Seed of every subject and site.")] = None,
-    site_seed: Annotated[int | None, option("Seed of the sites; cohorts with the same one share scanners.")] = None,
+    site_seed: Annotated[
+        int | None, option("Seed of the sites; cohorts with the same one share scanners.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
-    options = {"n_subjects": n_subjects, "n_sites": n_sites, "spacing_mm": spacing_mm, "patients": patients}
-    settings = given.resolve(simulation={**options, "seed": seed, "site_seed": site_seed}).simulation
-    return _cohort_result(neurocontrast.simulate(out, settings, overwrite=overwrite, progress=given.progress))
+    options = {
+        "n_subjects": n_subjects,
+        "n_sites": n_sites,
+        "spacing_mm": spacing_mm,
+        "patients": patients,
+    }
+    settings = given.resolve(
+        simulation={**options, "seed": seed, "site_seed": site_seed}
+    ).simulation
+    return _cohort_result(
+        neurocontrast.simulate(out, settings, overwrite=overwrite, progress=given.progress)
+    )
 
 
 def images(
     given: Configured,
-    out: Annotated[Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")],
-    dataset: Annotated[str | None, option("digits, cifar10, cifar100, mnist, fashion-mnist or folder.")] = None,
-    source: Annotated[Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of the data set.")] = None,
-    size: Annotated[int | None, option("Side of every image in pixels, after scaling and cropping.")] = None,
-    background: Annotated[str | None, option("random: colours behind grey pictures, as ColorMNIST has.")] = None,
+    out: Annotated[
+        Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")
+    ],
+    dataset: Annotated[
+        str | None, option("digits, cifar10, cifar100, mnist, fashion-mnist or folder.")
+    ] = None,
+    source: Annotated[
+        Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of the data set.")
+    ] = None,
+    size: Annotated[
+        int | None, option("Side of every image in pixels, after scaling and cropping.")
+    ] = None,
+    background: Annotated[
+        str | None, option("random: colours behind grey pictures, as ColorMNIST has.")
+    ] = None,
     n_train: Annotated[int | None, option("Number of training images to keep.")] = None,
     n_validation: Annotated[int | None, option("Number of validation images to keep.")] = None,
     n_test: Annotated[int | None, option("Number of test images to keep.")] = None,
@@ -48,10 +80,18 @@ def images(
 
     Splits are chosen in the section 'images' of the configuration, or by --set.
     """
-    options = {"dataset": dataset, "source": source, "size": size, "background": background, "seed": seed}
+    options = {
+        "dataset": dataset,
+        "source": source,
+        "size": size,
+        "background": background,
+        "seed": seed,
+    }
     sizes = {"n_train": n_train, "n_validation": n_validation, "n_test": n_test}
     settings = given.resolve(images=options | sizes).images
-    return _cohort_result(neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=given.progress))
+    return _cohort_result(
+        neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=given.progress)
+    )
 
 
 def _cohort_result(participants: Path) -> Result:
@@ -62,25 +102,43 @@ def _cohort_result(participants: Path) -> Result:
     counts = summarise(read_cohort(participants, check_images=False))
     table = counts.rename_axis("").reset_index()
     following = ("check", participants)
-    return Result({"counts": counts.to_dict("index")}, participants.name, table, next=following, path=participants)
+    return Result(
+        {"counts": counts.to_dict("index")},
+        participants.name,
+        table,
+        next=following,
+        path=participants,
+    )
 
 
 def convert(
     given: Given,
-    root: Annotated[Path, argument("ROOT", "Folder of one folder per person, with the DICOM series below.")],
+    root: Annotated[
+        Path, argument("ROOT", "Folder of one folder per person, with the DICOM series below.")
+    ],
     out: Annotated[Path, option("BIDS tree to write.")],
-    series: Annotated[str | None, option("Text in the description of the series to take.", metavar="TEXT")] = None,
-    metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
-    skip: Annotated[bool, option("Leave out people with a problem, and list them in convert.json.", "--skip")] = False,
+    series: Annotated[
+        str | None, option("Text in the description of the series to take.", metavar="TEXT")
+    ] = None,
+    metadata_from_dicom: Annotated[
+        bool, option("Take age and sex from the headers.", "--metadata-from-dicom")
+    ] = False,
+    skip: Annotated[
+        bool, option("Leave out people with a problem, and list them in convert.json.", "--skip")
+    ] = False,
     show_names: Annotated[
-        bool, option("Show folders and descriptions, which can hold names; never stored.", "--show-names")
+        bool,
+        option(
+            "Show folders and descriptions, which can hold names; never stored.", "--show-names"
+        ),
     ] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
     overwrite: Overwrite = False,
 ) -> Result:
     """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
 
-    Each folder must hold one series. All problems are listed at once (exit code 2), and then nothing is written.
+    Each folder must hold one series. All problems are listed at once (exit code 2), and then
+    nothing is written.
     """
     tree = neurocontrast.convert(**given.options, progress=given.progress)
     notes = ["These images hold faces; the images of `prepare` do not."]
@@ -90,46 +148,78 @@ def convert(
 def index(
     given: Given,
     root: Annotated[Path, argument("ROOT", "Folder of the scans.")],
-    out: Annotated[Path, option("Table to write; index.json is written next to it.")] = Path("participants.tsv"),
+    out: Annotated[Path, option("Table to write; index.json is written next to it.")] = Path(
+        "participants.tsv"
+    ),
     layout: Annotated[
         str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
     ] = "auto",
     phenotypes: Annotated[
-        list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.", "--phenotype")
+        list[Path] | None,
+        option("Table of people (.tsv, .csv, .xlsx); may be repeated.", "--phenotype"),
     ] = None,
-    id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
-    site_from: Annotated[str, option("Where the site is read from: column, folder or scanner.")] = "column",
+    id_column: Annotated[
+        str | None, option("Column of identifiers in the tables of --phenotype.")
+    ] = None,
+    site_from: Annotated[
+        str, option("Where the site is read from: column, folder or scanner.")
+    ] = "column",
     choose: Annotated[
-        list[str] | None, option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all.")
+        list[str] | None,
+        option(
+            "Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all."
+        ),
     ] = None,
-    keep: Annotated[list[str] | None, option("Another column of the tables to copy; may be repeated.")] = None,
-    skip: Annotated[bool, option("Leave out scans with a problem, and list them in index.json.", "--skip")] = False,
+    keep: Annotated[
+        list[str] | None, option("Another column of the tables to copy; may be repeated.")
+    ] = None,
+    skip: Annotated[
+        bool, option("Leave out scans with a problem, and list them in index.json.", "--skip")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
     """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
 
-    Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
-    the JSON files next to them. Tables of regional measures become measures.tsv, next to the table. All problems are
-    listed at once (exit code 2), and then nothing is written.
+    Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and
+    participants.tsv, decoded by the JSON files next to them. Tables of regional measures become
+    measures.tsv, next to the table. All problems are listed at once (exit code 2), and then nothing
+    is written.
     """
     options = {name: value for name, value in given.options.items() if value is not None}
     found = neurocontrast.index(**options, progress=given.progress)
     table, left_out = found.table, found.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
-    facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
-    title = f"{len(table)} scans of {facts['people']} people ({found.layout}); {len(left_out)} left out"
+    facts = {
+        "scans": len(table),
+        "people": int(table["subject_id"].nunique()),
+        "left_out": len(left_out),
+    }
+    title = (
+        f"{len(table)} scans of {facts['people']} people ({found.layout}); {len(left_out)} left out"
+    )
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
     notes += found.notes
     if found.measures_path is not None and found.measures is not None:
         about = ", ".join(filter(None, (found.measures.atlas, found.measures.software)))
         n_measures = found.measures.values.shape[1]
-        notes += [f"{found.measures_path.name}: {n_measures} measures ({about}).", *found.measures.notes]
+        notes += [
+            f"{found.measures_path.name}: {n_measures} measures ({about}).",
+            *found.measures.notes,
+        ]
     else:
         notes += [f"{what}: {reason}" for what, reason in left_out if what == "measures"]
     facts |= {f"with_{name}": n for name, n in known.items()}
     following: list[object] = ["check", found.path]
     if found.measures_path is not None:
-        following = ["pretrain", "--config", "measures", "--participants", found.path, "--out", "run"]
+        following = [
+            "pretrain",
+            "--config",
+            "measures",
+            "--participants",
+            found.path,
+            "--out",
+            "run",
+        ]
     elif found.layout in ("bids", "ixi"):
         following = ["prepare", found.path, "--out", "brains"]
     return Result(facts, title, notes=notes, next=following, path=found.path)
@@ -142,10 +232,15 @@ def prepare(
     images_root: ImagesRoot = None,
     spacing_mm: Annotated[float, option("Voxel size of the results in mm.")] = 1.5,
     bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
-    registration: Annotated[bool, option("Register to MNI152; --no-registration: scans are in MNI152 already.")] = True,
+    registration: Annotated[
+        bool, option("Register to MNI152; --no-registration: scans are in MNI152 already.")
+    ] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
     imitations: Annotated[
-        int, option("Acquisitions by other scanners to imitate, per brain; the encoder lda learns from them.")
+        int,
+        option(
+            "Acquisitions by other scanners to imitate, per brain; the encoder lda learns from them."
+        ),
     ] = 0,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
@@ -159,7 +254,13 @@ def prepare(
     table = prepare_scans(**given.options, progress=given.progress)
     notes = ["Raw inputs hold faces; the images that were written do not."]
     following = ("qc", table, "--out", out / "qc")
-    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, next=following, path=table)
+    return Result(
+        {"participants": str(table)},
+        "Brains in MNI space.",
+        notes=notes,
+        next=following,
+        path=table,
+    )
 
 
 def qc(
@@ -168,19 +269,29 @@ def qc(
     out: Annotated[Path, option("Folder of qc.tsv and qc.html.")],
     images_root: ImagesRoot = None,
     ratings: Annotated[
-        Path | None, option("Ratings downloaded from qc.html; OUT/participants.tsv then has the column qc_rating.")
+        Path | None,
+        option(
+            "Ratings downloaded from qc.html; OUT/participants.tsv then has the column qc_rating."
+        ),
     ] = None,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
     """Measure brains in MNI space, and flag those that differ from the template or from their site.
 
-    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and takes your ratings.
-    The same command continues one that was interrupted.
+    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and
+    takes your ratings. The same command continues one that was interrupted.
     """
     found = neurocontrast.qc(**given.options, progress=given.progress)
     flagged = found.table[found.table["n_flags"] > 0]
-    facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
-    notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
+    facts = {
+        "n_scans": len(found.table),
+        "n_flagged": len(flagged),
+        "flagged": flagged["participant_id"].tolist(),
+    }
+    notes = [
+        f"{name}: {flags}"
+        for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)
+    ]
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
     title = f"Flagged: {len(flagged)} of {len(found.table)} scans."
     code = 1 if found.n_unreadable else 0
@@ -190,7 +301,16 @@ def qc(
     else:
         failed = (found.table["qc_rating"] == "fail").any()  # a value that no scan has is refused
         chosen = ["--set", "data.where.qc_rating.not=[fail]"] if failed else []
-        following = ["pretrain", "--config", *found.recipe, "--participants", found.rated, *chosen, "--out", "run"]
+        following = [
+            "pretrain",
+            "--config",
+            *found.recipe,
+            "--participants",
+            found.rated,
+            *chosen,
+            "--out",
+            "run",
+        ]
     notes = [*notes[:20], *more]
     return Result(facts, title, notes=notes, next=following, path=found.page, exit_code=code)
 
@@ -202,23 +322,35 @@ def check(
     table_only: Annotated[
         bool, option("Check the table and that its files exist; open no image.", "--table-only")
     ] = False,
-    phi: Annotated[bool, option("Also look for what could identify a patient, such as names.", "--phi")] = False,
+    phi: Annotated[
+        bool, option("Also look for what could identify a patient, such as names.", "--phi")
+    ] = False,
     write_good: Annotated[
-        Path | None, option("Table to write, of the rows without a problem; the exit code is then 0.", metavar="FILE")
+        Path | None,
+        option(
+            "Table to write, of the rows without a problem; the exit code is then 0.",
+            metavar="FILE",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Check a table of scans or images and every file in it, and list all problems at once (exit code 2 if any).
 
-    With --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check whether each scan
-    fits it.
+    With --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check
+    whether each scan fits it.
     """
     from neurocontrast.data.settings import DataSettings
 
     settings = given.resolve(data={"images_root": images_root}).data
-    stated = {each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()}
+    stated = {
+        each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()
+    }
     preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
-    if preprocessing is not None and given.config is None and stated.isdisjoint(preprocessing.model_dump()):
+    if (
+        preprocessing is not None
+        and given.config is None
+        and stated.isdisjoint(preprocessing.model_dump())
+    ):
         preprocessing = None
     found = neurocontrast.check(
         participants,
@@ -238,7 +370,15 @@ def check(
         following: tuple[object, ...] = ("check", participants, "--write-good", "good.tsv")
         return Result(found.facts(), notes=notes, next=following, exit_code=2)
     recipe = found.recipe if given.config is None else (given.config,)
-    following = ("pretrain", "--config", *recipe, "--participants", found.good or participants, "--out", "run")
+    following = (
+        "pretrain",
+        "--config",
+        *recipe,
+        "--participants",
+        found.good or participants,
+        "--out",
+        "run",
+    )
     return Result(found.facts(), notes=notes, next=following, path=found.good)
 
 
@@ -249,7 +389,11 @@ def list_recipes(given: Given) -> Result:
     found = {name: describe_recipe(file) for name, file in list_recipes().items()}
     width = max(map(len, found))
     title = f"{len(found)} recipes: neurocontrast pretrain --config NAME"
-    return Result({"recipes": found}, title, notes=[f"{name:<{width}}  {about}" for name, about in found.items()])
+    return Result(
+        {"recipes": found},
+        title,
+        notes=[f"{name:<{width}}  {about}" for name, about in found.items()],
+    )
 
 
 def show_recipe(given: Given, name: Name) -> Result:
@@ -259,7 +403,9 @@ def show_recipe(given: Given, name: Name) -> Result:
 
 
 def copy_recipe(
-    given: Given, name: Name, file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None
+    given: Given,
+    name: Name,
+    file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
     """Copy a recipe to a file to be changed, with the schema by which editors check it."""
     source = _recipe(name)
@@ -267,12 +413,26 @@ def copy_recipe(
     check_writable(target, parameter="FILE")
     schema, made = target.parent / _SCHEMA, _schema()
     if target.exists() or target.name == _SCHEMA:
-        raise ConfigError(f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE.")
+        raise ConfigError(
+            f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE."
+        )
     if schema.exists() and read_json(schema).get("title") != json.loads(made)["title"]:
-        raise ConfigError(f"'{schema}' exists and is no schema of configurations. Copy into another folder.")
+        raise ConfigError(
+            f"'{schema}' exists and is no schema of configurations. Copy into another folder."
+        )
     write_text(schema, made)
-    write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}")
-    following = ("pretrain", "--config", target, "--participants", "PARTICIPANTS.tsv", "--out", "run")
+    write_text(
+        target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}"
+    )
+    following = (
+        "pretrain",
+        "--config",
+        target,
+        "--participants",
+        "PARTICIPANTS.tsv",
+        "--out",
+        "run",
+    )
     return Result({"schema": str(schema)}, next=following, path=target)
 
 
@@ -281,7 +441,9 @@ def _recipe(name: str) -> Path:
 
     recipes = list_recipes()
     if name not in recipes:
-        raise ConfigError(f"'{name}' is no recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list.")
+        raise ConfigError(
+            f"'{name}' is no recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list."
+        )
     return recipes[name]
 
 

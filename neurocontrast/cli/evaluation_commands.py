@@ -34,16 +34,22 @@ _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
 
 def join(
     given: Given,
-    embeddings: Annotated[list[Path], argument("A.parquet B.parquet ...", "Embeddings of the same scans.")],
+    embeddings: Annotated[
+        list[Path], argument("A.parquet B.parquet ...", "Embeddings of the same scans.")
+    ],
     out: Annotated[Path, option("Embeddings table to write.", metavar="AB.parquet")],
-    names: Annotated[str | None, option("Names of the blocks, separated by commas (default: the files).")] = None,
+    names: Annotated[
+        str | None, option("Names of the blocks, separated by commas (default: the files).")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Join embeddings of the same scans by several encoders into one table with one block of features per encoder."""
     from neurocontrast.embedding.table import read_embeddings
 
     listed_names = None if names is None else names.split(",")
-    path = neurocontrast.join(embeddings, out=out, names=listed_names, overwrite=overwrite, progress=given.progress)
+    path = neurocontrast.join(
+        embeddings, out=out, names=listed_names, overwrite=overwrite, progress=given.progress
+    )
     read = read_embeddings(path)
     blocks = {name: block["n_features"] for name, block in read.info["run"]["blocks"].items()}
     listed = ", ".join(f"{name} {n:,}" for name, n in blocks.items())
@@ -54,7 +60,9 @@ def join(
 
 def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, ...]:
     """Return the words of the command that evaluates embeddings, with a target that their table has."""
-    target = next((name for name in ("diagnosis", "age", "sex", "label") if name in columns), "COLUMN")
+    target = next(
+        (name for name in ("diagnosis", "age", "sex", "label") if name in columns), "COLUMN"
+    )
     return "evaluate", embeddings, "--target", target, "--out", "evaluation"
 
 
@@ -62,25 +70,50 @@ def evaluate(
     given: Evaluating,
     embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings table of `embed`.")],
     out: Annotated[Path, option("Evaluation directory to write.")],
-    test: Annotated[Path | None, option("Other people, to test on once, at the end.", metavar="EMB2.parquet")] = None,
+    test: Annotated[
+        Path | None, option("Other people, to test on once, at the end.", metavar="EMB2.parquet")
+    ] = None,
     scans: Annotated[
-        Path | None, option("Table of the scans, for the baseline from their voxels.", metavar="TABLE")
+        Path | None,
+        option("Table of the scans, for the baseline from their voxels.", metavar="TABLE"),
     ] = None,
     probe: Annotated[str | None, option("Estimator that is fitted.", metavar=_PROBES)] = None,
-    train_sizes: Annotated[str | None, option("Sizes of a learning curve.", metavar="100,200,...")] = None,
-    n_draws: Annotated[int | None, option("Number of draws of the training subjects, per size and fold.")] = None,
-    n_permutations: Annotated[int | None, option("Permutations of the labels within sites, for a test.")] = None,
-    n_jobs: Annotated[int | None, option("Processes that fit probes; they change no result.")] = None,
-    report: Annotated[bool, option("Make the report too, as `neurocontrast report` does.", "--report")] = False,
+    train_sizes: Annotated[
+        str | None, option("Sizes of a learning curve.", metavar="100,200,...")
+    ] = None,
+    n_draws: Annotated[
+        int | None, option("Number of draws of the training subjects, per size and fold.")
+    ] = None,
+    n_permutations: Annotated[
+        int | None, option("Permutations of the labels within sites, for a test.")
+    ] = None,
+    n_jobs: Annotated[
+        int | None, option("Processes that fit probes; they change no result.")
+    ] = None,
+    report: Annotated[
+        bool, option("Make the report too, as `neurocontrast report` does.", "--report")
+    ] = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
     parts = [part.strip() for part in (train_sizes or "").split(",") if part.strip()]
     # Parts that are not numbers are left to the settings, which refuse them.
-    sizes = None if train_sizes is None else [int(part) if part.isdecimal() else part for part in parts]
-    others = {"test": test, "scans": scans, "probe": probe, "n_jobs": n_jobs, "n_permutations": n_permutations}
+    sizes = (
+        None if train_sizes is None else [int(part) if part.isdecimal() else part for part in parts]
+    )
+    others = {
+        "test": test,
+        "scans": scans,
+        "probe": probe,
+        "n_jobs": n_jobs,
+        "n_permutations": n_permutations,
+    }
     config = given.resolve_evaluation(**others, train_sizes=sizes, n_draws=n_draws)
     result = neurocontrast.evaluate(
-        embeddings, settings=config.evaluation, out=out, overwrite=given.overwrite, progress=given.progress
+        embeddings,
+        settings=config.evaluation,
+        out=out,
+        overwrite=given.overwrite,
+        progress=given.progress,
     )
     shown = {"show_ids": config.report.show_ids, "progress": given.progress}
     return evaluation_result(result.folder, page=result.report(**shown) if report else None)
@@ -97,10 +130,16 @@ def predict(
         ),
     ],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
-    run: Annotated[Path | None, option("Run directory with the encoder that embeds the scans.", metavar="RUN")] = None,
+    run: Annotated[
+        Path | None, option("Run directory with the encoder that embeds the scans.", metavar="RUN")
+    ] = None,
     images_root: ImagesRoot = None,
-    jsonl: Annotated[bool, option("Print one JSON object per scan, in place of the result.")] = False,
-    calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
+    jsonl: Annotated[
+        bool, option("Print one JSON object per scan, in place of the result.")
+    ] = False,
+    calibrate: Annotated[
+        Path | None, option("Table with the target of some scans of each new site.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict with the probe that an evaluation fitted on all of its scans.
@@ -109,7 +148,10 @@ def predict(
     """
     options = {name: value for name, value in given.options.items() if name != "jsonl"}
     is_configured = run is not None or given.config is not None or given.overrides
-    options |= {"config": given.resolve() if is_configured else None, "on_scan": print_line if jsonl else None}
+    options |= {
+        "config": given.resolve() if is_configured else None,
+        "on_scan": print_line if jsonl else None,
+    }
     path = neurocontrast.predict(**options, progress=given.progress)
     about = read_json(path.with_suffix(".json"))
     outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)
@@ -120,20 +162,36 @@ def predict(
     if outside is not None:
         facts["n_outside"] = outside["n_outside"]
         title += f", {outside['n_outside']:,} of them outside the training distribution"
-    following = "Next: open the table, and read its columns trained_on and outside before the predictions."
+    following = (
+        "Next: open the table, and read its columns trained_on and outside before the predictions."
+    )
     if run is None:
         return Result(facts, title, notes=[following], path=path)
-    failed = [f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]]
-    failed.append("Next: mend them and repeat the command with --overwrite." if failed else following)
-    return Result(facts | {"n_failed": n_failed}, title, notes=failed, path=path, exit_code=1 if n_failed else 0)
+    failed = [
+        f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]
+    ]
+    failed.append(
+        "Next: mend them and repeat the command with --overwrite." if failed else following
+    )
+    return Result(
+        facts | {"n_failed": n_failed},
+        title,
+        notes=failed,
+        path=path,
+        exit_code=1 if n_failed else 0,
+    )
 
 
 def report(
     given: Configured,
     evaluation: Evaluated,
-    out: Annotated[Path | None, option("HTML file to write (default: report.html in the directory).")] = None,
+    out: Annotated[
+        Path | None, option("HTML file to write (default: report.html in the directory).")
+    ] = None,
     figures: Annotated[bool, option("Write the figures as files too: SVG, PNG and TSV.")] = True,
-    show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
+    show_ids: Annotated[
+        bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")
+    ] = None,
     viewer: Annotated[
         bool, option("Write map.html too, to look into the embedding; do not share it.", "--map")
     ] = False,
@@ -152,9 +210,13 @@ def report(
 
 def compare(
     given: Configured,
-    evaluations: Annotated[list[Path], argument("EVAL1 EVAL2 ...", "Evaluation folders; the first is the reference.")],
+    evaluations: Annotated[
+        list[Path], argument("EVAL1 EVAL2 ...", "Evaluation folders; the first is the reference.")
+    ],
     out: Annotated[Path, option("Comparison directory to write.")],
-    names: Annotated[str | None, option("Names of the models, separated by commas (default: the folders).")] = None,
+    names: Annotated[
+        str | None, option("Names of the models, separated by commas (default: the folders).")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Compare evaluations of the same scans in the same folds, with tests for overlapping folds."""
@@ -178,8 +240,12 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
 
     result = EvaluationResult(folder)
     read, metric = result.record, next(iter(result.record.metrics), "")
-    figures = {name: metrics[metric] for name, metrics in result.models.items() if metric in metrics}
-    found = {name: {"value": each.value, "interval": each.interval} for name, each in figures.items()}
+    figures = {
+        name: metrics[metric] for name, metrics in result.models.items() if metric in metrics
+    }
+    found = {
+        name: {"value": each.value, "interval": each.interval} for name, each in figures.items()
+    }
     level = read.bootstrap.level or 0.95
     rows = [{"": name, f"{metric} [{level_text(level)} interval]": _figure(each.value, each.interval)}
             for name, each in figures.items()]  # fmt: skip
@@ -234,4 +300,8 @@ def _figure(value: float | None, interval: Sequence[float | None] | None) -> str
     if value is None or value != value:
         return "not defined"
     low, high = interval or (None, None)
-    return f"{value:.3g}" if low is None or high is None or low != low else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+    return (
+        f"{value:.3g}"
+        if low is None or high is None or low != low
+        else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+    )

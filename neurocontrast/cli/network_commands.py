@@ -27,11 +27,17 @@ _ARCHITECTURE = (
     "-resnet18, -resnet34, -resnet50."
 )
 
-_RunTable = Annotated[Path | None, option("Table with one row per scan.", "--participants", metavar="PARTICIPANTS.tsv")]
+_RunTable = Annotated[
+    Path | None,
+    option("Table with one row per scan.", "--participants", metavar="PARTICIPANTS.tsv"),
+]
 
 _Skip = Annotated[
     bool | None,
-    option("Leave out scans that cannot be used, and list them in skipped.tsv, or OUT.skipped.tsv.", "--skip"),
+    option(
+        "Leave out scans that cannot be used, and list them in skipped.tsv, or OUT.skipped.tsv.",
+        "--skip",
+    ),
 ]
 
 
@@ -40,7 +46,8 @@ def pretrain(
     out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
     init: Annotated[
-        Path | None, option("Weights to start from: a run, or a folder of `weights import`.", metavar="WEIGHTS")
+        Path | None,
+        option("Weights to start from: a run, or a folder of `weights import`.", metavar="WEIGHTS"),
     ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
     skip: _Skip = None,
@@ -53,18 +60,25 @@ def pretrain(
         given = replace(given, config=out / "config.yaml")
     nothing = given.config is None and not given.overrides and not any((participants, init, skip))
     data = {"participants": participants, "skip_unreadable": skip}
-    settings = None if resume and nothing else given.resolve(check_objective=True, data=data, training={"init": init})
+    settings = (
+        None
+        if resume and nothing
+        else given.resolve(check_objective=True, data=data, training={"init": init})
+    )
     run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
     shown = {
         name.replace("_", " "): [value]
         for name, value in last.items()
-        if name.startswith(("epoch", "train_loss", "val_loss", "probe_")) or name.endswith("_effective_rank")
+        if name.startswith(("epoch", "train_loss", "val_loss", "probe_"))
+        or name.endswith("_effective_rank")
     }
     following = ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
     table = pd.DataFrame(shown) if last else None
-    return Result({"last_epoch": last}, "The last epoch" if last else "", table, next=following, path=run)
+    return Result(
+        {"last_epoch": last}, "The last epoch" if last else "", table, next=following, path=run
+    )
 
 
 def embed(
@@ -102,7 +116,9 @@ def finetune(
     run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
     participants: Participants,
     out: Annotated[Path, option("Evaluation directory to write.")],
-    from_scratch: Annotated[bool, option("Start with random weights, not those of the run.", "--from-scratch")] = False,
+    from_scratch: Annotated[
+        bool, option("Start with random weights, not those of the run.", "--from-scratch")
+    ] = False,
     images_root: ImagesRoot = None,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
@@ -110,7 +126,9 @@ def finetune(
     The same command continues one that was stopped.
     """
     config = given.resolve_evaluation()
-    folder = neurocontrast.finetune(**given.options, config=config, overwrite=given.overwrite, progress=given.progress)
+    folder = neurocontrast.finetune(
+        **given.options, config=config, overwrite=given.overwrite, progress=given.progress
+    )
     return evaluation_result(folder)
 
 
@@ -118,16 +136,26 @@ def explain(
     given: Configured,
     evaluation: Evaluated,
     run: Annotated[
-        Path | None, option("Run directory whose embeddings were evaluated (default: found near EVAL).", metavar="RUN")
+        Path | None,
+        option(
+            "Run directory whose embeddings were evaluated (default: found near EVAL).",
+            metavar="RUN",
+        ),
     ] = None,
     participants: _RunTable = None,
-    out: Annotated[Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")] = None,
+    out: Annotated[
+        Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")
+    ] = None,
     n_subjects: Annotated[int | None, option("Largest number of subjects to average over.")] = None,
     patch_mm: Annotated[float | None, option("Side of the occluded cubes in mm.")] = None,
-    positive: Annotated[str | None, option("The class to explain, where there are several.")] = None,
+    positive: Annotated[
+        str | None, option("The class to explain, where there are several.")
+    ] = None,
     atlas: Annotated[
         Path | None,
-        option("Folder with lh.aparc.annot and rh.aparc.annot of fsaverage5, to draw regions on the cortex."),
+        option(
+            "Folder with lh.aparc.annot and rh.aparc.annot of fsaverage5, to draw regions on the cortex."
+        ),
     ] = None,
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
@@ -135,7 +163,9 @@ def explain(
     """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`."""
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
     options = {name: value for name, value in given.options.items() if name not in of_section}
-    folder = neurocontrast.explain(**options, config=given.resolve(explanation=of_section), progress=given.progress)
+    folder = neurocontrast.explain(
+        **options, config=given.resolve(explanation=of_section), progress=given.progress
+    )
     about = read_json(folder / "explain.json")
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
@@ -147,7 +177,9 @@ def bundle(
     given: Given,
     run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
     out: Annotated[Path, option("Folder to make.")],
-    evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe is included.")] = None,
+    evaluation: Annotated[
+        Path | None, argument("EVAL", "Evaluation whose probe is included.")
+    ] = None,
     licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -156,7 +188,9 @@ def bundle(
     about = read_json(folder / "configs" / "metadata.json")
     note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
     n_features = about["network_data_format"]["outputs"]["pred"]["num_channels"]
-    return Result({"task": about["task"], "n_features": n_features}, about["task"], notes=[note], path=folder)
+    return Result(
+        {"task": about["task"], "n_features": n_features}, about["task"], notes=[note], path=folder
+    )
 
 
 def doctor(given: Configured, participants: _RunTable = None) -> Result:
@@ -168,7 +202,9 @@ def doctor(given: Configured, participants: _RunTable = None) -> Result:
 
 def import_weights(
     given: Configured,
-    file: Annotated[Path, argument("FILE", "State dict or checkpoint: .safetensors, or by torch.save.")],
+    file: Annotated[
+        Path, argument("FILE", "State dict or checkpoint: .safetensors, or by torch.save.")
+    ],
     architecture: Annotated[str, option(_ARCHITECTURE, metavar="NAME")],
     out: Annotated[Path, option("Folder to write, which embed and pretrain --init take as a run.")],
 ) -> Result:
@@ -179,28 +215,46 @@ def import_weights(
     about = read_json(folder / "encoder.json")
     facts = {key: about[key] for key in ("imported", "n_features", "n_channels", "preprocessing")}
     title = f"{about['imported']['title']}: {about['n_features']:,} features"
-    following = ("embed", folder, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
+    following = (
+        "embed",
+        folder,
+        "--participants",
+        "PARTICIPANTS.tsv",
+        "--out",
+        "embeddings.parquet",
+    )
     return Result({**facts, "has_head": "head" in about}, title, next=following, path=folder)
 
 
 def export_weights(
     given: Given,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, or a folder of `weights import`.")],
+    run: Annotated[
+        Path, argument("RUN", "Run directory of `pretrain`, or a folder of `weights import`.")
+    ],
     out: Annotated[Path, option("File to write: .pt or .safetensors.", metavar="FILE")],
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder's weights as a plain state dict with the names of MONAI's networks."""
-    return Result(path=neurocontrast.export_weights(run, out=out, overwrite=overwrite, progress=given.progress))
+    return Result(
+        path=neurocontrast.export_weights(
+            run, out=out, overwrite=overwrite, progress=given.progress
+        )
+    )
 
 
 def find_weights(
-    given: Given, name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")]
+    given: Given,
+    name: Annotated[
+        str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")
+    ],
 ) -> Result:
     """Print the folder of weights that ship with the package; other commands take it as RUN."""
     from neurocontrast.weights import load
 
     weights = load(name)
-    return Result({"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path)
+    return Result(
+        {"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path
+    )
 
 
 def list_weights(given: Given) -> Result:
@@ -208,8 +262,14 @@ def list_weights(given: Given) -> Result:
     from neurocontrast.weights import CARD, load, names
 
     found = {name: load(name) for name in names()}
-    facts = {name: {"path": str(each.path), "probes": sorted(each.probes)} for name, each in found.items()}
-    notes = [f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/{CARD}" for name, each in found.items()]
+    facts = {
+        name: {"path": str(each.path), "probes": sorted(each.probes)}
+        for name, each in found.items()
+    }
+    notes = [
+        f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/{CARD}"
+        for name, each in found.items()
+    ]
     return Result({"weights": facts}, notes=notes)
 
 
@@ -218,12 +278,19 @@ def verify_weights(
     weights: Annotated[str, argument("NAME|RUN", "Weights that ship with the package, or a run.")],
     scan: Annotated[
         list[Path] | None,
-        option("A scan of yours to compare with those learned from; once a channel.", "--scan", metavar="FILE"),
+        option(
+            "A scan of yours to compare with those learned from; once a channel.",
+            "--scan",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> Result:
     """Check that this installation gives the features that an encoder states, and whether a scan fits it."""
     found = neurocontrast.verify_weights(weights, scan=scan or None)
     lines = [f"{'PASS' if passed else 'FAIL'}  {text}" for passed, text in found.checks]
-    lines += [*(f"      {text}" for text in found.facts), *(f"DOUBT {text}" for text in found.doubts)]
+    lines += [
+        *(f"      {text}" for text in found.facts),
+        *(f"DOUBT {text}" for text in found.doubts),
+    ]
     facts = {"passed": found.passed, "facts": found.facts, "doubts": found.doubts}
     return Result(facts, notes=lines, exit_code=0 if found.passed else 1)

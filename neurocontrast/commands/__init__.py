@@ -1,5 +1,5 @@
 """One file a command: what the command line and the Python API both call.
 
-Each function has the name of its command, and is also a name of the package itself: `neurocontrast.embed`. What several
-commands need is in the folders below, such as `runs`.
+Each function has the name of its command, and is also a name of the package itself:
+`neurocontrast.embed`. What several commands need is in the folders below, such as `runs`.
 """

@@ -28,9 +28,13 @@ _TEMPLATES = {
 }
 _OF_THE_RUN = ("weights", "head")
 """What ``encoder.json`` says of files that a bundle does without."""
-_INTENDED_USE = "Research on groups of people. Not a medical device; no decision about a person may rest on it."
+_INTENDED_USE = (
+    "Research on groups of people. Not a medical device; no decision about a person may rest on it."
+)
 _JINJA = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "bundling"), keep_trailing_newline=True, autoescape=False
+    loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "bundling"),
+    keep_trailing_newline=True,
+    autoescape=False,
 )
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
@@ -45,9 +49,10 @@ def bundle(
 ) -> Path:
     """Write a run's encoder as a MONAI bundle, and return its folder.
 
-    ``python -m monai.bundle run --config_file configs/inference.yaml`` in that folder calls `predict` with the probe of
-    an evaluation, or `embed` without one. The folder holds the encoder and the probe, ``metadata.json``, a model card
-    and licences; of the people of pretraining and evaluation it names none.
+    ``python -m monai.bundle run --config_file configs/inference.yaml`` in that folder calls
+    `predict` with the probe of an evaluation, or `embed` without one. The folder holds the encoder
+    and the probe, ``metadata.json``, a model card and licences; of the people of pretraining and
+    evaluation it names none.
 
     Parameters
     ----------
@@ -58,22 +63,25 @@ def bundle(
     out : path
         Folder to make.
     licence : path, optional
-        Text file with the licence of the weights, put before that of the code in ``docs/license.txt``. What the data
-        were shared under may bind it.
+        Text file with the licence of the weights, put before that of the code in
+        ``docs/license.txt``. What the data were shared under may bind it.
     overwrite : bool
         Whether a bundle in `out` is replaced.
 
     Raises
     ------
     ConfigError
-        Where the run or the probe cannot be bundled: transforms from Python, natural images, joined features.
+        Where the run or the probe cannot be bundled: transforms from Python, natural images, joined
+        features.
     CheckpointError
         Where a file of the run or of the probe is missing, damaged or of another version.
     """
     target, folder = Path(out), Path(run)
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
-    source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
+    source = brains_of_run(
+        folder, contract, DataSettings(), what="a bundle is made of an encoder of brains"
+    )
     probe = evaluated = None
     if evaluation is not None:
         probe = load_probe(evaluation)
@@ -88,9 +96,16 @@ def bundle(
         place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
-    found = {} if evaluated is None else {name: each.value for name, each in evaluated.metrics.items()}
+    found = (
+        {} if evaluated is None else {name: each.value for name, each in evaluated.metrics.items()}
+    )
     given = {
-        **{"samples": _samples_of(source), "contract": contract, "probe": probe, "evaluation": evaluated},
+        **{
+            "samples": _samples_of(source),
+            "contract": contract,
+            "probe": probe,
+            "evaluation": evaluated,
+        },
         "provenance": {"cohort": {}, **provenance},
         "metrics": {name: value for name, value in found.items() if value is not None},
         "simulated": contract.get("simulated") or (evaluated is not None and evaluated.simulated),
@@ -105,7 +120,11 @@ def bundle(
         for name, template in _TEMPLATES.items():
             write_text(made / name, _JINJA.get_template(template).render(given))
         write_text(made / "docs" / "license.txt", licences)
-        save_encoder(made / "models", encoder, {key: contract[key] for key in contract if key not in _OF_THE_RUN})
+        save_encoder(
+            made / "models",
+            encoder,
+            {key: contract[key] for key in contract if key not in _OF_THE_RUN},
+        )
         if probe is not None:
             save_probe(made / "models" / "probe", probe)
     return target
@@ -124,7 +143,9 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"licence: '{licence}' cannot be read as text ({error}).") from error
     # From a source tree an .egg-info, which holds no licences, may come before what was installed.
-    found = (each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast"))
+    found = (
+        each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast")
+    )
     of_code = next((text for text in found if text), "BSD-3-Clause")
     return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"
 
@@ -135,4 +156,8 @@ def _samples_of(source: Brains) -> dict[str, Any]:
         return {"measures": source.known, "channels": source.known.columns, "shape": (1,)}
     channels, how = source.channels or ("t1",), source.transforms
     shown = {"is_resampled": isinstance(how, Preprocessing) and how.spacing_mm is not None}
-    return shown | {"channels": channels, "columns": columns_of(channels), "shape": how.image_shape[1:]}
+    return shown | {
+        "channels": channels,
+        "columns": columns_of(channels),
+        "shape": how.image_shape[1:],
+    }

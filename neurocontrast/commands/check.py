@@ -13,7 +13,12 @@ from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_images, inspect_scans
+from neurocontrast.data.quality import (
+    doubts_about,
+    doubts_about_images,
+    inspect_images,
+    inspect_scans,
+)
 from neurocontrast.data.settings import SPLITS
 from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
@@ -33,7 +38,9 @@ class CheckReport:
     warnings: tuple[str, ...]
     summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
     deep: bool  # whether every voxel was read, or headers alone
-    phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
+    phi: dict[str, int] | None = (
+        None  # fields found that could identify a patient, and files that could not be read
+    )
     good: Path | None = None  # the table of the rows without a problem
     recipe: tuple[str, ...] = ("small",)  # what follows --config to begin with
 
@@ -68,10 +75,18 @@ class CheckReport:
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
         marked = " (simulated)" if self.cohort.simulated else ""
-        what, store, content = f"{self.n_scans} scans of {self.n_subjects} subjects", "headers", "voxels"
+        what, store, content = (
+            f"{self.n_scans} scans of {self.n_subjects} subjects",
+            "headers",
+            "voxels",
+        )
         if self.kind == "images":
             what, store, content = f"{self.n_scans:,} images", "stores", "pixels"
-        read = f"table, {store} and {content}" if self.deep else f"table and {store}, not the {content}"
+        read = (
+            f"table, {store} and {content}"
+            if self.deep
+            else f"table and {store}, not the {content}"
+        )
         summary = self.summary.to_string(na_rep="", float_format="{:.1f}".format)
         parts = [f"{self.cohort.source.name}: {what}{marked}; checked {read}.", summary]
         if self.warnings:
@@ -84,7 +99,9 @@ class CheckReport:
             parts.append("Nothing was found that could identify a patient.")
         if self.good is not None:
             n_bad = len({problem.line for problem in self.problems.found})
-            parts.append(f"{self.good}: the {self.n_scans - n_bad} rows without a problem; left out: {n_bad}.")
+            parts.append(
+                f"{self.good}: the {self.n_scans - n_bad} rows without a problem; left out: {n_bad}."
+            )
         return "\n\n".join(parts)
 
 
@@ -130,16 +147,29 @@ def check(
     if good is not None:
         check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
         if good.resolve() == Path(participants).expanduser().resolve():
-            raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
+            raise ConfigError(
+                f"write_good: {good} is the table that is checked. Write another file."
+            )
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
     if kind is not None:
         check_kind(cohort, kind)
-    without = {problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)}
+    without = {
+        problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)
+    }
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    readable, is_images, summary, found = cohort.subset(rows), _holds_images(cohort), summarise(cohort), None
+    readable, is_images, summary, found = (
+        cohort.subset(rows),
+        _holds_images(cohort),
+        summarise(cohort),
+        None,
+    )
     if is_images:
-        warnings = inspect_images(readable, problems, deep=deep, progress=progress) if rows else cohort.warnings
+        warnings = (
+            inspect_images(readable, problems, deep=deep, progress=progress)
+            if rows
+            else cohort.warnings
+        )
     else:
         how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
         warnings = _inspect_scans(inspection, rows, deep=deep, **how)
@@ -167,7 +197,9 @@ def first_recipe(columns: Collection[str]) -> tuple[str, ...]:
     """Return what follows ``--config`` to begin with: maps of tissue tell the anatomy, intensities the scanner."""
     if "gm" not in columns:
         return ("small",)
-    return ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
+    return (
+        ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
+    )
 
 
 def _inspect_scans(inspection: Inspection, rows: Sequence[int], **how: Any) -> tuple[str, ...]:
@@ -182,11 +214,16 @@ def _inspect_scans(inspection: Inspection, rows: Sequence[int], **how: Any) -> t
 
 def _write_good(good: Path, inspection: Inspection) -> None:
     """Write the rows that no problem names; refuse where a problem is of no single row, or every row has one."""
-    bad, table = {problem.line for problem in inspection.problems.found}, read_text_table(inspection.cohort.source)
+    bad, table = (
+        {problem.line for problem in inspection.problems.found},
+        read_text_table(inspection.cohort.source),
+    )
     kept = table[~table.index.isin(bad - {None})]
     if None in bad or kept.empty:
         why = "a problem is not of single rows" if None in bad else "no row is without a problem"
-        raise DataError(f"{inspection.problems.to_text()}\nwrite_good: nothing was written, since {why}.")
+        raise DataError(
+            f"{inspection.problems.to_text()}\nwrite_good: nothing was written, since {why}."
+        )
     write_rows(good, kept, root=inspection.cohort.root)
 
 
@@ -206,24 +243,36 @@ def summarise(cohort: Cohort) -> pd.DataFrame:
         elif table[by].isna().any():
             parts["site n/a"] = table[table[by].isna()]
     count = _count_images if images else _count_scans
-    return pd.DataFrame([count(part, table) for part in [*parts.values(), table]], index=[*parts, "all"])
+    return pd.DataFrame(
+        [count(part, table) for part in [*parts.values(), table]], index=[*parts, "all"]
+    )
 
 
 def _count_images(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
     if "label" not in whole:
         return {"images": len(part)}
     n = part["label"].value_counts()
-    return {"images": len(part), "classes": len(n), "smallest class": n.min(), "largest class": n.max()}
+    return {
+        "images": len(part),
+        "classes": len(n),
+        "smallest class": n.min(),
+        "largest class": n.max(),
+    }
 
 
 def _count_scans(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
     row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
     if "age" in whole:
-        row |= {f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()}
+        row |= {
+            f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()
+        }
     for column in ("sex", "diagnosis"):
         if column in whole:
             counts = part[column].value_counts()
-            row |= {f"{column} {value}": int(counts.get(value, 0)) for value in sorted(whole[column].dropna().unique())}
+            row |= {
+                f"{column} {value}": int(counts.get(value, 0))
+                for value in sorted(whole[column].dropna().unique())
+            }
             if whole[column].isna().any():
                 row[f"{column} n/a"] = int(part[column].isna().sum())
     return row

@@ -40,8 +40,9 @@ def convert(
 ) -> Path:
     """Convert T1-weighted DICOM series to a BIDS tree without what identifies the patient, and return its path.
 
-    The first folder below `root` is the person, the last one a series. Where a person has T1-weighted series in
-    several folders between the two (the studies of a PACS), they are sessions, numbered in the order of the names.
+    The first folder below `root` is the person, the last one a series. Where a person has
+    T1-weighted series in several folders between the two (the studies of a PACS), they are
+    sessions, numbered in the order of the names.
 
     Parameters
     ----------
@@ -51,14 +52,15 @@ def convert(
         BIDS tree to write: images with new headers, JSON files with the scanner's settings alone,
         ``participants.tsv``, and ``convert.json``, which lists what was left out.
     series : str, optional
-        Text in the description of the series to take, in any case; by default those whose name and headers are of a
-        T1-weighted volume as it was acquired.
+        Text in the description of the series to take, in any case; by default those whose name and
+        headers are of a T1-weighted volume as it was acquired.
     metadata_from_dicom : bool, default=False
         Whether age and sex are taken from the headers; ages from 90 on become ``89+``.
     skip : bool, default=False
         Whether people with a problem are left out, instead of all problems being an error.
     show_names : bool, default=False
-        Whether messages also show folders and the descriptions of series, which can hold names; they are never stored.
+        Whether messages also show folders and the descriptions of series, which can hold names;
+        they are never stored.
     n_workers : int, default=2
         Processes.
     overwrite : bool, default=False
@@ -75,16 +77,22 @@ def convert(
     if not folders:
         raise DataError(f"{source}: there are no DICOM files below it.")
     if source in folders:
-        raise DataError(f"{source}: holds DICOM files itself; give the folder above it, with a folder a person.")
+        raise DataError(
+            f"{source}: holds DICOM files itself; give the folder above it, with a folder a person."
+        )
     with atomic_folder(target) as temporary:
         scratch = temporary / ".scratch"
         scratch.mkdir()
         notes = _Notes(source, show_names)
-        people = _people(source, _read_all(folders, scratch, notes, n_workers, progress), series, notes)
+        people = _people(
+            source, _read_all(folders, scratch, notes, n_workers, progress), series, notes
+        )
         scans = _scans(people, notes)
         work = [(scan.series, temporary / scan.path, scratch, scan.name) for scan in scans]
         with progress.task("Converting series", total=len(work), unit="series") as task:
-            for name, wrong, detail in map_files(_convert, work, n_workers=n_workers, option="n_workers"):
+            for name, wrong, detail in map_files(
+                _convert, work, n_workers=n_workers, option="n_workers"
+            ):
                 if wrong:
                     notes.add(name, wrong, detail)
                 task.advance(1)
@@ -100,7 +108,9 @@ def convert(
         _write_tables(temporary, scans, notes, metadata_from_dicom=metadata_from_dicom)
     n_numbered = sum(scan.series.is_numbered(scan.name) for scan in scans)
     if n_numbered:
-        progress.warning(f"{n_numbered} of {len(scans)} labels hold the PatientID of the headers; is it a pseudonym?")
+        progress.warning(
+            f"{n_numbered} of {len(scans)} labels hold the PatientID of the headers; is it a pseudonym?"
+        )
     if notes.all:
         progress.warning(str(notes))
     return target
@@ -143,9 +153,15 @@ class _Notes:
     def __str__(self) -> str:
         begins = ((f"{note.name}: " if note.name else "", note) for note in sorted(self.all))
         lines = [f"{begin}{self._shown(note)}" for begin, note in begins]
-        rest = [] if self.show_names or len(lines) <= N_SHOWN else [f"… and {len(lines) - N_SHOWN} more"]
+        rest = (
+            []
+            if self.show_names or len(lines) <= N_SHOWN
+            else [f"… and {len(lines) - N_SHOWN} more"]
+        )
         hint = [] if self.show_names else [_HINT]
-        return "\n  ".join([f"{len(lines)} left out:", *(lines[:N_SHOWN] if rest else lines), *rest, *hint])
+        return "\n  ".join(
+            [f"{len(lines)} left out:", *(lines[:N_SHOWN] if rest else lines), *rest, *hint]
+        )
 
     def _shown(self, note: _Note) -> str:
         return f"{note.text} ({note.detail})" if self.show_names and note.detail else note.text
@@ -162,7 +178,9 @@ class _Scan:
     @property
     def path(self) -> str:
         """Return the path of the image below the tree."""
-        between, stem = (f"/{self.session}", f"{self.name}_{self.session}") if self.session else ("", self.name)
+        between, stem = (
+            (f"/{self.session}", f"{self.name}_{self.session}") if self.session else ("", self.name)
+        )
         return f"{self.name}{between}/anat/{stem}_T1w.nii.gz"
 
 
@@ -172,7 +190,9 @@ def _read_all(
     """Return the series of every folder; a folder that cannot be read is a problem."""
     found: dict[Path, list[Series]] = {}
     known = {folder.relative_to(notes.source).parts[0] for folder in folders}
-    empty = sorted(each.name for each in notes.source.glob("[!.]*") if each.is_dir() and each.name not in known)
+    empty = sorted(
+        each.name for each in notes.source.glob("[!.]*") if each.is_dir() and each.name not in known
+    )
     if empty:
         text = f"{len(empty)} folders of people hold no DICOM files that are found (links are not followed)"
         notes.add("", text, ", ".join(empty), is_problem=False)
@@ -201,7 +221,10 @@ def _convert(series: Series, target: Path, scratch: Path, name: str) -> tuple[st
         convert_series(series, target, scratch)
     except DataError as error:
         return name, str(error), " ".join(getattr(error, "__notes__", []))
-    except (*DAMAGE, ImageFileError) as error:  # of what dcm2niix made: nibabel's words can hold the path
+    except (
+        *DAMAGE,
+        ImageFileError,
+    ) as error:  # of what dcm2niix made: nibabel's words can hold the path
         return name, f"what dcm2niix made of it cannot be read ({type(error).__name__})", str(error)
     return name, "", ""
 
@@ -223,15 +246,23 @@ def _people(
             notes.add("", f"{where}: its path holds the patient's name; rename it", person)
             continue
         if not label:
-            notes.add("", f"{where}: its name has no letter or digit (A-Z, 0-9) for a label; rename it", person)
+            notes.add(
+                "",
+                f"{where}: its name has no letter or digit (A-Z, 0-9) for a label; rename it",
+                person,
+            )
             continue
         first, name = first_of.setdefault(label.casefold(), (number, f"sub-{label}"))
         if first != number:
-            notes.add(name, f"{where} and folder {first} have one label in BIDS; rename one", person)
+            notes.add(
+                name, f"{where} and folder {first} have one label in BIDS; rename one", person
+            )
         for n, (place, several) in enumerate(places.items(), start=1):
             text = f"series folder {n} of {len(places)}"
             if not several:
-                notes.add(name, f"{text}: dcm2niix reads no series of it", str(place), is_problem=False)
+                notes.add(
+                    name, f"{text}: dcm2niix reads no series of it", str(place), is_problem=False
+                )
                 continue
             text += f" (number {several[0].number})"
             detail = f"{place}, {', '.join(shown(series.description) for series in several)}"
@@ -239,7 +270,11 @@ def _people(
             if any(series.is_called(place) for series in several):
                 notes.add(name, f"{text}: its path holds the patient's name; rename it", detail)
             elif len(several) > 1:
-                notes.add(name, f"{text}: holds {len(several)} series or echoes; give each a folder", detail)
+                notes.add(
+                    name,
+                    f"{text}: holds {len(several)} series or echoes; give each a folder",
+                    detail,
+                )
             elif reason:
                 notes.add(name, f"{text} {reason}", detail, is_problem=False)
             else:
@@ -254,24 +289,44 @@ def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], notes: _Notes)
         for number, (_, several) in enumerate(sorted(studies.items()), start=1):
             if len(several) > 1:
                 numbers = ", ".join(series.number for series in several)
-                detail = ", ".join(f"{series.folder.name}: {shown(series.description)}" for series in several)
+                detail = ", ".join(
+                    f"{series.folder.name}: {shown(series.description)}" for series in several
+                )
                 notes.add(
-                    name, f"{len(several)} T1-weighted series, numbers {numbers}; decide with series=TEXT", detail
+                    name,
+                    f"{len(several)} T1-weighted series, numbers {numbers}; decide with series=TEXT",
+                    detail,
                 )
             scans.append(_Scan(name, f"ses-{number}" if len(studies) > 1 else "", several[0]))
     bad = {note.name for note in notes.problems}
     return [scan for scan in scans if scan.name not in bad]
 
 
-def _write_tables(folder: Path, scans: Sequence[_Scan], notes: _Notes, *, metadata_from_dicom: bool) -> None:
-    people = pd.DataFrame([{"participant_id": scan.name, "session_id": scan.session} for scan in scans])
+def _write_tables(
+    folder: Path, scans: Sequence[_Scan], notes: _Notes, *, metadata_from_dicom: bool
+) -> None:
+    people = pd.DataFrame(
+        [{"participant_id": scan.name, "session_id": scan.session} for scan in scans]
+    )
     if metadata_from_dicom:
         people["age"] = [scan.series.age() or "n/a" for scan in scans]
         people["sex"] = [scan.series.sex() or "n/a" for scan in scans]
         for name, sessions in people[people["session_id"] != ""].groupby("participant_id"):
-            write_table(folder / str(name) / f"{name}_sessions.tsv", sessions[["session_id", "age"]])
-    write_table(folder / "participants.tsv", people.drop_duplicates("participant_id").drop(columns="session_id"))
-    write_json(folder / "dataset_description.json", {"Name": "Converted from DICOM", "BIDSVersion": "1.10.0"})
-    environment = {name: value for name, value in describe_environment().items() if name != "command"}  # it holds paths
+            write_table(
+                folder / str(name) / f"{name}_sessions.tsv", sessions[["session_id", "age"]]
+            )
+    write_table(
+        folder / "participants.tsv",
+        people.drop_duplicates("participant_id").drop(columns="session_id"),
+    )
+    write_json(
+        folder / "dataset_description.json",
+        {"Name": "Converted from DICOM", "BIDSVersion": "1.10.0"},
+    )
+    environment = {
+        name: value for name, value in describe_environment().items() if name != "command"
+    }  # it holds paths
     left_out = [{"what": note.name, "reason": note.text} for note in sorted(notes.all)]
-    write_json(folder / CONVERT_RECORD, {"n": len(scans), "left_out": left_out, "environment": environment})
+    write_json(
+        folder / CONVERT_RECORD, {"n": len(scans), "left_out": left_out, "environment": environment}
+    )

@@ -49,8 +49,9 @@ def embed(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Section `embedding`; and section `data`, for the places of images and cache, and ``skip_unreadable``: scans
-        that cannot be used are left out then, and listed in ``OUT.skipped.tsv``.
+        Section `embedding`; and section `data`, for the places of images and cache, and
+        ``skip_unreadable``: scans that cannot be used are left out then, and listed in
+        ``OUT.skipped.tsv``.
     transforms : Compose or sequence of Transform, optional
         Transforms that `pretrain` was given from Python, where it was.
     overwrite : bool
@@ -81,7 +82,13 @@ def embed(
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
     # All that features depend on to the last digit: weights, scans, settings, software.
     software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
-    known = [info["run"], info["cohort_digest"], settings.embedding.reading(), settings.embedding.batch_size, device]
+    known = [
+        info["run"],
+        info["cohort_digest"],
+        settings.embedding.reading(),
+        settings.embedding.batch_size,
+        device,
+    ]
     known += [software, source.signatures(read)]
     finished = FinishedBatches(target, digest_of("features", json.dumps(known, sort_keys=True)))
     features = extract_features(
@@ -104,7 +111,12 @@ def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
     steps = [("listed", listed, None), ("excluded", unchosen, "not selected by embedding.where"),
              ("excluded", unreadable, "cannot be used (data.skip_unreadable)")]  # fmt: skip
     return [
-        {"step": step, "n_scans": len(rows), "n_subjects": rows.table["subject_id"].nunique(), "reason": reason}
+        {
+            "step": step,
+            "n_scans": len(rows),
+            "n_subjects": rows.table["subject_id"].nunique(),
+            "reason": reason,
+        }
         for step, rows, reason in steps
         if len(rows)
     ]

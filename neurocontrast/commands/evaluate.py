@@ -16,14 +16,27 @@ from neurocontrast.commands.report import report
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings, write_frame
-from neurocontrast.evaluation import EvaluationSettings, StudyResult, plan_study, read_split_file, save_probe
+from neurocontrast.evaluation import (
+    EvaluationSettings,
+    StudyResult,
+    plan_study,
+    read_split_file,
+    save_probe,
+)
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin, Metric, read_evaluation
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.exceptions import ConfigError, one_of
-from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
+from neurocontrast.files import (
+    atomic_folder,
+    check_output_folder,
+    digest_of_file,
+    write_json,
+    write_table,
+    write_text,
+)
 from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
 from neurocontrast.findings.result import rivals
@@ -36,9 +49,9 @@ from neurocontrast.settings import settings_from
 class EvaluationResult(os.PathLike[str]):
     """The folder of an evaluation: a path, whose figures are attributes.
 
-    ``result / "folds.tsv"`` and every attribute of a `Path` work, and so does every function that takes the folder. A
-    metric of the embedding is an attribute too, such as ``result.auc``: of all predictions out of their folds at once,
-    or the mean over folds where a metric has no such value.
+    ``result / "folds.tsv"`` and every attribute of a `Path` work, and so does every function that
+    takes the folder. A metric of the embedding is an attribute too, such as ``result.auc``: of all
+    predictions out of their folds at once, or the mean over folds where a metric has no such value.
 
     Parameters
     ----------
@@ -78,7 +91,9 @@ class EvaluationResult(os.PathLike[str]):
             return self.record.metrics[name].value
         if hasattr(self.folder, name):
             return getattr(self.folder, name)
-        raise AttributeError(f"an evaluation has no attribute '{name}'; its metrics: {one_of(self.record.metrics)}.")
+        raise AttributeError(
+            f"an evaluation has no attribute '{name}'; its metrics: {one_of(self.record.metrics)}."
+        )
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.record.metrics})
@@ -99,7 +114,13 @@ class EvaluationResult(os.PathLike[str]):
         for model, metrics in self.models.items():
             for name, metric in metrics.items():
                 low, high = metric.interval or (None, None)
-                row = {"model": model, "metric": name, "value": metric.value, "low": low, "high": high}
+                row = {
+                    "model": model,
+                    "metric": name,
+                    "value": metric.value,
+                    "low": low,
+                    "high": high,
+                }
                 rows.append({**row, "mean": metric.mean, "sd": metric.sd})
         return pd.DataFrame(rows)
 
@@ -110,15 +131,16 @@ class EvaluationResult(os.PathLike[str]):
     def __repr__(self) -> str:
         first = next(iter(self.record.metrics), None)
         figure = "" if first is None else f", {first} {getattr(self, first):.3g}"
-        return f"EvaluationResult('{self.folder}': {self.record.target}, {self.record.splits}{figure})"
+        return (
+            f"EvaluationResult('{self.folder}': {self.record.target}, {self.record.splits}{figure})"
+        )
 
     def _repr_html_(self) -> str:
         n = len(self.record.warnings)
         notes = f"<p>{n} warning{'' if n == 1 else 's'}: read them in the report.</p>" if n else ""
         title = escape(f"{self.record.target}, {self.record.splits}")
-        return (
-            f"<p><b>{title}</b></p>{self.table.to_html(index=False, float_format='{:.3f}'.format, na_rep='–')}{notes}"
-        )
+        table = self.table.to_html(index=False, float_format="{:.3f}".format, na_rep="–")
+        return f"<p><b>{title}</b></p>{table}{notes}"
 
 
 def evaluate(
@@ -138,17 +160,19 @@ def evaluate(
     Parameters
     ----------
     embeddings : path or DataFrame
-        Table written by `embed`, or a DataFrame with ``participant_id``, ``feature_0000`` … and metadata. A DataFrame
-        does not know who was pretrained on.
+        Table written by `embed`, or a DataFrame with ``participant_id``, ``feature_0000`` … and
+        metadata. A DataFrame does not know who was pretrained on.
     out : path
-        Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
+        Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and
+        more.
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     settings : EvaluationSettings, optional
         All choices together; `target` and `options` go before them.
     estimator : estimator, optional
-        Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in one; an instance, a
-        class, or a function of no argument. ``probe="package.module:Object"`` imports one.
+        Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
+        one; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
+        imports one.
     cv : splitter, or iterable of index pairs, optional
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
@@ -161,11 +185,18 @@ def evaluate(
     Returns
     -------
     EvaluationResult
-        The folder, a path, whose figures are attributes: ``result.auc``, ``result.table``, ``result.report()``.
+        The folder, a path, whose figures are attributes: ``result.auc``, ``result.table``,
+        ``result.report()``.
     """
     progress = as_progress(progress)
     if isinstance(embeddings, pd.DataFrame):
-        same: dict[str, Any] = {"out": out, "target": target, "settings": settings, "estimator": estimator, "cv": cv}
+        same: dict[str, Any] = {
+            "out": out,
+            "target": target,
+            "settings": settings,
+            "estimator": estimator,
+            "cv": cv,
+        }
         with tempfile.TemporaryDirectory() as scratch:
             table = Path(scratch) / "embeddings.parquet"
             write_frame(table, embeddings)
@@ -186,12 +217,20 @@ def evaluate(
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
     if chosen.target not in {*read.table, "tiv"}:
         raise ConfigError(no_column(Path(embeddings).name, chosen.target, read.table.columns))
-    how: dict[str, Any] = {"settings": planned, "info": read.info, "split_rows": rows, "estimator": estimator, "cv": cv}
+    how: dict[str, Any] = {
+        "settings": planned,
+        "info": read.info,
+        "split_rows": rows,
+        "estimator": estimator,
+        "cv": cv,
+    }
     study, external = plan_study(read.table, read.features, **how), None
     check(study)
     if chosen.test is not None:
         other = read_embeddings(chosen.test)
-        external = plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
+        external = plan_external(
+            study, other.table, other.features, info=other.info, training_info=read.info
+        )
     progress.message(study.text())
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
@@ -201,7 +240,13 @@ def evaluate(
     return EvaluationResult(folder)
 
 
-def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
+def _write(
+    folder: Path,
+    result: StudyResult,
+    settings: EvaluationSettings,
+    source: Path,
+    info: dict[str, Any],
+) -> None:
     made_of = EmbeddingsOrigin(
         file=source.name,
         digest=digest_of_file(source),
@@ -217,18 +262,26 @@ def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, sour
     external = found.part(ExternalTest)
     if settings.test is not None and external is not None:
         test = Path(settings.test)
-        added["external"] = external.model_copy(update={"file": test.name, "digest": digest_of_file(test)})
+        added["external"] = external.model_copy(
+            update={"file": test.name, "digest": digest_of_file(test)}
+        )
     choices = {"embeddings": source.name, "evaluation": settings.without_folders()}
     write_evaluation(folder, result, choices=choices, info=info, added=added)
 
 
 def write_evaluation(
-    folder: Path, result: StudyResult, *, choices: Mapping[str, Any], info: Mapping[str, Any], added: Mapping[str, Any]
+    folder: Path,
+    result: StudyResult,
+    *,
+    choices: Mapping[str, Any],
+    info: Mapping[str, Any],
+    added: Mapping[str, Any],
 ) -> None:
     """Write an evaluation folder, whole or not at all.
 
-    `choices` become ``config.yaml``; `info` says what is known of run and cohort (``run``, ``objective``,
-    ``simulated``, ``simulation``, ``training_metrics``); `added` are further keys of ``evaluation.json``.
+    `choices` become ``config.yaml``; `info` says what is known of run and cohort (``run``,
+    ``objective``, ``simulated``, ``simulation``, ``training_metrics``); `added` are further keys of
+    ``evaluation.json``.
     """
     origin = {
         "simulated": bool(info.get("simulated", False)),
@@ -244,5 +297,7 @@ def write_evaluation(
             write_table(new / "training.tsv", pd.DataFrame(info["training_metrics"]))
         if result.probe is not None:
             save_probe(new / PROBE_FOLDER, result.probe)
-        write_text(new / "config.yaml", yaml.safe_dump(dict(choices), sort_keys=False, allow_unicode=True))
+        write_text(
+            new / "config.yaml", yaml.safe_dump(dict(choices), sort_keys=False, allow_unicode=True)
+        )
         write_json(new / FILE, result.evaluation.model_copy(update={**origin, **added}).content())

@@ -22,11 +22,29 @@ from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe, read_evaluation
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError, one_of, suggestion
+from neurocontrast.exceptions import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NeurocontrastError,
+    one_of,
+    suggestion,
+)
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks, name_of_place
+from neurocontrast.explanation.maps import (
+    SUBJECTS_A_LATTICE,
+    explain_measures,
+    find_peaks,
+    name_of_place,
+)
 from neurocontrast.explanation.surface import draw_regions, find_annotations
-from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
+from neurocontrast.files import (
+    atomic_folder,
+    check_output_folder,
+    files_near,
+    write_json,
+    write_table,
+)
 from neurocontrast.findings.brain import inside_brain
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
@@ -35,7 +53,12 @@ from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
 from neurocontrast.transforms.grids import Grid
 
-_MAP, _RANKING, _SURFACE, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "surface.png", "explain.json"
+_MAP, _RANKING, _SURFACE, _DESCRIPTION = (
+    "saliency.nii.gz",
+    "regions.tsv",
+    "surface.png",
+    "explain.json",
+)
 _N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0
 _EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
@@ -59,27 +82,31 @@ def explain(
 ) -> Path:
     """Map where in the brain the differences in the probe's score come from, and return the folder of the map.
 
-    For a run of regional measures, rank the measures by their share of the differences, with 95 % intervals.
+    For a run of regional measures, rank the measures by their share of the differences, with 95 %
+    intervals.
 
     Parameters
     ----------
     evaluation : path
         Evaluation directory with a linear probe.
     run : path, optional
-        Run directory whose embeddings were evaluated, or the folder of its encoder; by default the one with the
-        recorded digest in the folders around the evaluation or in the working directory.
+        Run directory whose embeddings were evaluated, or the folder of its encoder; by default the
+        one with the recorded digest in the folders around the evaluation or in the working
+        directory.
     participants : path, optional
-        Table of the evaluated scans; by default the one of the recorded name and content in the same folders.
+        Table of the evaluated scans; by default the one of the recorded name and content in the
+        same folders.
     out : path, optional
-        Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects), or
-        ``regions.tsv`` of measures, ``saliency.tsv`` and ``explain.json``; by default ``explanation`` in the
-        evaluation, where `report` looks.
+        Folder to write, with ``saliency.nii.gz`` (share of the differences in score between
+        subjects), or ``regions.tsv`` of measures, ``saliency.tsv`` and ``explain.json``; by default
+        ``explanation`` in the evaluation, where `report` looks.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     atlas : path, optional
-        For measures of cortical regions: folder with the parcellation of fsaverage5, ``lh.aparc.annot`` and
-        ``rh.aparc.annot`` (or those of the measures' atlas), on which ``surface.png`` is drawn; by default those of
-        FreeSurfer in ``$FREESURFER_HOME``. Without them there is no picture.
+        For measures of cortical regions: folder with the parcellation of fsaverage5,
+        ``lh.aparc.annot`` and ``rh.aparc.annot`` (or those of the measures' atlas), on which
+        ``surface.png`` is drawn; by default those of FreeSurfer in ``$FREESURFER_HOME``. Without
+        them there is no picture.
     config : Config, mapping or path of a YAML file, optional
         Section `explanation`; and section `data`, for the places of images and cache.
     overwrite : bool
@@ -98,12 +125,18 @@ def explain(
     weights, intercept, meaning = _readout(probe, settings.positive)
     run = _find_run(evaluation, probe) if run is None else Path(run)
     encoder, contract = load_encoder(run)
-    source = brains_of_run(run, contract, whole.data, what="explain maps where in a brain an encoder looks")
+    source = brains_of_run(
+        run, contract, whole.data, what="explain maps where in a brain an encoder looks"
+    )
     if atlas is not None and not isinstance(source, RegionalMeasures):
-        raise ConfigError("atlas: is of regional measures, and this run was trained on scans. Leave it out.")
+        raise ConfigError(
+            "atlas: is of regional measures, and this run was trained on scans. Leave it out."
+        )
     _check_encoder(probe, contract, run, progress)
     path, remedy = evaluation / "predictions.tsv", "Copy the evaluation again."
-    evaluated = read_table(path, needed=_EVALUATED, error=CheckpointError, remedy=remedy, dtype=str)[_EVALUATED]
+    evaluated = read_table(
+        path, needed=_EVALUATED, error=CheckpointError, remedy=remedy, dtype=str
+    )[_EVALUATED]
     evaluated = evaluated.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
     if participants is None:
         given = _find_cohort(evaluation, evaluated, source, images_root)
@@ -115,11 +148,20 @@ def explain(
     source.make_ready(cohort, progress)
     score = LinearScore(encoder, weights, intercept)
     if isinstance(source, RegionalMeasures):
-        explained = _explain_measures(score, source, cohort, probe.target, settings, atlas, progress)
+        explained = _explain_measures(
+            score, source, cohort, probe.target, settings, atlas, progress
+        )
     else:
         explained = _explain_scans(score, source, cohort, settings, progress)
     meaning |= {"simulated": cohort.simulated or bool(contract.get("simulated"))}
-    _write(folder, probe, meaning | {"encoder": contract["weights"]["sha256"]}, cohort, truths, explained)
+    _write(
+        folder,
+        probe,
+        meaning | {"encoder": contract["weights"]["sha256"]},
+        cohort,
+        truths,
+        explained,
+    )
     return folder
 
 
@@ -129,11 +171,19 @@ def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
     for path in files_near(evaluation, "encoder.json"):
         if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
             return path.parent
-    what = f"the encoder '{digest[:12]}…'" if digest else "an encoder that the evaluation does not name"
-    raise ConfigError(f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN.")
+    what = (
+        f"the encoder '{digest[:12]}…'"
+        if digest
+        else "an encoder that the evaluation does not name"
+    )
+    raise ConfigError(
+        f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN."
+    )
 
 
-def _find_cohort(evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any) -> Cohort:
+def _find_cohort(
+    evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any
+) -> Cohort:
     """Return the scans of the table near an evaluation that has the recorded name and digest, not of any such table."""
     made_of = read_evaluation(evaluation).embeddings
     name = made_of.cohort_source or "participants.tsv"
@@ -161,7 +211,11 @@ def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
             f"explanation.{of_scans[0]}: is of scans, and this run was trained on regional measures, each of which is "
             "replaced by its mean. Leave it out."
         )
-    return settings if "n_subjects" in settings.model_fields_set else settings.model_copy(update={"n_subjects": n})
+    return (
+        settings
+        if "n_subjects" in settings.model_fields_set
+        else settings.model_copy(update={"n_subjects": n})
+    )
 
 
 def _explain_measures(
@@ -177,17 +231,35 @@ def _explain_measures(
     labels, table = find_annotations(atlas, source.known.atlas), cohort.table
     if labels is None:
         progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
-    sites, people = site_names(table.get("site", [None] * len(table))), table["subject_id"].to_numpy(dtype=object)
+    sites, people = (
+        site_names(table.get("site", [None] * len(table))),
+        table["subject_id"].to_numpy(dtype=object),
+    )
     units = choose_units("auto", sites, people, target=target)
     draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
     images = source.images(cohort)
-    shares, (low, high), scores = explain_measures(score, images.values, draws, settings=settings, progress=progress)
-    found = pd.DataFrame({"region": source.known.columns, "value": shares, "low": low, "high": high})
-    found = found.iloc[np.argsort(-found["value"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
+    shares, (low, high), scores = explain_measures(
+        score, images.values, draws, settings=settings, progress=progress
+    )
+    found = pd.DataFrame(
+        {"region": source.known.columns, "value": shares, "low": low, "high": high}
+    )
+    found = found.iloc[np.argsort(-found["value"].abs().to_numpy(), kind="stable")].reset_index(
+        drop=True
+    )
     about = {
         "method": "replacement by the mean",
-        **{"atlas": source.known.atlas, "software": source.known.software, "n_measures": len(found)},
-        **{"resampled": units.name, "n_units": units.n, "n_resamples": _N_RESAMPLES, "seed": settings.seed},
+        **{
+            "atlas": source.known.atlas,
+            "software": source.known.software,
+            "n_measures": len(found),
+        },
+        **{
+            "resampled": units.name,
+            "n_units": units.n,
+            "n_resamples": _N_RESAMPLES,
+            "seed": settings.seed,
+        },
         "map": _RANKING,
         "top_regions": found.head(_N_TOP).to_dict("records"),
         "warnings": list(cohort.warnings),
@@ -197,29 +269,50 @@ def _explain_measures(
         write_table(folder / _RANKING, found)
         values = dict(zip(found["region"], found["value"], strict=True))
         if labels is not None and not draw_regions(values, labels, folder / _SURFACE):
-            progress.message("No picture of the cortex: none of the measures is of a region of the atlas.")
+            progress.message(
+                "No picture of the cortex: none of the measures is of a region of the atlas."
+            )
 
     return scores, about, save
 
 
 def _explain_scans(
-    score: LinearScore, source: BrainVolumes, cohort: Cohort, settings: ExplanationSettings, progress: Progress
+    score: LinearScore,
+    source: BrainVolumes,
+    cohort: Cohort,
+    settings: ExplanationSettings,
+    progress: Progress,
 ) -> _Explained:
     """Map where differences come from, on the grid of the scans."""
     grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
     for note in notes:
         progress.warning(note)
     images, rows = source.images(cohort), range(len(cohort))
-    share, scores = explain_scans(score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress)
+    share, scores = explain_scans(
+        score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
+    )
     in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine)) if grid.is_mni else share
     peaks: list[dict[str, Any]] = []
-    for voxel in find_peaks(in_brain, distance=[round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]):
-        at = {axis: round(float(mm), 1) for axis, mm in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}
-        peaks.append({**at, "region": name_of_place(**at) if grid.is_mni else None, "value": float(share[voxel])})
+    for voxel in find_peaks(
+        in_brain, distance=[round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    ):
+        at = {
+            axis: round(float(mm), 1)
+            for axis, mm in zip("xyz", apply_affine(grid.affine, voxel), strict=True)
+        }
+        peaks.append(
+            {
+                **at,
+                "region": name_of_place(**at) if grid.is_mni else None,
+                "value": float(share[voxel]),
+            }
+        )
     about = {
         "method": "occlusion",
         **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
-        "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
+        "spacing_mm": grid.spacing_mm[0]
+        if len(set(grid.spacing_mm)) == 1
+        else list(grid.spacing_mm),
         "shape": list(share.shape),
         "affine": grid.affine.tolist(),
         "template": "MNI152" if grid.is_mni else None,
@@ -239,7 +332,9 @@ def _explain_scans(
     return scores, about, save
 
 
-def _readout(probe: FittedProbe, positive: str | None) -> tuple[npt.NDArray[np.float64], float, dict[str, Any]]:
+def _readout(
+    probe: FittedProbe, positive: str | None
+) -> tuple[npt.NDArray[np.float64], float, dict[str, Any]]:
     """Return weights and intercept of a number of the probe by the features as they are, and what the number means."""
     if probe.blocks:
         raise ConfigError(
@@ -251,7 +346,9 @@ def _readout(probe: FittedProbe, positive: str | None) -> tuple[npt.NDArray[np.f
     if probe.kind != "multiclass":
         own = probe.classes[1] if probe.kind == "binary" else None
         if positive not in (None, own):
-            allowed = f"'{own}', which the evaluation had" if own else "left out: the target is a number"
+            allowed = (
+                f"'{own}', which the evaluation had" if own else "left out: the target is a number"
+            )
             raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
         meaning = "predicted value" if own is None else "decision value (log-odds)"
         return weights[:, 0], float(intercepts[0]), {"positive": own, "score": meaning}
@@ -266,13 +363,21 @@ def _readout(probe: FittedProbe, positive: str | None) -> tuple[npt.NDArray[np.f
     contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
     contrast[probe.classes.index(positive)] = 1
     meaning = "decision value of the class, less the mean of the others'"
-    return weights @ contrast, float(intercepts @ contrast), {"positive": positive, "score": meaning}
+    return (
+        weights @ contrast,
+        float(intercepts @ contrast),
+        {"positive": positive, "score": meaning},
+    )
 
 
-def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
+def _check_encoder(
+    probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress
+) -> None:
     found, (expected, _, how) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
     if how.startswith("head") or "read out" in how:
-        made = "after the projection head (embedding.layer: head)" if how.startswith("head") else how
+        made = (
+            "after the projection head (embedding.layer: head)" if how.startswith("head") else how
+        )
         raise DataError(
             f"{run}: the probe was fitted on embeddings {made}, and a map is that of the encoder's features. Embed "
             "with embedding.layer: encoder and without embedding.read_out, and evaluate that table."
@@ -284,7 +389,9 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
             f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
         )
     if not expected:
-        progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
+        progress.warning(
+            f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken."
+        )
     if how:
         progress.warning(f"the embeddings were made in {how}; the map is computed in float32.")
 
@@ -294,7 +401,9 @@ def _choose(
 ) -> tuple[Cohort, list[str]]:
     """Return scans to explain, one a subject, classes balanced, and their truths; the seed alone decides which."""
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
-    row_of = {(str(participant), str(session)): row for row, (participant, session) in enumerate(names)}
+    row_of = {
+        (str(participant), str(session)): row for row, (participant, session) in enumerate(names)
+    }
     keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
     lacking = [" session ".join(filter(None, key)) for key in keys if key not in row_of]
     if lacking:
@@ -305,19 +414,27 @@ def _choose(
         )
     first = ~evaluated["subject_id"].duplicated().to_numpy()
     candidates, truths = np.flatnonzero(first), evaluated["y_true"].to_numpy(dtype=object)
-    shuffled = candidates[derive_generator("explained-subjects", settings.seed).permutation(len(candidates))]
+    shuffled = candidates[
+        derive_generator("explained-subjects", settings.seed).permutation(len(candidates))
+    ]
     if probe.kind == "continuous":
         ordered = shuffled[np.argsort([float(truths[row]) for row in shuffled], kind="stable")]
         n_wanted = min(settings.n_subjects, len(ordered))
         even = ordered[np.linspace(0, len(ordered) - 1, n_wanted).round().astype(int)].tolist()
         n_groups = max(1, n_wanted // SUBJECTS_A_LATTICE)
-        picked = [row for first in range(n_groups) for row in even[first::n_groups]]  # neighbours differ
+        picked = [
+            row for first in range(n_groups) for row in even[first::n_groups]
+        ]  # neighbours differ
     else:
-        of_class = [[row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes]
+        of_class = [
+            [row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes
+        ]
         turns = [row for turn in zip_longest(*of_class) for row in turn if row is not None]
         n_each = min(map(len, of_class))
         picked = turns[: min(settings.n_subjects, n_each * len(of_class)) or settings.n_subjects]
-    return cohort.subset([row_of[keys[row]] for row in picked]), [str(truths[row]) for row in picked]
+    return cohort.subset([row_of[keys[row]] for row in picked]), [
+        str(truths[row]) for row in picked
+    ]
 
 
 def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
@@ -337,7 +454,9 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
             "the headers do not say that the scans are in the space of MNI152 (sform code 4), so the coordinates of "
             "the map may not be those of the template."
         )
-    return Grid(grids[0].affine, grids[0].spacing_mm, is_mni and apart <= max(grids[0].spacing_mm)), notes
+    return Grid(
+        grids[0].affine, grids[0].spacing_mm, is_mni and apart <= max(grids[0].spacing_mm)
+    ), notes
 
 
 def _write(
@@ -353,7 +472,9 @@ def _write(
     about = {
         "format": 1,
         "n_subjects": len(truths),
-        "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
+        "n_of_class": {name: truths.count(name) for name in probe.classes}
+        if probe.classes
+        else None,
         "target": probe.target,
         **meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
@@ -364,5 +485,8 @@ def _write(
     names = [subject_digest(str(subject))[:12] for subject in cohort.table["subject_id"]]
     with atomic_folder(folder) as new:
         save(new)
-        write_table(new / "saliency.tsv", pd.DataFrame({"subject": names, "y_true": truths, "score": scores}))
+        write_table(
+            new / "saliency.tsv",
+            pd.DataFrame({"subject": names, "y_true": truths, "score": scores}),
+        )
         write_json(new / _DESCRIPTION, about)

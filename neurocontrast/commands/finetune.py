@@ -70,10 +70,11 @@ def finetune(
 ) -> Path:
     """Train a run's encoder with a linear head in every training fold, and return the folder of the evaluation.
 
-    Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take both.
+    Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take
+    both.
 
-    A call that was stopped continues when it is made again: finished folds are kept, in a hidden folder next to `out`,
-    and the one under way goes on from its last epoch, to the same numbers.
+    A call that was stopped continues when it is made again: finished folds are kept, in a hidden
+    folder next to `out`, and the one under way goes on from its last epoch, to the same numbers.
 
     Parameters
     ----------
@@ -82,17 +83,18 @@ def finetune(
     participants : path or DataFrame
         Table of scans, with the column to predict.
     out : path
-        Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv``, ``finetuning.tsv`` and
-        more.
+        Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv``,
+        ``finetuning.tsv`` and more.
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     from_scratch : bool, default=False
-        Whether the same network begins with random weights; the run then says architecture and preprocessing alone.
+        Whether the same network begins with random weights; the run then says architecture and
+        preprocessing alone.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Sections `evaluation` and `finetune`; `augment`, in place of the run's own; `seed` of the training; and `data`,
-        for the places of images and cache.
+        Sections `evaluation` and `finetune`; `augment`, in place of the run's own; `seed` of the
+        training; and `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
         Transforms that `pretrain` was given from Python, where it was.
     overwrite : bool, default=False
@@ -104,8 +106,13 @@ def finetune(
     """
     progress = as_progress(progress)
     settings, folder = as_config({} if config is None else config), Path(out)
-    given = settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
-    chosen, usual = settings_from(EvaluationSettings, given, source="evaluation"), EvaluationSettings()
+    given = (
+        settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
+    )
+    chosen, usual = (
+        settings_from(EvaluationSettings, given, source="evaluation"),
+        EvaluationSettings(),
+    )
     found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
     if found:
@@ -116,9 +123,20 @@ def finetune(
     chosen = chosen.model_copy(update=_OFF)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     refuse_several("finetune")
-    usable_accelerator(settings.finetune.accelerator, section="finetune", training=settings.finetune.precision)
+    usable_accelerator(
+        settings.finetune.accelerator, section="finetune", training=settings.finetune.precision
+    )
     with suspending():
-        plan = _plan_folds(Path(run), participants, images_root, settings, chosen, transforms, from_scratch, progress)
+        plan = _plan_folds(
+            Path(run),
+            participants,
+            images_root,
+            settings,
+            chosen,
+            transforms,
+            from_scratch,
+            progress,
+        )
         work = folder.with_name(f".{folder.name}.{plan.key()[:16]}.partial")
         with hold(work, progress):
             study = plan.prepared(progress)
@@ -152,16 +170,36 @@ class _Plan:
     @property
     def augment(self) -> dict[str, Any] | None:
         """Settings of the views that the network is shown; None for the scans themselves."""
-        return self.settings.augment.model_dump(mode="json") if self.settings.finetune.augment else None
+        return (
+            self.settings.augment.model_dump(mode="json")
+            if self.settings.finetune.augment
+            else None
+        )
 
     def key(self) -> str:
         """Return a digest of all that a fold's network depends on, where folds of two calls belong together."""
-        splits = [(split.repeat, split.fold, split.train.tolist(), split.test.tolist()) for split in self.study.splits]
+        splits = [
+            (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
+            for split in self.study.splits
+        ]
         settings = self.settings.finetune.model_dump(mode="json", exclude=_FREE_TO_DIFFER)
-        network = [self.weights, self.encoder.settings.model_dump(mode="json"), self.contract["preprocessing"]]
+        network = [
+            self.weights,
+            self.encoder.settings.model_dump(mode="json"),
+            self.contract["preprocessing"],
+        ]
         chosen = self.study.settings.without_folders()
         scans = [self.cohort.digest(), self.source.signatures(self.cohort)]
-        known = [network, settings, self.augment, chosen, self.settings.seed, scans, splits, version()]
+        known = [
+            network,
+            settings,
+            self.augment,
+            chosen,
+            self.settings.seed,
+            scans,
+            splits,
+            version(),
+        ]
         return digest_of("finetune", json.dumps(known, sort_keys=True))
 
     def prepared(self, progress: Progress) -> Study:
@@ -206,9 +244,13 @@ def _plan_folds(
     if from_scratch:
         info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
     folds = None if chosen.split_file is None else read_split_file(chosen.split_file)
-    rows = np.arange(len(listed), dtype=float)[:, None]  # instead of features: the row of each scan in the table
+    rows = np.arange(len(listed), dtype=float)[
+        :, None
+    ]  # instead of features: the row of each scan in the table
     study = plan_study(listed.table, rows, settings=chosen, info=info, split_rows=folds)
-    name, weights = ("network from scratch", "random") if from_scratch else ("fine-tuned network", "pretrained")
+    name, weights = (
+        ("network from scratch", "random") if from_scratch else ("fine-tuned network", "pretrained")
+    )
     text = f"{encoder.settings.name}, {weights} weights to begin with"
     study = study.with_model(GivenModel("embedding", name, text, _NOT_STORED))
     cohort = listed.subset(study.features[:, 0].astype(int))
@@ -223,7 +265,9 @@ def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> l
         for number, split in enumerate(study.splits):
             folder, title = work / f"fold-{number:03d}", f"Fold {number + 1} of {n}"
             if not (folder / _FINISHED).is_file():
-                write_json(folder / _FINISHED, _train(plan, study, split, images, folder, title, progress))
+                write_json(
+                    folder / _FINISHED, _train(plan, study, split, images, folder, title, progress)
+                )
                 shutil.rmtree(folder / "checkpoints")
             fold = read_json(folder / _FINISHED)
             about, n_epochs = fold["about"], fold["about"]["n_epochs"]
@@ -239,7 +283,13 @@ def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> l
 
 
 def _train(
-    plan: _Plan, study: Study, split: Split, images: Images, folder: Path, title: str, progress: Progress
+    plan: _Plan,
+    study: Study,
+    split: Split,
+    images: Images,
+    folder: Path,
+    title: str,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Train the network of a fold; return what it predicts of its test scans, its epochs, and how it was trained."""
     settings, target = plan.settings, study.target
@@ -252,7 +302,9 @@ def _train(
         encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
     view = None
     if settings.finetune.augment:
-        views: Any = plan.source.prepared(plan.cohort, fitted.tolist()).views(settings.augment, seed=seed)
+        views: Any = plan.source.prepared(plan.cohort, fitted.tolist()).views(
+            settings.augment, seed=seed
+        )
         view = partial(views.view, view=0)
     data = TrainingData(
         images=images,
@@ -275,13 +327,20 @@ def _train(
         title=title,
         progress=progress,
     )
-    about = {"repeat": split.repeat, "fold": split.fold, "n_fitted": len(fitted), "n_validation": len(tried)}
+    about = {
+        "repeat": split.repeat,
+        "fold": split.fold,
+        "n_fitted": len(fitted),
+        "n_validation": len(tried),
+    }
     about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
     known = {"predictions": found.predictions.tolist(), "metrics": found.metrics}
     return known | {"about": about | {"best_loss": found.best_loss}}
 
 
-def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[Mapping[str, Any]], progress: Progress) -> None:
+def _evaluate(
+    folder: Path, plan: _Plan, study: Study, folds: Sequence[Mapping[str, Any]], progress: Progress
+) -> None:
     """Write what `evaluate` does, with the predictions of the folds in place of a probe's."""
     predictions = {}
     for fold, split in zip(folds, study.splits, strict=True):
@@ -311,7 +370,11 @@ def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[Mapping[s
         cohort_source=plan.info["cohort_source"],
         cohort_digest=plan.info["cohort_digest"],
     )
-    choices = {"seed": plan.settings.seed, "evaluation": plan.study.settings.without_folders(), "finetune": settings}
+    choices = {
+        "seed": plan.settings.seed,
+        "evaluation": plan.study.settings.without_folders(),
+        "finetune": settings,
+    }
     choices |= {"augment": plan.augment, "from_scratch": plan.from_scratch}
     added = {"finetuning": finetuning, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
     write_evaluation(folder, result, choices=choices, info=plan.info, added=added)

@@ -11,7 +11,13 @@ import pandas as pd
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
-from neurocontrast.evaluation.rows import cell_texts, check_rows, encoder_digest, row_names, tidy_table
+from neurocontrast.evaluation.rows import (
+    cell_texts,
+    check_rows,
+    encoder_digest,
+    row_names,
+    tidy_table,
+)
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import SILENT, Progress
@@ -33,9 +39,9 @@ def join(
 ) -> Path:
     """Write the features of several encoders of the same scans side by side, and return the path of the table.
 
-    Each table becomes a block of columns, whose name, columns and encoder the joined table records; `evaluate` gives
-    all blocks the same total variance. Rows are those of the first table, which are found in the others by
-    ``participant_id`` and ``session``.
+    Each table becomes a block of columns, whose name, columns and encoder the joined table records;
+    `evaluate` gives all blocks the same total variance. Rows are those of the first table, which
+    are found in the others by ``participant_id`` and ``session``.
 
     Parameters
     ----------
@@ -55,29 +61,44 @@ def join(
     DataError
         Naming all scans that are not in every table, or whose metadata differ between tables.
     """
-    paths = [Path(path) for path in ([embeddings] if isinstance(embeddings, str | os.PathLike) else embeddings)]
+    paths = [
+        Path(path)
+        for path in ([embeddings] if isinstance(embeddings, str | os.PathLike) else embeddings)
+    ]
     target = Path(out)
-    chosen = [path.stem for path in paths] if names is None else [str(name).strip() for name in names]
+    chosen = (
+        [path.stem for path in paths] if names is None else [str(name).strip() for name in names]
+    )
     if len(paths) < 2:
-        raise ConfigError(f"embeddings: must be two tables or more, got {', '.join(map(str, paths)) or 'none'}.")
+        raise ConfigError(
+            f"embeddings: must be two tables or more, got {', '.join(map(str, paths)) or 'none'}."
+        )
     if len(chosen) != len(paths) or not all(chosen) or len(set(chosen)) < len(chosen):
-        raise ConfigError(f"names: {len(paths)} tables need {len(paths)} different names, got {one_of(chosen)}.")
+        raise ConfigError(
+            f"names: {len(paths)} tables need {len(paths)} different names, got {one_of(chosen)}."
+        )
     check_output_file(target, ".parquet", overwrite=overwrite)
     if target.resolve() in [path.resolve() for path in paths]:
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
     read = {name: read_embeddings(path) for name, path in zip(chosen, paths, strict=True)}
     for name, each in read.items():
         if inner := (each.info.get("run") or {}).get("blocks"):
-            raise DataError(f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others.")
+            raise DataError(
+                f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others."
+            )
     digests = {name: encoder_digest(each.info) for name, each in read.items()}
     known = pd.Series(digests, dtype=object).dropna()
     same = [" = ".join(group) for group in known.groupby(known).groups.values() if len(group) > 1]
     if same:
-        raise DataError(f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}.")
+        raise DataError(
+            f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}."
+        )
     table, features = _rows_of_all(read)
     info = _describe(read, digests)
     if unknown := ", ".join(info["pretraining_unknown"]):
-        progress.warning(f"{unknown}: does not say who was in pretraining, so no evaluation can look for its subjects.")
+        progress.warning(
+            f"{unknown}: does not say who was in pretraining, so no evaluation can look for its subjects."
+        )
     write_embeddings(target, table, features, info)
     return target
 
@@ -93,30 +114,56 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
             raise DataError(f"{name}: {error}") from None
     first, *others = tidy
     problems = Problems(" and ".join(read) if len(read) == 2 else ", ".join(read))
-    keys = {name: pd.MultiIndex.from_frame(each[["participant_id", "session"]]) for name, each in tidy.items()}
-    places = pd.DataFrame({name: pd.Series(range(len(key)), index=key) for name, key in keys.items()})
+    keys = {
+        name: pd.MultiIndex.from_frame(each[["participant_id", "session"]])
+        for name, each in tidy.items()
+    }
+    places = pd.DataFrame(
+        {name: pd.Series(range(len(key)), index=key) for name, key in keys.items()}
+    )
     absent = places.isna()[places.isna().any(axis=1)]
-    for scan, lacks in zip(row_names(absent.index.to_frame(), range(len(absent))), absent.to_numpy(), strict=True):
+    for scan, lacks in zip(
+        row_names(absent.index.to_frame(), range(len(absent))), absent.to_numpy(), strict=True
+    ):
         problems.add(f"is not in {' and '.join(absent.columns[lacks])}", name=scan)
     if problems.found:
-        problems.hint("every table must hold the same scans: embed one table of scans with every run.")
+        problems.hint(
+            "every table must hold the same scans: embed one table of scans with every run."
+        )
         problems.raise_if_any()
     places = places.loc[keys[first]].astype(int)
-    table, placed = read[first].table.copy(), {name: each.iloc[places[name]] for name, each in tidy.items()}
+    table, placed = (
+        read[first].table.copy(),
+        {name: each.iloc[places[name]] for name, each in tidy.items()},
+    )
     # Where a scan lies may differ.
-    skipped = {column for each in read.values() for column in columns_of((each.info.get("run") or {}).get("channels"))}
+    skipped = {
+        column
+        for each in read.values()
+        for column in columns_of((each.info.get("run") or {}).get("channels"))
+    }
     for name in others:
-        for column in tidy[first].columns.intersection(tidy[name].columns, sort=False).difference([*skipped, "path"]):
-            pairs = zip(cell_texts(placed[first][column]), cell_texts(placed[name][column]), strict=True)
+        for column in (
+            tidy[first]
+            .columns.intersection(tidy[name].columns, sort=False)
+            .difference([*skipped, "path"])
+        ):
+            pairs = zip(
+                cell_texts(placed[first][column]), cell_texts(placed[name][column]), strict=True
+            )
             for row, pair in enumerate(pairs):
                 if pair[0] != pair[1]:
                     one, other = ("nothing" if text is None else shown(text) for text in pair)
                     scan = row_names(tidy[first], [row])[0]
-                    problems.add(f"{one} in {first} and {other} in {name}", column=str(column), name=scan)
+                    problems.add(
+                        f"{one} in {first} and {other} in {name}", column=str(column), name=scan
+                    )
         ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
         table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
-    return table, np.concatenate([each.features[places[name]] for name, each in read.items()], axis=1)
+    return table, np.concatenate(
+        [each.features[places[name]] for name, each in read.items()], axis=1
+    )
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:

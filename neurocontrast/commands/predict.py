@@ -46,33 +46,38 @@ def predict(
 ) -> Path:
     """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
-    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no other. For very many
-    scans `embed` them, which continues after a kill, and predict from the table.
+    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no
+    other. For very many scans `embed` them, which continues after a kill, and predict from the
+    table.
 
     Parameters
     ----------
     probe : path
         Evaluation directory, or its folder ``probe``.
     embeddings : path
-        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`: a scan (NIfTI,
-        FreeSurfer), a folder of scans at any depth, or a table with one row per scan. With a `run` of regional
-        measures: a table or a folder of these, or the table of people to whom those of ``data.measures`` belong.
+        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`:
+        a scan (NIfTI, FreeSurfer), a folder of scans at any depth, or a table with one row per
+        scan. With a `run` of regional measures: a table or a folder of these, or the table of
+        people to whom those of ``data.measures`` belong.
     out : path
-        Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
-        number; of several classes ``score_<class>``), ``y_pred``, ``trained_on`` (subjects that the probe was fitted
-        on), ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``; of scans also ``warnings`` and ``error``.
-        A ``.json`` file next to it says where it came from.
+        Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the
+        positive class, or number; of several classes ``score_<class>``), ``y_pred``, ``trained_on``
+        (subjects that the probe was fitted on), ``mahalanobis``, ``mahalanobis_percentile`` and
+        ``outside``; of scans also ``warnings`` and ``error``. A ``.json`` file next to it says
+        where it came from.
     run : path, optional
         Run directory whose encoder embeds the scans.
     images_root : path, optional
         Folder that relative paths in the table of scans start from.
     config : Config, mapping or path of a YAML file, optional
-        Sections `embedding` and `data`, for scans. Without ``data.cache_dir`` no copy of a scan is kept.
+        Sections `embedding` and `data`, for scans. Without ``data.cache_dir`` no copy of a scan is
+        kept.
     calibrate : path, optional
-        Table with ``participant_id`` (and ``session``) and the target of some of these scans, ten or twenty of each new
-        site: the bias of every site with at least five such subjects is taken out of its predictions (an intercept
-        alone). ``y_score`` is then calibrated, ``y_score_zero_shot`` as before, and ``calibrated_on`` marks scans that
-        are no test any more.
+        Table with ``participant_id`` (and ``session``) and the target of some of these scans, ten
+        or twenty of each new site: the bias of every site with at least five such subjects is taken
+        out of its predictions (an intercept alone). ``y_score`` is then calibrated,
+        ``y_score_zero_shot`` as before, and ``calibrated_on`` marks scans that are no test any
+        more.
     overwrite : bool
         Whether an `out` that exists is replaced.
     on_scan : callable, optional
@@ -99,10 +104,16 @@ def predict(
         truths = _truths(fitted, tidy, calibrate)
         features, notes = scans.embed(progress)
         good = notes["error"].isna().to_numpy()
-        known = _predictions(fitted, tidy[good], features[good]).reindex(tidy.index)  # empty cells for bad scans
+        known = _predictions(fitted, tidy[good], features[good]).reindex(
+            tidy.index
+        )  # empty cells for bad scans
         table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
         origin = scans.origin(table)
-    calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
+    calibration = (
+        None
+        if truths is None
+        else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
+    )
     outside: dict[str, Any] | None = None
     if fitted.distribution is not None:
         outside, far = count_outside(
@@ -120,19 +131,31 @@ def predict(
 
 
 def _read_features(
-    fitted: FittedProbe, path: Path, config: Config | Mapping[str, Any] | str | os.PathLike[str] | None
+    fitted: FittedProbe,
+    path: Path,
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], list[str]]:
     """Return the rows and features of an embeddings table, what is recorded of it, and doubts about how it is read."""
     if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
-        raise ConfigError(f"embeddings: '{path}' are scans or measures. Say which run embeds them: run=RUN.")
+        raise ConfigError(
+            f"embeddings: '{path}' are scans or measures. Say which run embeds them: run=RUN."
+        )
     read = read_embeddings(path)
     if not len(read.table):
-        raise DataError(f"{path.name}: the table has no rows, and there is nothing to predict without a scan.")
-    check_same_blocks(fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name)
-    doubts = [fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)]
+        raise DataError(
+            f"{path.name}: the table has no rows, and there is nothing to predict without a scan."
+        )
+    check_same_blocks(
+        fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name
+    )
+    doubts = [
+        fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
+    ]
     if config is not None:
         as_config(config)  # refuses wrong keys
-        doubts.append("The configuration is for scans: embeddings, without a run, are taken as they are.")
+        doubts.append(
+            "The configuration is for scans: embeddings, without a run, are taken as they are."
+        )
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
     of_file = {"file": path.name, "digest": digest_of_file(path)}
@@ -148,7 +171,10 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
         "classes": list(fitted.classes),
         "probe": {"name": fitted.name, "strength": fitted.strength, "threshold": fitted.threshold},
         "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on) or None},
-        "n": {"scans": len(table), "of_trained_subjects": _n_known(table) if fitted.trained_on else None},
+        "n": {
+            "scans": len(table),
+            "of_trained_subjects": _n_known(table) if fitted.trained_on else None,
+        },
         "encoder": fitted.encoder,
         "environment": describe_environment(),
     }
@@ -164,25 +190,39 @@ def _calibrated(
     """Take each site's bias out of the predictions in `table`; return what was taken out."""
     scores, sites = table["y_score"].to_numpy(dtype=float), tidy["site"]
     labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
-    shifts = fit_shifts(scores[labelled], truths[labelled], sites[labelled], tidy["subject_id"][labelled], fitted.kind)
+    shifts = fit_shifts(
+        scores[labelled],
+        truths[labelled],
+        sites[labelled],
+        tidy["subject_id"][labelled],
+        fitted.kind,
+    )
     shifted = shift_scores(scores, sites, shifts, fitted.kind)
     table.insert(list(table.columns).index("y_score") + 1, "y_score_zero_shot", scores)
     table["y_score"] = shifted
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = shifted if fitted.kind == "continuous" else labels[fitted.decide(shifted)]
     table.loc[np.isnan(scores), "y_pred"] = None
-    used = tidy["site"].map({site: shift.shift is not None for site, shift in shifts.items()}).eq(True)
-    people = tidy["site"].astype(str) + "\0" + tidy["subject_id"].astype(str)  # also their other scans are no test
+    used = (
+        tidy["site"].map({site: shift.shift is not None for site, shift in shifts.items()}).eq(True)
+    )
+    people = (
+        tidy["site"].astype(str) + "\0" + tidy["subject_id"].astype(str)
+    )  # also their other scans are no test
     table["calibrated_on"] = used & people.isin(people[labelled])
     return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
-def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLike[str] | None) -> Floats | None:
+def _truths(
+    fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLike[str] | None
+) -> Floats | None:
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     if calibrate is None:
         return None
     if fitted.kind == "multiclass":
-        raise ConfigError("calibrate: is for numbers and for two classes; this probe predicts several classes.")
+        raise ConfigError(
+            "calibrate: is for numbers and for two classes; this probe predicts several classes."
+        )
     if tidy["site"].isna().all():
         raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
     labels, problems = read_text_table(Path(calibrate)), Problems(Path(calibrate).name)
@@ -206,10 +246,16 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
             problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
         elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
-            problems.add("the probe was fitted on this subject, who cannot calibrate a new site", **where)
-        elif earlier := next((line_of[scan] for scan in of_scan if scan in line_of and truths[scan] != value), None):
             problems.add(
-                f"is {shown(earlier[1])} in line {earlier[0]}, and {shown(cell)} here", column=fitted.target, **where
+                "the probe was fitted on this subject, who cannot calibrate a new site", **where
+            )
+        elif earlier := next(
+            (line_of[scan] for scan in of_scan if scan in line_of and truths[scan] != value), None
+        ):
+            problems.add(
+                f"is {shown(earlier[1])} in line {earlier[0]}, and {shown(cell)} here",
+                column=fitted.target,
+                **where,
             )
         else:
             truths[of_scan] = value
@@ -219,7 +265,10 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
 
 
 def _doubts(
-    fitted: FittedProbe, table: pd.DataFrame, outside: dict[str, Any] | None, calibration: dict[str, Any] | None
+    fitted: FittedProbe,
+    table: pd.DataFrame,
+    outside: dict[str, Any] | None,
+    calibration: dict[str, Any] | None,
 ) -> Iterator[str]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     n_known = _n_known(table)
@@ -236,7 +285,11 @@ def _doubts(
         yield outside["message"]
     by_site = {} if calibration is None else calibration["by_site"]
     n_of = {site: shift["n_subjects"] for site, shift in by_site.items() if shift["shift"] is None}
-    n_of |= {} if calibration is None else {site: 0 for site in table["site"].dropna() if site not in by_site}
+    n_of |= (
+        {}
+        if calibration is None
+        else {site: 0 for site in table["site"].dropna() if site not in by_site}
+    )
     unshifted = [f"{site} ({n})" for site, n in n_of.items()]
     if unshifted:
         yield (
@@ -245,7 +298,9 @@ def _doubts(
         )
 
 
-def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]) -> pd.DataFrame:
+def _predictions(
+    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]
+) -> pd.DataFrame:
     """Return the predictions of scans, with what is known of each."""
     table = tidy[_IDENTIFIERS].copy()
     scores = fitted.predict(features)
@@ -259,6 +314,8 @@ def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[
     known = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
     table["trained_on"] = known if fitted.trained_on else None
     if fitted.distribution is not None:
-        table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(features)
+        table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(
+            features
+        )
         table["outside"] = table["mahalanobis_percentile"] > OUTSIDE_PERCENTILE
     return table

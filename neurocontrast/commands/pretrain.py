@@ -27,7 +27,14 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial
-from neurocontrast.runs.parts import Parts, build_parts, contracts_of, follow_run, open_run, subjects_of
+from neurocontrast.runs.parts import (
+    Parts,
+    build_parts,
+    contracts_of,
+    follow_run,
+    open_run,
+    subjects_of,
+)
 from neurocontrast.training import fit
 from neurocontrast.training.components import fit_components
 from neurocontrast.training.loop import suspending
@@ -55,18 +62,21 @@ def pretrain(
     config : Config, mapping, path of a YAML file, or None
         Configuration of the run. None, with `resume`, is the run's own.
     out : path
-        Run directory to write: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``encoder.safetensors`` ….
+        Run directory to write: ``config.yaml``, ``provenance.json``, ``metrics.csv``,
+        ``encoder.safetensors`` ….
     participants : path or DataFrame, optional
-        Table of scans, in place of ``data.participants``. A DataFrame must be given again to continue.
+        Table of scans, in place of ``data.participants``. A DataFrame must be given again to
+        continue.
     resume : bool
-        Continue the run in `out`, or begin it if there is none. On a CPU the weights are bit for bit those of a run
-        that was never stopped. A run that has skipped scans (``data.skip_unreadable``) goes on without them.
+        Continue the run in `out`, or begin it if there is none. On a CPU the weights are bit for
+        bit those of a run that was never stopped. A run that has skipped scans
+        (``data.skip_unreadable``) goes on without them.
     transforms : Compose or sequence of Transform, optional
-        Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the preprocessing
-        in `config`; none of them random. `embed` needs the same ones.
+        Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place
+        of the preprocessing in `config`; none of them random. `embed` needs the same ones.
     augment : Compose or Transform, optional
-        Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
-        `config`. See `neurocontrast.transforms.TwoViews`.
+        Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the
+        operations in `config`. See `neurocontrast.transforms.TwoViews`.
     progress : Progress or bool
         Receives progress messages; True shows them on standard error.
 
@@ -77,7 +87,11 @@ def pretrain(
     """
     progress = as_progress(progress)
     folder = Path(out)
-    is_new = check_new(folder, resume=resume) if launched().by is None else not (folder / "config.yaml").is_file()
+    is_new = (
+        check_new(folder, resume=resume)
+        if launched().by is None
+        else not (folder / "config.yaml").is_file()
+    )
     if config is None and is_new:
         raise ConfigError(
             f"config: there is no run in '{folder}' to continue, and only such a run has its own configuration. "
@@ -87,21 +101,34 @@ def pretrain(
     frame = participants if isinstance(participants, pd.DataFrame) else None
     if participants is not None:
         path = None if isinstance(participants, pd.DataFrame) else Path(participants)
-        settings = settings.model_copy(update={"data": settings.data.model_copy(update={"participants": path})})
+        settings = settings.model_copy(
+            update={"data": settings.data.model_copy(update={"participants": path})}
+        )
     elif settings.data.participants is None:
-        raise ConfigError("data.participants: missing. Give the table of scans, participants=participants.tsv.")
+        raise ConfigError(
+            "data.participants: missing. Give the table of scans, participants=participants.tsv."
+        )
     training = settings.training
-    usable_accelerator(training.accelerator, training.devices, section="training", training=training.precision)
+    usable_accelerator(
+        training.accelerator, training.devices, section="training", training=training.precision
+    )
     if settings.encoder.is_linear and training.devices * training.num_nodes > 1:
         raise ConfigError(
             f"training.devices: encoder '{settings.encoder.name}' is fitted by one process. Set devices and "
             "num_nodes to 1."
         )
-    given: dict[str, Any] = {"transforms": None if transforms is None else Compose(transforms), "augment": augment}
+    given: dict[str, Any] = {
+        "transforms": None if transforms is None else Compose(transforms),
+        "augment": augment,
+    }
     given |= {"frame": frame, "second": settings.second}
     source_of(settings.data, **given)  # refuses transforms for other images
     sections = {"data": transforms, "augment": augment}
-    changes = {name: getattr(settings, name).with_given() for name, each in sections.items() if each is not None}
+    changes = {
+        name: getattr(settings, name).with_given()
+        for name, each in sections.items()
+        if each is not None
+    }
     settings = settings.model_copy(update=changes)
     source = source_of(settings.data, **given)
     # Refuses transforms, and needs a package for some images: before anything is written.
@@ -135,9 +162,18 @@ def _run(
             restore_initial(parts.model.halves[0], folder)
         if parts.objective is None:
             data, encoder = parts.data, parts.model.halves[0].encoder
-            subjects, how = subjects_of(parts.cohort, data.training_rows), {"n_readers": data.n_readers}
+            subjects, how = (
+                subjects_of(parts.cohort, data.training_rows),
+                {"n_readers": data.n_readers},
+            )
             found = fit_components(
-                encoder, data.images, data.training_rows, subjects, seed=settings.seed, progress=progress, **how
+                encoder,
+                data.images,
+                data.training_rows,
+                subjects,
+                seed=settings.seed,
+                progress=progress,
+                **how,
             )
             _save(folder, parts, contracts_of(settings, parts, folder, found), progress)
             return
@@ -159,12 +195,20 @@ def _run(
 
 
 def _save(
-    folder: Path, parts: Parts, contracts: Sequence[Mapping[str, Any]], progress: Progress, **facts: Mapping[str, Any]
+    folder: Path,
+    parts: Parts,
+    contracts: Sequence[Mapping[str, Any]],
+    progress: Progress,
+    **facts: Mapping[str, Any],
 ) -> None:
     """Write the known answer of each of a run's encoders, and then the encoders, with which the run is finished."""
-    for place, half, source in zip((folder, folder / SECOND), parts.model.halves, parts.source.halves, strict=False):
+    for place, half, source in zip(
+        (folder, folder / SECOND), parts.model.halves, parts.source.halves, strict=False
+    ):
         keep_answer(place, half.encoder, source, parts.cohort, parts.data.training_rows, progress)
-    save_model(folder, parts.model, contracts, run=folder, heads=parts.objective is not None, **facts)
+    save_model(
+        folder, parts.model, contracts, run=folder, heads=parts.objective is not None, **facts
+    )
     progress.message(f"{folder}: finished.")
 
 
@@ -191,12 +235,22 @@ class Diagnosis:
         ]
         if run is not None:
             shape = run["shape"]
-            sample = f"{shape[0]} measures a person" if len(shape) == 1 else f"{'×'.join(map(str, shape))} a sample"
+            sample = (
+                f"{shape[0]} measures a person"
+                if len(shape) == 1
+                else f"{'×'.join(map(str, shape))} a sample"
+            )
             lines += ["", f"This run: {run['encoder']} on {run['device']}, {sample}"]
         if run is not None and "n_training_scans" in run:
-            lines += [f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"]
+            lines += [
+                f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"
+            ]
             if run["kind"] == "volumes":
-                suited = "densenet121" if run["n_training_scans"] >= _MANY_SCANS else "lda, pca or densenet_small"
+                suited = (
+                    "densenet121"
+                    if run["n_training_scans"] >= _MANY_SCANS
+                    else "lda, pca or densenet_small"
+                )
                 lines += [f"  Suited to this number of scans: {suited}."]
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
@@ -211,9 +265,14 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     """
     settings = as_config({} if config is None else config)
     data, training, source = settings.data, settings.training, source_of(settings.data)
-    software = {name: describe_environment()[name] for name in ("neurocontrast", "python", "packages", "platform")}
+    software = {
+        name: describe_environment()[name]
+        for name in ("neurocontrast", "python", "packages", "platform")
+    }
     machine = {**software, "processor": describe_processor(), "threads": torch.get_num_threads()}
-    machine["gpus"] = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    machine["gpus"] = [
+        torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())
+    ]
     try:
         device = usable_accelerator(
             training.accelerator, training.devices, section="training", training=training.precision
@@ -225,10 +284,18 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     if cohort is None:
         prepared = source.prepared(None)
-        check_shape(build_model(settings.encoder, n_channels=prepared.n_channels).encoder, prepared.shape(None))
+        check_shape(
+            build_model(settings.encoder, n_channels=prepared.n_channels).encoder,
+            prepared.shape(None),
+        )
         return Diagnosis(machine, run | {"shape": list(prepared.shape(None))})
     cohort = cohort.select(data.where)
     parts = build_parts(settings, cohort)
-    counts = {"n_training_scans": len(parts.data.training_rows), "n_validation_scans": len(parts.data.validation_rows)}
-    shape = [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
+    counts = {
+        "n_training_scans": len(parts.data.training_rows),
+        "n_validation_scans": len(parts.data.validation_rows),
+    }
+    shape = (
+        [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
+    )
     return Diagnosis(machine, run | {"shape": shape} | counts)

@@ -20,7 +20,14 @@ from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
+from neurocontrast.files import (
+    atomic_path,
+    check_writable,
+    digest_of,
+    write_json,
+    write_table,
+    write_text,
+)
 from neurocontrast.findings.scan_quality import N_SHOWN, RATINGS, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
@@ -60,23 +67,24 @@ def qc(
 ) -> Quality:
     """Measure skull-stripped scans in MNI space, and flag those that are unlike the template or their site.
 
-    No scan is dropped, and one that cannot be read is flagged. A scan that was measured before is not measured again,
-    so an interrupted call is continued by the same call.
+    No scan is dropped, and one that cannot be read is flagged. A scan that was measured before is
+    not measured again, so an interrupted call is continued by the same call.
 
     Parameters
     ----------
     participants : path
-        Table of scans. Columns ``mask_path``, ``gm`` and ``wm`` give brain masks and tissue maps; ``iqr`` (CAT12) and
-        ``euler`` (FreeSurfer) are taken over, and the affine scales of ``quality.tsv`` beside the table, if `prepare`
-        wrote one.
+        Table of scans. Columns ``mask_path``, ``gm`` and ``wm`` give brain masks and tissue maps;
+        ``iqr`` (CAT12) and ``euler`` (FreeSurfer) are taken over, and the affine scales of
+        ``quality.tsv`` beside the table, if `prepare` wrote one.
     out : path
-        Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and ``scans/``, the measures and
-        thumbnail of each scan.
+        Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and
+        ``scans/``, the measures and thumbnail of each scan.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
     ratings : path, optional
-        Table with ``participant_id``, ``session`` where there are sessions, and ``qc_rating``, which ``qc.html`` makes.
-        The table of scans with that column is then written to ``participants.tsv`` in `out`.
+        Table with ``participant_id``, ``session`` where there are sessions, and ``qc_rating``,
+        which ``qc.html`` makes. The table of scans with that column is then written to
+        ``participants.tsv`` in `out`.
     n_workers : int, default=2
         Processes; the results do not depend on it.
     progress : Progress or bool
@@ -89,10 +97,14 @@ def qc(
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
     if given is not None and (target / "participants.tsv").resolve() == cohort.source.resolve():
-        raise ConfigError(f"out: '{out}' holds the table of scans, which ratings would replace. Give another folder.")
+        raise ConfigError(
+            f"out: '{out}' holds the table of scans, which ratings would replace. Give another folder."
+        )
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
     table = cohort.table[["participant_id", "session"]].copy()
-    table["site"] = cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"
+    table["site"] = (
+        cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"
+    )
     table = table.assign(name=cohort.names()).join(_measured(table["site"], kept)).join(imported)
     table["qc_rating"] = cohort.table.get("qc_rating", "") if given is None else given
     flags, worst = flag_scans(table)
@@ -105,14 +117,35 @@ def qc(
     strip, file_of = template_strip(), [kept.get(row) for row in order[:N_SHOWN]]
     thumbnails = {row: _thumbnail(file, strip.shape) for row, file in enumerate(file_of)}
     source = cohort.source.name
-    page = render_quality(table, flags, thumbnails, strip, source=source, simulated=cohort.simulated, version=version())
+    page = render_quality(
+        table,
+        flags,
+        thumbnails,
+        strip,
+        source=source,
+        simulated=cohort.simulated,
+        version=version(),
+    )
     write_text(target / "qc.html", page)
     rules = {
-        name: {key: found for key in ("low", "high", "worse") if (found := getattr(rule, key)) not in (np.inf, -np.inf)}
+        name: {
+            key: found
+            for key in ("low", "high", "worse")
+            if (found := getattr(rule, key)) not in (np.inf, -np.inf)
+        }
         for name, rule in RULES.items()
     }
-    counts = {"n": len(table), "n_flagged": int((table["n_flags"] > 0).sum()), "n_unreadable": len(unreadable)}
-    about = {"n_deviations": N_DEVIATIONS, "n_site": N_SITE, "rules": rules, "environment": describe_environment()}
+    counts = {
+        "n": len(table),
+        "n_flagged": int((table["n_flags"] > 0).sum()),
+        "n_unreadable": len(unreadable),
+    }
+    about = {
+        "n_deviations": N_DEVIATIONS,
+        "n_site": N_SITE,
+        "rules": rules,
+        "environment": describe_environment(),
+    }
     write_json(target / "qc.json", counts | about)
     table = table.drop(columns="name")
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
@@ -120,22 +153,38 @@ def qc(
     if given is not None:
         rated = target / "participants.tsv"
         write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
-    return Quality(table, target / "qc.html", len(unreadable), rated, first_recipe(cohort.table.columns))
+    return Quality(
+        table, target / "qc.html", len(unreadable), rated, first_recipe(cohort.table.columns)
+    )
 
 
 def _refuse_other_images(cohort: Cohort) -> None:
     problems = Problems(cohort.source.name)
-    for name, path, grey in zip(cohort.names(), cohort.table["path"], cohort.paths_in("gm"), strict=True):
+    for name, path, grey in zip(
+        cohort.names(), cohort.table["path"], cohort.paths_in("gm"), strict=True
+    ):
         if is_image_path(str(path)):
-            problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
+            problems.add(
+                "qc measures scans of brains, and this is an image of a store",
+                column="path",
+                name=name,
+            )
         elif grey == path:
-            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
+            problems.add(
+                "qc measures T1-weighted images, and this is a map of grey matter",
+                column="path",
+                name=name,
+            )
     problems.raise_if_any()
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
     """Return the rating of each scan, n/a for one without; refuse ratings of scans that the table does not have."""
-    sheet, needed, problems = read_sheet(Path(ratings)), ("participant_id", "qc_rating"), Problems(Path(ratings).name)
+    sheet, needed, problems = (
+        read_sheet(Path(ratings)),
+        ("participant_id", "qc_rating"),
+        Problems(Path(ratings).name),
+    )
     matching_columns(needed, list(sheet.columns), where=problems.source)
     people, rated = (sheet[column] for column in needed)
     sessions = sheet.get("session", [""] * len(people))
@@ -165,13 +214,18 @@ def _measure(
     cohort: Cohort, folder: Path, n_workers: int, progress: Progress
 ) -> tuple[dict[int, Path], dict[int, str]]:
     """Measure every scan that was not measured before; return the file of each row, or why it cannot be read."""
-    others = [cohort.paths_in(*names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))]
+    others = [
+        cohort.paths_in(*names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))
+    ]
     sources = list(zip(cohort.table["path"].astype(str), *others, strict=True))
     kept: dict[int, Path] = {}
     unreadable: dict[int, str] = {}
     for row, paths in enumerate(sources):
         try:
-            states = [(path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in filter(None, paths)]
+            states = [
+                (path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns)
+                for path in filter(None, paths)
+            ]
         except OSError as error:
             unreadable[row] = f"{error.filename}: {error.strerror}"
             continue
@@ -179,7 +233,11 @@ def _measure(
     work = [(row, sources[row], file) for row, file in kept.items() if not _is_kept(file)]
     with progress.task("Measuring scans", total=len(work), unit="scan") as task:
         for row, problem in map_files(
-            _measure_one, work, n_workers=n_workers, option="n_workers", n_per_worker=N_SCANS_A_WORKER
+            _measure_one,
+            work,
+            n_workers=n_workers,
+            option="n_workers",
+            n_per_worker=N_SCANS_A_WORKER,
         ):
             if problem:
                 del kept[row]
@@ -211,13 +269,17 @@ def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
         return row, str(error)
     thumbnail = np.frombuffer(found.thumbnail, dtype=np.uint8)
     with atomic_path(file) as temporary:
-        np.savez(temporary, measures=json.dumps(found.measures), vector=found.vector, thumbnail=thumbnail)
+        np.savez(
+            temporary, measures=json.dumps(found.measures), vector=found.vector, thumbnail=thumbnail
+        )
     return row, ""
 
 
 def _measured(sites: pd.Series, kept: Mapping[int, Path]) -> pd.DataFrame:
     """Return the measures of every scan that was read, with comparisons at sites of at least `N_SITE` scans."""
-    measures = {row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(kept.items())}
+    measures = {
+        row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(kept.items())
+    }
     table = pd.DataFrame.from_dict(measures, orient="index").reindex(range(len(sites)))
     table[["site_correlation", "asymmetry"]] = np.nan
     for rows in sites[sorted(kept)].groupby(sites).groups.values():
@@ -245,7 +307,9 @@ def _imported(cohort: Cohort) -> pd.DataFrame:
     quality = read_table(file, dtype=str).replace("n/a", "")
     keys = [key for key in ("participant_id", "session") if key in quality]
     if {"participant_id", "scales"} <= set(quality) and not quality.duplicated(keys).any():
-        texts = cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)
+        texts = (
+            cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)
+        )
         scales = texts.str.extractall(r"([0-9]+\.?[0-9]*)")[0].astype(float).groupby(level=0)
         found["scale_min"], found["scale_max"] = scales.min(), scales.max()
     return found

@@ -6,9 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_folder, check_output_folder, check_writable, write_json, write_table, write_text
+from neurocontrast.files import (
+    atomic_folder,
+    check_output_folder,
+    check_writable,
+    write_json,
+    write_table,
+    write_text,
+)
 from neurocontrast.findings import build_sections, open_folder, render_report
-from neurocontrast.findings.comparison.measure import compare_tables, describe_comparison, load_evaluations
+from neurocontrast.findings.comparison.measure import (
+    compare_tables,
+    describe_comparison,
+    load_evaluations,
+)
 from neurocontrast.findings.comparison.show import Comparison, build_comparison, render_comparison
 from neurocontrast.findings.viewer import render_viewer
 from neurocontrast.page.blocks import list_pictures
@@ -37,32 +48,40 @@ def report(
     show_ids : bool, default=False
         Whether identifiers of participants may appear in the page.
     figures : bool, default=True
-        Whether every figure is written as SVG and PNG too, and its numbers as a table: into ``figures`` next to
-        ``report.html``, ``NAME_figures`` next to a page ``NAME.html``.
+        Whether every figure is written as SVG and PNG too, and its numbers as a table: into
+        ``figures`` next to ``report.html``, ``NAME_figures`` next to a page ``NAME.html``.
     viewer : bool, default=False
-        Whether a map of the embedding to look into is written next to the page: ``map.html``, ``NAME_map.html`` next to
-        a page ``NAME.html``. It holds participants' data and is not to be shared; it needs the evaluated embeddings
-        near the evaluation.
+        Whether a map of the embedding to look into is written next to the page: ``map.html``,
+        ``NAME_map.html`` next to a page ``NAME.html``. It holds participants' data and is not to be
+        shared; it needs the evaluated embeddings near the evaluation.
     progress : Progress
         Receives progress messages.
     """
     files = open_folder(evaluation, show_ids=show_ids)
     page = files.folder / "report.html" if out is None else Path(out)
     if page.is_dir():
-        raise ConfigError(f"out: must be a file, but '{page}' is a folder. Give for instance '{page / 'report.html'}'.")
+        raise ConfigError(
+            f"out: must be a file, but '{page}' is a folder. Give for instance '{page / 'report.html'}'."
+        )
     if page.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"out: must end in .html, got '{page}'. Give for instance '{page.with_suffix('.html')}'.")
+        raise ConfigError(
+            f"out: must end in .html, got '{page}'. Give for instance '{page.with_suffix('.html')}'."
+        )
     check_writable(page)
     folder = page.with_name("figures" if page.stem == "report" else f"{page.stem}_figures")
     if figures and folder.exists() and not folder.is_dir():
-        raise ConfigError(f"out: figures are written into '{folder}', which is a file. Give another place.")
+        raise ConfigError(
+            f"out: figures are written into '{folder}', which is a file. Give another place."
+        )
     looked_into = render_viewer(files, progress=progress) if viewer else None
     sections = build_sections(files, progress=progress)
     write_text(page, render_report(files, sections))
     if looked_into is not None:
         place = page.with_name("map.html" if page.stem == "report" else f"{page.stem}_map.html")
         write_text(place, looked_into)
-        progress.warning(f"{place} holds participants' data: identifiers, ages, slices. Do not share it.")
+        progress.warning(
+            f"{place} holds participants' data: identifiers, ages, slices. Do not share it."
+        )
     if figures:
         write_figures(folder, list_pictures(sections), progress=progress)
     return page
@@ -84,7 +103,8 @@ def compare(
     Parameters
     ----------
     evaluations : sequence of path
-        Folders written by `evaluate`; the first is the reference, whose ``splits.tsv`` the others use.
+        Folders written by `evaluate`; the first is the reference, whose ``splits.tsv`` the others
+        use.
     out : path
         Folder to write: ``comparison.html``, its tables and figures, and ``comparison.json``.
     names : sequence of str, optional
@@ -100,15 +120,28 @@ def compare(
     check_output_folder(folder, overwrite=overwrite, marker="comparison.json", what="a comparison")
     if n_bootstraps < 1 or not 0 < confidence_level < 1:
         found = f"got {n_bootstraps} and {confidence_level}"
-        raise ConfigError(f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}.")
+        raise ConfigError(
+            f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}."
+        )
     if names is not None and len(names) != len(evaluations):
-        raise ConfigError(f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}.")
+        raise ConfigError(
+            f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}."
+        )
     names = names or [Path(each).name for each in evaluations]
     loaded = load_evaluations(evaluations, names=names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     tables = compare_tables(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
-    how = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
-    summary: dict[str, Any] = {**describe_comparison(loaded), "environment": describe_environment(), **how}
+    how = {
+        "n_bootstraps": n_bootstraps,
+        "interval_method": "BCa",
+        "confidence_level": confidence_level,
+        "seed": seed,
+    }
+    summary: dict[str, Any] = {
+        **describe_comparison(loaded),
+        "environment": describe_environment(),
+        **how,
+    }
     with atomic_folder(folder) as new:
         for name, table in tables.items():
             if len(table):

@@ -47,7 +47,9 @@ def simulate(
     if n_workers < 1:
         raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
     target = Path(out).absolute()
-    check_output_folder(target, overwrite=overwrite, marker="simulation.json", what="a simulated cohort")
+    check_output_folder(
+        target, overwrite=overwrite, marker="simulation.json", what="a simulated cohort"
+    )
     with atomic_folder(target) as temporary:
         write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
     return target / "participants.tsv"
@@ -86,7 +88,9 @@ def prepare_images(
     given = {} if settings is None else settings.model_dump()
     chosen = settings_from(ImagesSettings, given | changes, source="images")
     target = Path(out).absolute()
-    check_output_folder(target, overwrite=overwrite, marker=RECORD_NAME, what="a prepared data set of images")
+    check_output_folder(
+        target, overwrite=overwrite, marker=RECORD_NAME, what="a prepared data set of images"
+    )
     with atomic_folder(target) as temporary:
         write_images(chosen, temporary, progress=progress)
     return target / "participants.tsv"

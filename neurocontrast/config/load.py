@@ -1,6 +1,7 @@
 """A YAML file and overrides become one checked configuration.
 
-YAML is read as people write it: ``1e-4`` is a number, ``no`` is a word, and a key may be given once.
+YAML is read as people write it: ``1e-4`` is a number, ``no`` is a word, and a key may be given
+once.
 """
 
 import copy
@@ -53,16 +54,18 @@ def load_config(
     Parameters
     ----------
     path : path or str, optional
-        YAML file, or the name of a recipe, such as ``"yaware"``; a section that is absent has its defaults.
+        YAML file, or the name of a recipe, such as ``"yaware"``; a section that is absent has its
+        defaults.
     overrides : sequence of str
-        ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``, ``augment.noise=null`` or
-        ``objective.kernel.0.sigma=3``; the value is YAML, and replaces that of the file.
+        ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``,
+        ``augment.noise=null`` or ``objective.kernel.0.sigma=3``; the value is YAML, and replaces
+        that of the file.
     sections : mapping, optional
-        Values of keys by section, for instance ``{"training": {"epochs": 10}}``, which replace those of the file and of
-        `overrides`; None is a value that is not given.
+        Values of keys by section, for instance ``{"training": {"epochs": 10}}``, which replace
+        those of the file and of `overrides`; None is a value that is not given.
     check_objective : bool
-        False leaves the section ``objective`` as it is given, for commands that train nothing: its settings are those
-        of the loss, which need PyTorch.
+        False leaves the section ``objective`` as it is given, for commands that train nothing: its
+        settings are those of the loss, which need PyTorch.
     """
     content = read_yaml(find_config(path)) if path is not None else {}
     # What else can be said depends on the kind of images.
@@ -98,7 +101,9 @@ def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Co
 
 def write_config(path: Path, config: Config) -> None:
     """Write the resolved configuration: every key, with absolute paths, readable by `load_config`."""
-    write_text(path, yaml.safe_dump(_content_of(config), sort_keys=False, allow_unicode=True, width=100))
+    write_text(
+        path, yaml.safe_dump(_content_of(config), sort_keys=False, allow_unicode=True, width=100)
+    )
 
 
 def _content_of(config: Config) -> dict[str, Any]:
@@ -119,7 +124,8 @@ def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> 
     return [
         f"{key}: was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
         for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key) and not any(f"{key}.".startswith(f"{each}.") for each in ignore)
+        if old.get(key) != new.get(key)
+        and not any(f"{key}.".startswith(f"{each}.") for each in ignore)
     ]
 
 
@@ -127,7 +133,9 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
     key, equals, text = override.partition("=")
     *above, last = parts = key.strip().split(".")
     if not equals or not all(parts):
-        raise ConfigError(f"--set {override}: must be dotted.key=value, for instance training.epochs=10.")
+        raise ConfigError(
+            f"--set {override}: must be dotted.key=value, for instance training.epochs=10."
+        )
     value = parse_value(text, place=f"--set {override}")
     changed = copy.deepcopy(content)
     if parts[0] == "objective" and len(parts) > 1 and "objective" not in changed:
@@ -141,7 +149,9 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
             here[part] = {}
         here = here[place]
         if not isinstance(here, dict | list):
-            raise ConfigError(f"--set {override}: '{'.'.join(parts[:depth])}' is {here!r}, which has no keys.")
+            raise ConfigError(
+                f"--set {override}: '{'.'.join(parts[:depth])}' is {here!r}, which has no keys."
+            )
     here[_place(last, here, override)] = value
     return changed
 
@@ -151,20 +161,29 @@ def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
     if isinstance(values, dict):
         return part
     if not part.isdecimal() or int(part) >= len(values):
-        raise ConfigError(f"--set {override}: '{part}' must be a position in a list of {len(values)}, counted from 0.")
+        raise ConfigError(
+            f"--set {override}: '{part}' must be a position in a list of {len(values)}, counted from 0."
+        )
     return int(part)
 
 
 def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
-    # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is converted.
+    # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is
+    # converted.
     try:
         plain = to_jsonable_python(content, fallback=str)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
-    # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
+        raise ConfigError(
+            f"{source}: not a tree of keys and values ({error}); a part must not hold itself."
+        ) from None
+    # `training:` with nothing below it is an empty section; an objective is never meant to be
+    # empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     try:
-        text, context = json.dumps(with_defaults_of_kind(plain)), None if check_objective else OBJECTIVE_AS_GIVEN
+        text, context = (
+            json.dumps(with_defaults_of_kind(plain)),
+            None if check_objective else OBJECTIVE_AS_GIVEN,
+        )
         config = Config.model_validate_json(text, strict=True, context=context)
         config.model_fields_set.intersection_update(plain)  # defaults of the kind were not given
         return config
@@ -185,7 +204,10 @@ _SCALARS = {
     "merge": "<<",
 }
 """Tag → the scalars without quotes that are of it; every other one is text."""
-_FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)  # its types meet wrong texts with nearly any
+_FAULTS: tuple[type[Exception], ...] = (
+    yaml.YAMLError,
+    *DAMAGE,
+)  # its types meet wrong texts with nearly any
 _N_BYTES = 2**20
 
 
@@ -211,13 +233,19 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern in _SCALARS.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), None)
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), None
+    )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a configuration file as a mapping; errors name the file and, if known, the line."""
     if problem_of_place(path) == "there is no such file":
-        near = sorted(other.name for other in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+        near = (
+            sorted(other.name for other in path.parent.glob("*.y*ml"))
+            if path.parent.is_dir()
+            else []
+        )
         there = f" In that folder: {', '.join(near)}." if near else ""
         raise ConfigError(f"{path}: there is no such configuration file.{there}")
     content = parse_value(read_text(path, error=ConfigError, limit=_N_BYTES), place=str(path))
@@ -245,7 +273,10 @@ def parse_value(text: str, *, place: str) -> Any:
 def list_recipes() -> dict[str, Path]:
     """Return the file of each recipe by its name."""
     files = sorted(_RECIPES.glob("*/*.yaml"))
-    return {f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file for file in files}
+    return {
+        f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file
+        for file in files
+    }
 
 
 def describe_recipe(file: Path) -> str:
@@ -254,7 +285,10 @@ def describe_recipe(file: Path) -> str:
     end = min(lines.index(line) for line in ("#", "") if line in lines)
     comment = " ".join(line.removeprefix("# ") for line in lines[:end])
     ends = (match.start() for match in re.finditer(r"(?<!et al)(?<!eq)[.:;](?= |$)", comment))
-    return next((comment[:end] for end in ends if comment[:end].count("(") == comment[:end].count(")")), comment)
+    return next(
+        (comment[:end] for end in ends if comment[:end].count("(") == comment[:end].count(")")),
+        comment,
+    )
 
 
 def find_config(given: str | os.PathLike[str]) -> Path:
@@ -269,7 +303,9 @@ def find_config(given: str | os.PathLike[str]) -> Path:
     if path.suffix:
         known = path.with_suffix("").as_posix()
         if path.suffix in (".yaml", ".yml") and known in recipes:
-            raise ConfigError(f"{name}: there is no such configuration file. Did you mean the recipe '{known}'?")
+            raise ConfigError(
+                f"{name}: there is no such configuration file. Did you mean the recipe '{known}'?"
+            )
         return path
     if name not in recipes:
         raise ConfigError(

@@ -38,11 +38,17 @@ def kind_of_section(section: Any) -> str:
 
 
 def _of_kind(given: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
-    return choose(given, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json")
+    return choose(
+        given, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
+    )
 
 
 def _objective(given: Any, info: ValidationInfo) -> Any:
-    return given if info.context == OBJECTIVE_AS_GIVEN else read_objective(given, from_json=info.mode == "json")
+    return (
+        given
+        if info.context == OBJECTIVE_AS_GIVEN
+        else read_objective(given, from_json=info.mode == "json")
+    )
 
 
 _DATA: dict[str, type[Settings]] = {
@@ -57,7 +63,10 @@ _AUGMENT: dict[str, type[Settings]] = {
 }
 DEFAULT_OBJECTIVE = {
     "loss": "yaware",
-    "kernel": [{"type": "gaussian", "column": "age", "sigma": 5.0}, {"type": "categorical", "column": "sex"}],
+    "kernel": [
+        {"type": "gaussian", "column": "age", "sigma": 5.0},
+        {"type": "categorical", "column": "sex"},
+    ],
 }
 
 _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -74,7 +83,10 @@ _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
             **{"epochs": 40, "batch_size": 256, "optimizer": "adamw", "learning_rate": 1.0e-3},
             **{"weight_decay": 1.0e-2, "schedule": "cosine"},
         },
-        "objective": {**{"loss": "conditional", "temperature": 1.0}, "kernel": DEFAULT_OBJECTIVE["kernel"]},
+        "objective": {
+            **{"loss": "conditional", "temperature": 1.0},
+            "kernel": DEFAULT_OBJECTIVE["kernel"],
+        },
     },
 }
 """Defaults of the kinds of data other than volumes, which replace those of the schema."""
@@ -83,7 +95,8 @@ _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
 def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return sections of a configuration with the defaults of its ``data.kind``.
 
-    The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for measures.
+    The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for
+    measures.
     """
     filled, kind = dict(content), kind_of_section(content.get("data"))
     if kind == "measures" and isinstance(filled.get("data"), Mapping):
@@ -162,15 +175,25 @@ class Config(Settings):
         if second is None:
             for section in ("data_2", "augment_2"):
                 if getattr(self, section) is not None:
-                    raise ValueError(f"{section} is for a second encoder. Add encoder_2, or leave {section} out")
+                    raise ValueError(
+                        f"{section} is for a second encoder. Add encoder_2, or leave {section} out"
+                    )
         elif self.data.kind != "volumes":
-            raise ValueError(f"encoder_2 reads measures next to scans (data.kind: volumes), found '{self.data.kind}'")
+            raise ValueError(
+                f"encoder_2 reads measures next to scans (data.kind: volumes), found '{self.data.kind}'"
+            )
         elif second.name != "mlp" or first.is_linear:
             wrong = f"encoder_2.name must be mlp, found '{second.name}'"
-            raise ValueError(wrong if second.name != "mlp" else f"encoder.name: '{first.name}' has no loss to share")
+            raise ValueError(
+                wrong
+                if second.name != "mlp"
+                else f"encoder.name: '{first.name}' has no loss to share"
+            )
         elif not first.projection or first.projection[-1:] != second.projection[-1:]:
             found = f"encoder.projection {list(first.projection)} and encoder_2.projection {list(second.projection)}"
-            raise ValueError(f"two encoders embed into one space: {found} must end in the same size")
+            raise ValueError(
+                f"two encoders embed into one space: {found} must end in the same size"
+            )
         return self
 
     @property

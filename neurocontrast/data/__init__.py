@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from neurocontrast.data.datasets import CohortDataset, ImageDataset
     from neurocontrast.data.measures.joining import read_measures
 
-__all__ = ["Cohort", "CohortDataset", "ImageDataset", "Kind", "VolumeCache", "read_cohort", "read_measures"]
+__all__ = [
+    "Cohort",
+    "CohortDataset",
+    "ImageDataset",
+    "Kind",
+    "VolumeCache",
+    "read_cohort",
+    "read_measures",
+]
 
 # Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
 __getattr__ = lazy_exports(

@@ -56,7 +56,8 @@ class PairedImages:
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
     """Divide rows, in their order, into batches whose sizes differ by at most one and do not exceed `batch_size`.
 
-    No batch has a single row, which has no negatives: an odd row left over by a `batch_size` of 2 is in a batch of 3.
+    No batch has a single row, which has no negatives: an odd row left over by a `batch_size` of 2
+    is in a batch of 3.
     """
     n_rows = len(rows)
     if n_rows == 0:
@@ -65,15 +66,20 @@ def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list
     return [part.tolist() for part in np.array_split(np.asarray(rows, dtype=np.int64), n_batches)]
 
 
-def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1) -> Batches:
+def read_batches(
+    images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1
+) -> Batches:
     """Yield the batches in their order, read by threads while the caller computes on the one before.
 
-    Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen them on their
-    device).
+    Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen
+    them on their device).
     """
     if isinstance(images, PairedImages):
         batches = list(batches)
-        halves = [read_batches(half, batches, n_readers=n_readers) for half in (images.first, images.second)]
+        halves = [
+            read_batches(half, batches, n_readers=n_readers)
+            for half in (images.first, images.second)
+        ]
         try:
             yield from map(_paired, *halves)
         finally:
@@ -85,10 +91,14 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     waiting: deque[tuple[Any, ...]] = deque()
     try:
         while True:
-            waiting.extend(_asked(pool, images, rows) for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)))
+            waiting.extend(
+                _asked(pool, images, rows)
+                for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting))
+            )
             if not waiting:
                 return
-            # No name here may refer to the batch while the caller has it: its memory would be kept longer.
+            # No name here may refer to the batch while the caller has it: its memory would be kept
+            # longer.
             yield _stacked(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
@@ -107,12 +117,23 @@ def _asked(
     if not isinstance(images, ImagesInPlace):
         return rows, None, [pool.submit(images.__getitem__, int(row)) for row in rows]
     array = np.empty((len(rows), *images.image_shape), images.image_dtype)
-    return rows, array, [pool.submit(images.read_into, part, int(row)) for part, row in zip(array, rows, strict=True)]
+    return (
+        rows,
+        array,
+        [
+            pool.submit(images.read_into, part, int(row))
+            for part, row in zip(array, rows, strict=True)
+        ],
+    )
 
 
 def _stacked(
     rows: Sequence[int], array: npt.NDArray[Any] | None, parts: list[Future[Any]]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     read = [part.result() for part in parts]
-    volumes = torch.from_numpy(array) if array is not None else torch.stack([item["image"] for item in read])
+    volumes = (
+        torch.from_numpy(array)
+        if array is not None
+        else torch.stack([item["image"] for item in read])
+    )
     return torch.tensor(rows), volumes

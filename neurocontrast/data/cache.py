@@ -53,11 +53,12 @@ def default_cache_folder() -> Path:
 class VolumeCache:
     """Volumes that the same transforms make, each in a safetensors file of its own.
 
-    An entry belongs to the resolved path of its scan (or to those of its channels), to the digest of the transforms
-    (with their version) and to `dtype`. It is used only while the scan's size, modification time and change time are
-    those it was made from, and only if its checksum is right. Entries appear whole or not at all, so processes, hosts
-    and users can share a folder, and an interrupted preparation continues. Where the folder may not be written, a scan
-    without an entry is preprocessed in memory each time it is read.
+    An entry belongs to the resolved path of its scan (or to those of its channels), to the digest
+    of the transforms (with their version) and to `dtype`. It is used only while the scan's size,
+    modification time and change time are those it was made from, and only if its checksum is right.
+    Entries appear whole or not at all, so processes, hosts and users can share a folder, and an
+    interrupted preparation continues. Where the folder may not be written, a scan without an entry
+    is preprocessed in memory each time it is read.
 
     Parameters
     ----------
@@ -68,10 +69,11 @@ class VolumeCache:
         What is done to each scan, for instance a `neurocontrast.transforms.Preprocessing`.
     dtype : {"float16", "float32"}
         How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
-        (no voxel of n can be further than √n deviations from the mean), others are refused where they do not.
+        (no voxel of n can be further than √n deviations from the mean), others are refused where
+        they do not.
     shared : bool
-        Whether entries are used too that others own or may write. Only for a folder in which you trust all who may
-        write. Otherwise such entries are made again.
+        Whether entries are used too that others own or may write. Only for a folder in which you
+        trust all who may write. Otherwise such entries are made again.
     """
 
     def __init__(
@@ -87,7 +89,9 @@ class VolumeCache:
         self.transforms = transforms
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.shape = transforms.image_shape
-        root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
+        root = (
+            Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
+        )
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
         self.shared = shared
 
@@ -101,8 +105,8 @@ class VolumeCache:
     ) -> int:
         """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept.
 
-        Scans that cannot be preprocessed are one `DataError`, or become keys of `failures` where it is given, with the
-        reason; the folder must then be writable.
+        Scans that cannot be preprocessed are one `DataError`, or become keys of `failures` where it
+        is given, with the reason; the folder must then be writable.
         """
         missing = self.missing(scans)
         if not missing:
@@ -137,13 +141,19 @@ class VolumeCache:
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans without a valid entry, each once; of entries only the header is read."""
-        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._entry(scan, only_header=True) is None]
+        return [
+            scan
+            for scan in dict.fromkeys(map(as_scan, scans))
+            if self._entry(scan, only_header=True) is None
+        ]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
         return self.read_with_affine(scan)[0]
 
-    def read_with_affine(self, scan: ScanFiles | Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
+    def read_with_affine(
+        self, scan: ScanFiles | Path
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
         """Return what `read` returns, and the affine (4, 4) of its voxels."""
         parts = self._entry(as_scan(scan))
         if parts is None:
@@ -152,7 +162,10 @@ class VolumeCache:
         return parts["volume"], parts["affine"]
 
     def _entry_path(self, scan: ScanFiles) -> Path:
-        return self.folder / f"{digest_of('volume', *map(os.path.realpath, files_of(scan)))}.safetensors"
+        return (
+            self.folder
+            / f"{digest_of('volume', *map(os.path.realpath, files_of(scan)))}.safetensors"
+        )
 
     def _about(self, path: Path, source: Sequence[int]) -> str:
         """Return what an entry says of itself, so that one under another name or in another folder is not used."""
@@ -161,8 +174,8 @@ class VolumeCache:
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Parts | None:
         """Return the parts of a valid entry (none of them if `only_header`), or None where it must be made again.
 
-        The file is not mapped into memory: where another host replaces it, a network file system would end the process
-        (SIGBUS).
+        The file is not mapped into memory: where another host replaces it, a network file system
+        would end the process (SIGBUS).
         """
         try:
             path = self._entry_path(scan)
@@ -173,9 +186,17 @@ class VolumeCache:
                 n_header = int.from_bytes(stream.read(8), "little")
                 header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
                 written = header.pop("__metadata__", {})
-                n_bytes = 8 + n_header + max((part["data_offsets"][1] for part in header.values()), default=0)
+                n_bytes = (
+                    8
+                    + n_header
+                    + max((part["data_offsets"][1] for part in header.values()), default=0)
+                )
                 about = self._about(path, signature_of(files_of(scan)))
-                if not self._trusts(status) or status.st_size != n_bytes or written.get("about") != about:
+                if (
+                    not self._trusts(status)
+                    or status.st_size != n_bytes
+                    or written.get("about") != about
+                ):
                     return None
                 if only_header:
                     return {}
@@ -184,14 +205,24 @@ class VolumeCache:
             is_right = parts["volume"].shape == self.shape and parts["volume"].dtype == self.dtype
             return parts if is_right and written["crc32"] == _checksum(parts) else None
         # Gone, replaced, or no such file of ours.
-        except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError):
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            SafetensorError,
+        ):
             return None
 
     def _trusts(self, status: os.stat_result) -> bool:
         """Say whether this user, or root, owns a file and nobody else may write it."""
         if self.shared or not hasattr(os, "geteuid"):
             return True
-        return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (
+            stat.S_IWGRP | stat.S_IWOTH
+        )
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
         """Make an entry, and return whether it could be kept, or why it could not be made."""
@@ -211,14 +242,21 @@ class VolumeCache:
         except OSError as error:
             raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
         image = apply(self.transforms.compose(), {"image": scan})["image"]
-        parts = {"volume": self._narrowed(name, voxels_of(image)), "affine": np.ascontiguousarray(affine_of(image))}
+        parts = {
+            "volume": self._narrowed(name, voxels_of(image)),
+            "affine": np.ascontiguousarray(affine_of(image)),
+        }
         if signature_of(files) != before:
-            raise DataError(f"{name}: the image changed while it was read. Try again once it is complete.")
+            raise DataError(
+                f"{name}: the image changed while it was read. Try again once it is complete."
+            )
         return parts, before
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
-            raise DataError(f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept.")
+            raise DataError(
+                f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept."
+            )
         limit = float(np.finfo(self.dtype).max)
         highest = float(np.abs(volume).max())
         if highest > limit:
@@ -250,9 +288,13 @@ class VolumeCache:
         mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
         if not described.is_file():
             self.folder.mkdir(exist_ok=True)
-            with contextlib.suppress(OSError):  # another user has just made it, or the disk has no permissions
+            with contextlib.suppress(
+                OSError
+            ):  # another user has just made it, or the disk has no permissions
                 self.folder.chmod(mode)
-            write_json(described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)})
+            write_json(
+                described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)}
+            )
         return mode
 
     def _is_writable(self, progress: Progress) -> bool:
@@ -294,4 +336,6 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
 
 
 def _checksum(parts: Parts) -> str:
-    return str(isal_zlib.crc32(parts["volume"].tobytes(), isal_zlib.crc32(parts["affine"].tobytes())))
+    return str(
+        isal_zlib.crc32(parts["volume"].tobytes(), isal_zlib.crc32(parts["affine"].tobytes()))
+    )

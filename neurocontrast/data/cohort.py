@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import RULES, is_missing, matching_rows, number_of, text_of, values_of
+from neurocontrast.data.columns import (
+    RULES,
+    is_missing,
+    matching_rows,
+    number_of,
+    text_of,
+    values_of,
+)
 from neurocontrast.data.listing import AnyTable, place_of, read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -29,7 +36,13 @@ if TYPE_CHECKING:
 Kind = Literal["continuous", "categorical"]
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 _IDENTITY = ("participant_id", "subject_id", "session", "path")
-_OTHER_NAMES = {"gender": "sex", "center": "site", "centre": "site", "session_id": "session", "dx": "diagnosis"}
+_OTHER_NAMES = {
+    "gender": "sex",
+    "center": "site",
+    "centre": "site",
+    "session_id": "session",
+    "dx": "diagnosis",
+}
 _RESERVED = re.compile(r"feature_[0-9]+")
 
 
@@ -51,7 +64,8 @@ class Cohort:
     warnings : tuple of str
         Warnings about the table.
     channels : tuple of str
-        Columns that hold the files of each scan (absolute paths), one a channel; empty for people without images.
+        Columns that hold the files of each scan (absolute paths), one a channel; empty for people
+        without images.
     measures : MeasuresTable or None
         Regional measures, a row for each row of the table.
     """
@@ -79,13 +93,23 @@ class Cohort:
         if "simulated" in self.table:
             marks += [text_of(value).lower() for value in self.table["simulated"].unique()]
         if "source" in self.table:
-            marks += [text for text in map(text_of, self.table["source"].unique()) if text.startswith("simulat")]
+            marks += [
+                text
+                for text in map(text_of, self.table["source"].unique())
+                if text.startswith("simulat")
+            ]
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
         """Return the files that the first of these columns of the table names, absolute; "" for a missing one."""
-        given = next((self.table[name] for name in columns if name in self.table), pd.Series("", self.table.index))
-        return [os.path.join(self.root, path) if path else "" for path in given.fillna("").astype(str)]  # noqa: PTH118
+        given = next(
+            (self.table[name] for name in columns if name in self.table),
+            pd.Series("", self.table.index),
+        )
+        return [
+            os.path.join(self.root, path) if path else ""  # noqa: PTH118
+            for path in given.fillna("").astype(str)
+        ]
 
     def subset(self, rows: npt.ArrayLike) -> Cohort:
         """Return the cohort of the given row positions (or of a boolean mask), in their order."""
@@ -106,7 +130,9 @@ class Cohort:
         """Return the name of each scan in messages: its participant, and its session if it has one."""
         return [
             f"{participant} session {session}" if session else str(participant)
-            for participant, session in zip(self.table["participant_id"], self.table["session"], strict=True)
+            for participant, session in zip(
+                self.table["participant_id"], self.table["session"], strict=True
+            )
         ]
 
     def digest(self) -> str:
@@ -124,7 +150,11 @@ class Cohort:
             parts += [column, "\x1f".join(texts)]
         if self.measures is not None:
             measured = self.measures.values
-            parts += ["measures", *map(str, measured.columns), measured.to_numpy(dtype=np.float64).tobytes().hex()]
+            parts += [
+                "measures",
+                *map(str, measured.columns),
+                measured.to_numpy(dtype=np.float64).tobytes().hex(),
+            ]
         return digest_of("neurocontrast-cohort", len(self.table), *parts)
 
     def subject_digests(self) -> list[str]:
@@ -134,7 +164,9 @@ class Cohort:
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
     """Return the column with the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
-    return tuple("path" if name == "t1" else name for name in (("t1",) if channels is None else channels))
+    return tuple(
+        "path" if name == "t1" else name for name in (("t1",) if channels is None else channels)
+    )
 
 
 class Inspection(NamedTuple):
@@ -154,23 +186,26 @@ def read_cohort(
 ) -> Cohort:
     """Read a table of scans, ``participants.tsv`` by the habits of BIDS.
 
-    Every cell is read as text and then converted by the rule of its column, as ``docs/data.md`` states. One DataError
-    names all bad rows together: each with line, participant, column, what was found and what is allowed.
+    Every cell is read as text and then converted by the rule of its column, as ``docs/data.md``
+    states. One DataError names all bad rows together: each with line, participant, column, what was
+    found and what is allowed.
 
     Parameters
     ----------
     participants : path or DataFrame
-        Tab-separated table, or comma-separated when its name ends in ``.csv``; `neurocontrast.index` makes one of a
-        folder of scans.
+        Tab-separated table, or comma-separated when its name ends in ``.csv``;
+        `neurocontrast.index` makes one of a folder of scans.
     images_root : path, optional
         Folder that relative image paths start from; by default the table's own.
     channels : sequence of str, optional
-        Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" means
-        "path". None for ``["t1"]``; an empty sequence for people without images.
+        Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1"
+        means "path". None for ``["t1"]``; an empty sequence for people without images.
     check_images : bool
         Whether every image file must be there. The images are not opened.
     """
-    inspection = inspect_cohort(participants, images_root=images_root, channels=channels, check_images=check_images)
+    inspection = inspect_cohort(
+        participants, images_root=images_root, channels=channels, check_images=check_images
+    )
     inspection.problems.raise_if_any()
     return inspection.cohort
 
@@ -183,13 +218,21 @@ def inspect_cohort(
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
-    cells, source, used = read_text_table(participants), place_of(participants), columns_of(channels)
+    cells, source, used = (
+        read_text_table(participants),
+        place_of(participants),
+        columns_of(channels),
+    )
     root = Path(images_root).expanduser() if images_root is not None else source.parent
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root = root.absolute()
     # Columns of a fixed meaning are in lower case, however the file writes them.
-    cells = cells.rename(columns={name: name.lower() for name in cells.columns if name.lower() in (*_IDENTITY, *RULES)})
+    cells = cells.rename(
+        columns={
+            name: name.lower() for name in cells.columns if name.lower() in (*_IDENTITY, *RULES)
+        }
+    )
     _check_columns(source.name, list(cells.columns), used)
     rows = _Rows(cells, Problems(source.name))
     values: dict[str, object] = _identity(rows)
@@ -200,7 +243,10 @@ def inspect_cohort(
     for column in cells.columns.difference(list(values), sort=False):
         values[column], refused = values_of(column, cells[column])
         found = cells[column].iloc
-        rows.refuse(column, {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()})
+        rows.refuse(
+            column,
+            {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()},
+        )
         for refusal in refused.values():
             rows.problems.hint(refusal.hint)
     table = pd.DataFrame(values)
@@ -229,7 +275,9 @@ class _Rows:
         """Return which cells are missing; each of them is a problem."""
         cells = self.cells[column]
         missing = cells.map(is_missing).to_numpy(dtype=bool)
-        self.refuse(column, {at: f"found {shown(cells.iloc[at])}; {rule}" for at in _positions(missing)})
+        self.refuse(
+            column, {at: f"found {shown(cells.iloc[at])}; {rule}" for at in _positions(missing)}
+        )
         return missing
 
 
@@ -239,16 +287,24 @@ def _positions(marked: npt.ArrayLike) -> list[int]:
 
 def _check_columns(source: str, cells: list[str], channels: tuple[str, ...]) -> None:
     if twice := [column for column, n in Counter(cells).items() if n > 1]:
-        raise DataError(f"{source}: the header names the column '{twice[0]}' twice, in different cases.")
+        raise DataError(
+            f"{source}: the header names the column '{twice[0]}' twice, in different cases."
+        )
     for column in cells:
         if _RESERVED.fullmatch(column):
-            raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")
+            raise DataError(
+                f"{source}: the column name '{column}' is kept for embeddings; rename the column."
+            )
     has = f"It has: {one_of(cells[:30])}."
     if "participant_id" not in cells:
-        raise DataError(f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}")
+        raise DataError(
+            f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}"
+        )
     for column in channels:
         if column not in (*cells, "path"):
-            raise DataError(f"{source}: data.channels: there is no column '{column}'.{suggestion(column, cells)} {has}")
+            raise DataError(
+                f"{source}: data.channels: there is no column '{column}'.{suggestion(column, cells)} {has}"
+            )
         if column in (*_IDENTITY[:3], *RULES):
             raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
     if "path" in channels and "path" not in cells:
@@ -264,14 +320,21 @@ def _identity(rows: _Rows) -> dict[str, object]:
     participants = subjects = cells["participant_id"]
     if "subject_id" in cells:
         subjects = cells["subject_id"]
-        rows.missing("subject_id", "every row needs one, or leave the column out where it is the participant_id")
+        rows.missing(
+            "subject_id",
+            "every row needs one, or leave the column out where it is the participant_id",
+        )
     given, lines = cells.get("session", pd.Series("", cells.index)), cells.index.to_series()
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
-        what = f"session {shown(sessions.iloc[at])} of this participant" if sessions.iloc[at] else "this participant"
+        what = (
+            f"session {shown(sessions.iloc[at])} of this participant"
+            if sessions.iloc[at]
+            else "this participant"
+        )
         earlier[at] = f"{what} is on line {before.iloc[at]} already"
     rows.refuse("participant_id", earlier)
     if earlier and "session" not in cells:
@@ -279,13 +342,21 @@ def _identity(rows: _Rows) -> dict[str, object]:
     above = subjects.groupby(participants).transform("first")
     rows.refuse("subject_id", {at: f"found {shown(subjects.iloc[at])}, but {shown(above.iloc[at])} above"
                                for at in _positions(above != subjects)})  # fmt: skip
-    return {"participant_id": participants.tolist(), "subject_id": subjects.tolist(), "session": sessions.tolist()}
+    return {
+        "participant_id": participants.tolist(),
+        "subject_id": subjects.tolist(),
+        "session": sessions.tolist(),
+    }
 
 
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
     """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
     cells = rows.cells[column]
-    missing = rows.missing(column, "every scan needs an image") if is_used else cells.map(is_missing).to_numpy()
+    missing = (
+        rows.missing(column, "every scan needs an image")
+        if is_used
+        else cells.map(is_missing).to_numpy()
+    )
     absolute = (os.path.normpath(os.path.join(root, os.path.expanduser(cell))) for cell in cells)  # noqa: PTH111, PTH118
     paths = pd.Series(list(absolute), cells.index, dtype=object).mask(missing, "")
     if is_used and check:
@@ -294,11 +365,15 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
         first = cells.index.to_series().groupby(paths).transform("first")
         again = _positions(paths.duplicated() & ~missing)
         text = "{} is the image of line {} already"
-        rows.refuse(column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again})
+        rows.refuse(
+            column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again}
+        )
     return paths.tolist()
 
 
-def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]) -> None:
+def _check_files(
+    rows: _Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]
+) -> None:
     # Not at the top: tables are read without images.
     from neurocontrast.data.natural.store import Located, is_image_path
 
@@ -310,30 +385,42 @@ def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: npt.ND
                 wrong[at] = problem
         elif not path.lower().endswith(IMAGE_ENDINGS):
             folder = " (a folder: convert DICOM with dcm2niix)" if os.path.isdir(path) else ""  # noqa: PTH112
-            wrong[at] = f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
+            wrong[at] = (
+                f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
+            )
         elif not os.path.isfile(path):  # noqa: PTH113  a plain call: there can be 100,000 of them
             other = Path(path[:-3] if path.endswith(".gz") else path + ".gz")
-            near = f" Did you mean '{other.name}'?" if n_absent < N_SHOWN and other.is_file() else ""
+            near = (
+                f" Did you mean '{other.name}'?" if n_absent < N_SHOWN and other.is_file() else ""
+            )
             wrong[at] = f"there is no image {shown(path, 200)}.{near}"
             n_absent += 1
             if ":/" in path:
-                rows.problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
+                rows.problems.hint(
+                    "Images are read from a disk, never downloaded; give the path of a file."
+                )
             if "\\" in path:
                 rows.problems.hint("Write image paths with '/', not with '\\'.")
     rows.refuse(column, wrong)
     if n_absent == len(paths):
-        rows.problems.hint("None of the images is there: is images_root the folder the paths start from?")
+        rows.problems.hint(
+            "None of the images is there: is images_root the folder the paths start from?"
+        )
 
 
 def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
     warnings = []
     for column, meant in _OTHER_NAMES.items():
         if meant not in cells and column in {name.lower() for name in cells.columns}:
-            warnings.append(f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds")
+            warnings.append(
+                f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds"
+            )
     n_top_coded = sum(cell.endswith("+") for cell in cells.get("age", ()))
     if n_top_coded:
         warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
-    are_numbers = {number_of(cell) is not None for cell in cells.get("sex", ()) if not is_missing(cell)}
+    are_numbers = {
+        number_of(cell) is not None for cell in cells.get("sex", ()) if not is_missing(cell)
+    }
     if len(are_numbers) == 2:
         warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
     for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):
@@ -341,24 +428,34 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
             continue
         counts = table[column].value_counts()
         n_texts, n = counts[counts.index.map(number_of).isna()].sum(), counts.sum()
-        if n_texts and counts[counts.index.str.replace(",", ".").map(number_of).notna()].sum() > 0.5 * n:
+        if (
+            n_texts
+            and counts[counts.index.str.replace(",", ".").map(number_of).notna()].sum() > 0.5 * n
+        ):
             few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
             warnings.append(f"column '{column}' is read as text: {few}")
     for column in ("site", "diagnosis"):
-        known = pd.Series([cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)], dtype=object)
+        known = pd.Series(
+            [cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)],
+            dtype=object,
+        )
         alike = known.groupby([re.sub(r"[\s_-]+", "", cell.lower()) for cell in known])
         warnings += [
-            f"column '{column}': {one_of(group)} count as different values" for _, group in alike if len(group) > 1
+            f"column '{column}': {one_of(group)} count as different values"
+            for _, group in alike
+            if len(group) > 1
         ]
     return warnings
 
 
-def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def split_by_subject(
+    cohort: Cohort, fraction: float, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the rows for training and for validation, ascending; all scans of a subject are on one side.
 
-    About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one is always kept;
-    where sites are too small for that, the largest remainders decide. The choice depends on the subjects and the
-    seed, not on the order of the table.
+    About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one
+    is always kept; where sites are too small for that, the largest remainders decide. The choice
+    depends on the subjects and the seed, not on the order of the table.
     """
     if not 0 <= fraction < 1:
         raise ConfigError(f"val_fraction must be at least 0 and below 1, found {fraction}.")
@@ -366,20 +463,30 @@ def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.ND
     if fraction == 0:
         return rows, rows[:0]
     subjects = cohort.table["subject_id"].astype(object)
-    sites = cohort.table["site"].fillna("") if "site" in cohort.table else pd.Series("", index=subjects.index)
+    sites = (
+        cohort.table["site"].fillna("")
+        if "site" in cohort.table
+        else pd.Series("", index=subjects.index)
+    )
     site_of = sites.groupby(subjects).first().astype(str)
     if len(site_of) < 2:
-        raise DataError(f"{cohort.source.name}: a validation split needs two subjects, found {len(site_of)}.")
+        raise DataError(
+            f"{cohort.source.name}: a validation split needs two subjects, found {len(site_of)}."
+        )
     generator = derive_generator("split-by-subject", seed)
     by_site = {site: sorted(part.index) for site, part in site_of.groupby(site_of)}
     n_total = min(max(round(fraction * len(site_of)), 1), len(site_of) - 1)
     wanted = np.array([n_total * len(by_site[site]) / len(site_of) for site in sorted(by_site)])
     counts = np.floor(wanted).astype(int)
-    # Equal remainders are common with equal sites; a random key keeps the first names from always winning.
+    # Equal remainders are common with equal sites; a random key keeps the first names from always
+    # winning.
     order = np.lexsort((generator.random(len(by_site)), -(wanted - counts)))
     counts[order[: n_total - counts.sum()]] += 1
     held_out: list[str] = []
     for site, count in zip(sorted(by_site), counts, strict=True):
-        held_out += [by_site[site][position] for position in generator.permutation(len(by_site[site]))[:count]]
+        held_out += [
+            by_site[site][position]
+            for position in generator.permutation(len(by_site[site]))[:count]
+        ]
     is_val = subjects.isin(held_out).to_numpy()
     return rows[~is_val], rows[is_val]

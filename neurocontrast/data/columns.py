@@ -60,7 +60,9 @@ def number_of(cell: str) -> float | None:
 def is_numeric(cells: Iterable[str]) -> bool:
     """Say whether a column holds numbers: every known cell is one and none has leading zeros (`007` is a name)."""
     known = {cell for cell in cells if not is_missing(cell)}
-    return bool(known) and all(number_of(cell) is not None and not _LEADING_ZERO.match(cell) for cell in known)
+    return bool(known) and all(
+        number_of(cell) is not None and not _LEADING_ZERO.match(cell) for cell in known
+    )
 
 
 def as_age(cell: str) -> float | Refusal:
@@ -70,11 +72,17 @@ def as_age(cell: str) -> float | Refusal:
     value = number_of(top_coded.group(1) if top_coded else cell)
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
     if value is None:
-        comma = "Write numbers with a decimal point, not a comma." if _DECIMAL_COMMA.fullmatch(cell) else ""
+        comma = (
+            "Write numbers with a decimal point, not a comma."
+            if _DECIMAL_COMMA.fullmatch(cell)
+            else ""
+        )
         band = "Age bands are categories: keep them in a column of another name, such as age_band."
         return Refusal(rule, band if _BAND.fullmatch(cell) else comma)
     if not low <= value <= high:
-        coded = "Write n/a where the age is not known; numbers that mean 'missing' are not recognised."
+        coded = (
+            "Write n/a where the age is not known; numbers that mean 'missing' are not recognised."
+        )
         return Refusal(rule, coded if value < 0 or value in (999, 9999) else "")
     return value
 
@@ -92,11 +100,18 @@ def as_sex(cell: str) -> str | Refusal:
         return value
     hint = ""
     if number_of(cell) == 0:
-        hint = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; write M and F."
+        hint = (
+            "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; write M and F."
+        )
     return Refusal("sex is M, F, male, female, 1 (male), 2 (female) or n/a", hint)
 
 
-RULES: dict[str, Callable[[str], object]] = {"age": as_age, "sex": as_sex, "site": str, "diagnosis": str}
+RULES: dict[str, Callable[[str], object]] = {
+    "age": as_age,
+    "sex": as_sex,
+    "site": str,
+    "diagnosis": str,
+}
 """Columns with a fixed meaning, and how a cell becomes a value."""
 
 
@@ -126,17 +141,26 @@ def text_of(value: object) -> str:
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
     """Return the first column with one of the names, in any case and without codes in brackets, or ""."""
-    by_name = {CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed([*map(str, columns)])}
+    by_name = {
+        CODES_IN_NAME.sub("", column).strip().lower(): column
+        for column in reversed([*map(str, columns)])
+    }
     return next((by_name[name] for name in names if name in by_name), "")
 
 
 def identifier_column(
-    columns: Sequence[str], *, source: str, id_column: str | None = None, names: Sequence[str] = IDENTIFIERS
+    columns: Sequence[str],
+    *,
+    source: str,
+    id_column: str | None = None,
+    names: Sequence[str] = IDENTIFIERS,
 ) -> str:
     """Return the column of identifiers of a table: `id_column`, or the first of `names`."""
     if id_column is not None and id_column not in columns:
         near = suggestion(id_column, columns)
-        raise DataError(f"{source}: there is no column '{id_column}'.{near} It has: {one_of(columns)}.")
+        raise DataError(
+            f"{source}: there is no column '{id_column}'.{near} It has: {one_of(columns)}."
+        )
     found = id_column or first_of(columns, names)
     if not found:
         raise DataError(
@@ -149,15 +173,23 @@ def identifier_column(
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
     """Return the message for a column that `where` does not have, with the columns that are there."""
     others = [str(name) for name in columns if name != "path"]
-    return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others)}."
+    return (
+        f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others)}."
+    )
 
 
-def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table") -> list[str]:
+def matching_columns(
+    patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table"
+) -> list[str]:
     """Return the columns that patterns such as ``attr_*`` name, each once; those that match nothing are one error."""
     chosen: dict[str, None] = {}
     lacking: list[str] = []
     for pattern in patterns:
-        names = [pattern] if pattern in columns else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
+        names = (
+            [pattern]
+            if pattern in columns
+            else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
+        )
         chosen |= dict.fromkeys(names)
         lacking += [] if names else [pattern]
     if len(lacking) == 1:
@@ -188,18 +220,23 @@ def _as_choice(given: object) -> object:
 
 _Choice = Annotated[
     tuple[str, ...] | dict[Literal["not"], tuple[str, ...]],
-    BeforeValidator(_as_choice, json_schema_input_type=_Scalar | list[_Scalar] | dict[Literal["not"], Any]),
+    BeforeValidator(
+        _as_choice, json_schema_input_type=_Scalar | list[_Scalar] | dict[Literal["not"], Any]
+    ),
 ]
 Where = dict[str, _Choice]
 """Column → value or values to keep, or ``{not: values to leave out}``; ``n/a`` is a missing value."""
 
 
-def matching_rows(table: pd.DataFrame, where: Mapping[str, Any], *, place: str) -> npt.NDArray[np.bool_]:
+def matching_rows(
+    table: pd.DataFrame, where: Mapping[str, Any], *, place: str
+) -> npt.NDArray[np.bool_]:
     """Return which rows of a table, called `place` in errors, match a selection in every column.
 
-    A selection is ``{"site": ["london", "ucla"], "participant_id": {"not": "sub-03"}}``: column → value, list of
-    values, or ``{"not": value or values}``. Cells are compared as text: a whole number has no decimal point, and a
-    missing cell is ``n/a``. A column or a value that is not there, and a selection that leaves no row, are refused.
+    A selection is ``{"site": ["london", "ucla"], "participant_id": {"not": "sub-03"}}``: column →
+    value, list of values, or ``{"not": value or values}``. Cells are compared as text: a whole
+    number has no decimal point, and a missing cell is ``n/a``. A column or a value that is not
+    there, and a selection that leaves no row, are refused.
     """
     keep = np.ones(len(table), dtype=bool)
     for column, given in where.items():

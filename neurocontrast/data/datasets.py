@@ -30,23 +30,27 @@ _IMAGE = "image"
 class CohortDataset(Dataset):
     """The scans of a cohort as a `monai.data.Dataset`, with the columns of its table.
 
-    An item is a dictionary: ``"image"``, a `monai.data.MetaTensor` (C, D, H, W) float32 with the affine of its voxels,
-    and every column of the table but the paths of the scan, among them "participant_id", "subject_id", "session" and,
-    where the table has them, "age" (years), "sex" ("F", "M"), "site" and "diagnosis". A missing number is NaN and a
-    missing text is "", so that items can be collated by `torch.utils.data.DataLoader` and `monai.data.DataLoader`.
+    An item is a dictionary: ``"image"``, a `monai.data.MetaTensor` (C, D, H, W) float32 with the
+    affine of its voxels, and every column of the table but the paths of the scan, among them
+    "participant_id", "subject_id", "session" and, where the table has them, "age" (years), "sex"
+    ("F", "M"), "site" and "diagnosis". A missing number is NaN and a missing text is "", so that
+    items can be collated by `torch.utils.data.DataLoader` and `monai.data.DataLoader`.
 
     Parameters
     ----------
     cohort : Cohort or path
-        Its rows are the items, in its order; of a participants table, what `neurocontrast.data.read_cohort` reads.
+        Its rows are the items, in its order; of a participants table, what
+        `neurocontrast.data.read_cohort` reads.
     transform : Compose, callable, sequence of callables or Preprocessing, optional
-        Applied to ``{"image": path, …}``; `neurocontrast.transforms.brain_transforms` at its defaults if not given.
-        Its own loader comes first, for instance `neurocontrast.transforms.LoadScand` or `monai.transforms.LoadImaged`.
+        Applied to ``{"image": path, …}``; `neurocontrast.transforms.brain_transforms` at its
+        defaults if not given. Its own loader comes first, for instance
+        `neurocontrast.transforms.LoadScand` or `monai.transforms.LoadImaged`.
     cache_dir : path, optional
-        Keeps images on the disk, as `monai.data.PersistentDataset` does: those before the first random transform; the
-        rest is applied on each access. An entry is used only while its scan is the file it was made from and the
-        transforms are the same ones: transforms without a name (a lambda) are refused. The folder holds the images
-        themselves: treat it as you treat the scans.
+        Keeps images on the disk, as `monai.data.PersistentDataset` does: those before the first
+        random transform; the rest is applied on each access. An entry is used only while its scan
+        is the file it was made from and the transforms are the same ones: transforms without a name
+        (a lambda) are refused. The folder holds the images themselves: treat it as you treat the
+        scans.
     cache_dtype : {"float16", "float32"}
         How voxels are kept on the disk.
 
@@ -69,7 +73,11 @@ class CohortDataset(Dataset):
     def __init__(
         self,
         cohort: Cohort | str | Path,
-        transform: Compose | Callable[..., Any] | Sequence[Callable[..., Any]] | VolumeTransforms | None = None,
+        transform: Compose
+        | Callable[..., Any]
+        | Sequence[Callable[..., Any]]
+        | VolumeTransforms
+        | None = None,
         cache_dir: str | Path | None = None,
         *,
         cache_dtype: Literal["float16", "float32"] = "float16",
@@ -151,8 +159,8 @@ class MeasuresDataset(_InPlace):
 class ImageDataset(_InPlace):
     """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).
 
-    A DataError names all rows without an image: another kind of path, a store that is absent or damaged, an index
-    beyond the store, another size.
+    A DataError names all rows without an image: another kind of path, a store that is absent or
+    damaged, an index beyond the store, another size.
     """
 
     def __init__(self, cohort: Cohort) -> None:
@@ -169,12 +177,19 @@ class ImageDataset(_InPlace):
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read an image into `out`, of `image_shape` and `image_dtype`."""
-        np.copyto(out, self._stores[self._store_of[index]].array[self._index_of[index]], casting="no")
+        np.copyto(
+            out, self._stores[self._store_of[index]].array[self._index_of[index]], casting="no"
+        )
 
-    def channel_statistics(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def channel_statistics(
+        self, rows: npt.ArrayLike
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return mean and standard deviation (3,) of each channel over the images of the rows, in [0, 1]."""
         chosen = np.asarray(rows, dtype=np.int64)
-        sums = [store.sums(self._index_of[chosen[self._store_of[chosen] == n]]) for n, store in enumerate(self._stores)]
+        sums = [
+            store.sums(self._index_of[chosen[self._store_of[chosen] == n]])
+            for n, store in enumerate(self._stores)
+        ]
         return statistics_of(np.sum(sums, axis=0))
 
 
@@ -184,7 +199,10 @@ class _Items(Sequence[dict[str, Any]]):
     def __init__(self, cohort: Cohort, scans: Sequence[ScanFiles]) -> None:
         self._scans = scans
         self._columns = {
-            str(name): (values.to_numpy(), float if pd.api.types.is_numeric_dtype(values) else text_of)
+            str(name): (
+                values.to_numpy(),
+                float if pd.api.types.is_numeric_dtype(values) else text_of,
+            )
             for name, values in cohort.table.items()
             if name not in ("path", _IMAGE, *cohort.channels)
         }
@@ -195,7 +213,9 @@ class _Items(Sequence[dict[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[place] for place in range(len(self))[index]]
-        return {_IMAGE: self._scans[index]} | {name: of(values[index]) for name, (values, of) in self._columns.items()}
+        return {_IMAGE: self._scans[index]} | {
+            name: of(values[index]) for name, (values, of) in self._columns.items()
+        }
 
 
 def _n_deterministic(transform: Compose) -> int:

@@ -34,7 +34,18 @@ SiteFrom = Literal["column", "folder", "scanner"]
 _MAPS = ("mask_path", "gm", "wm", "csf")
 COLUMNS = (
     *("participant_id", "subject_id", "session", "run", "path", *_MAPS, "space", "stage"),
-    *("layout", "age", "age_source", "sex", "sex_recorded", "site", "scanner", "field_strength", "diagnosis", "tiv"),
+    *(
+        "layout",
+        "age",
+        "age_source",
+        "sex",
+        "sex_recorded",
+        "site",
+        "scanner",
+        "field_strength",
+        "diagnosis",
+        "tiv",
+    ),
     *("iqr", "euler", "qc_rating"),
 )
 """Columns of the table, in order; further ones that were asked for follow. The last three are CAT12's grade, the Euler
@@ -58,7 +69,9 @@ class Index:
     tables: list[str] = field(default_factory=list)  # those that were joined
     path: Path = Path()  # of the table, once it is written
     measures_path: Path | None = None  # of the table of regional measures, if there are any
-    measures: MeasuresTable | None = None  # of these scans and others, if tables of regional measures are there
+    measures: MeasuresTable | None = (
+        None  # of these scans and others, if tables of regional measures are there
+    )
 
 
 def index_scans(
@@ -76,40 +89,56 @@ def index_scans(
     """Find the scans below a folder and join what tables say of them; see `neurocontrast.index`."""
     rules, keep = _rules(choose), [name for name in dict.fromkeys(keep) if name not in COLUMNS]
     if site_from not in get_args(SiteFrom):
-        raise ConfigError(f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'.")
+        raise ConfigError(
+            f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
+        )
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder.")
     tree = read_tree(root)
     images = {} if layout == MEASURES else _images(tree, layout)
     measures, unread = _measures_below(tree, rules, keep, needed=not images)
     name, scans, notes = _scans(tree, layout, images, measures)
-    index = Index(pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures)
+    index = Index(
+        pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
+    )
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
     _check_files(chosen, tree, problems, progress)
     known = [people.known_of(scan) for scan in chosen]
     if unknown := [name for name in keep if not any(name in each.cells for each in known)]:
-        raise ConfigError(f"keep: no table says {one_of(unknown)} of these scans; --phenotype FILE joins a table.")
+        raise ConfigError(
+            f"keep: no table says {one_of(unknown)} of these scans; --phenotype FILE joins a table."
+        )
     _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
     rows = [
         _row(scan, each, _settings_of(scan, tree, problems), name, site_from)
         for scan, each in zip(chosen, known, strict=True)
     ]
     # As objects: a path that no text can hold is named below.
-    table = pd.DataFrame(rows, columns=list(dict.fromkeys([*COLUMNS, *keep])), dtype=object).fillna("")
+    table = pd.DataFrame(rows, columns=list(dict.fromkeys([*COLUMNS, *keep])), dtype=object).fillna(
+        ""
+    )
     # The cohort tells scans of one participant apart by their session.
     several = table.duplicated(["participant_id", "session"], keep=False) & (table["run"] != "")
-    table.loc[several, "session"] = (table["session"] + "_run-" + table["run"]).str.removeprefix("_")
+    table.loc[several, "session"] = (table["session"] + "_run-" + table["run"]).str.removeprefix(
+        "_"
+    )
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
-    index.tables = [table.source for name in sorted({scan.dataset for scan in scans}) for table in people.general(name)]
+    index.tables = [
+        table.source
+        for name in sorted({scan.dataset for scan in scans})
+        for table in people.general(name)
+    ]
     table = table[_without_problems(chosen, problems)].reset_index(drop=True)
     if table.empty:
         what, reason = index.left_out[0]
-        raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
+        raise DataError(
+            f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}."
+        )
     return replace(index, table=table)
 
 
@@ -149,8 +178,8 @@ def _scans(
 ) -> tuple[str, list[FoundScan], list[str]]:
     """Return the only layout that is there with its scans: images, or regional measures where no images are.
 
-    Raw images of a BIDS tree come before those of its derivatives, and those of one other layout before FreeSurfer's;
-    notes say so.
+    Raw images of a BIDS tree come before those of its derivatives, and those of one other layout
+    before FreeSurfer's; notes say so.
     """
     others = [name for name in found if name != "freesurfer"]
     first = "bids" if "bids" in found else others[0] if len(others) == 1 else None
@@ -166,12 +195,18 @@ def _scans(
         return *next(iter(found.items())), notes
     if found:
         counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in found.items())
-        raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
+        raise DataError(
+            f"{tree.root}: several layouts are there: {counts}. Name one with --layout."
+        )
     if measures is not None and layout in ("auto", MEASURES):
         return MEASURES, _measured(measures), notes
     asked = [*LAYOUTS, MEASURES] if layout == "auto" else [layout]
     files = [name for names in tree.folders.values() for name in names]
-    hint = _DICOM if any(name.lower().endswith((".dcm", ".ima")) for name in files) else " Is it the right folder?"
+    hint = (
+        _DICOM
+        if any(name.lower().endswith((".dcm", ".ima")) for name in files)
+        else " Is it the right folder?"
+    )
     raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {len(files)} files.{hint}")
 
 
@@ -180,7 +215,8 @@ def _measures_below(
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
     """Return the measures in tables of the folder; if not `needed`, the reason why they cannot be used.
 
-    Rules that choose between tables are removed from `rules`, and columns that are measures from `keep`.
+    Rules that choose between tables are removed from `rules`, and columns that are measures from
+    `keep`.
     """
     chosen = {name: rules.pop(name) for name in ("atlas", "measure") if name in rules}
     if not files_of_measures(tree):
@@ -203,24 +239,37 @@ def _measured(measures: MeasuresTable) -> list[FoundScan]:
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
         facts = {"tiv": f"{size / MM3_PER_ML:.1f}"} if pd.notna(size) else {}
-        found.append(FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts))
+        found.append(
+            FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts)
+        )
     return found
 
 
-def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:
+def _choose(
+    scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
+) -> list[FoundScan]:
     """Return one image a session (or every run); others are left out by a rule, or are a problem.
 
-    Without a rule for the space, an image in MNI space is taken and the native one of the session left out.
+    Without a rule for the space, an image in MNI space is taken and the native one of the session
+    left out.
     """
-    asked = [key for key, value in rules.items() if not (key == "run" and value in ("first", "all"))]
+    asked = [
+        key for key, value in rules.items() if not (key == "run" and value in ("first", "all"))
+    ]
     groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
     for scan in scans:
         groups[scan.person, scan.session].append(scan)
     chosen: list[FoundScan] = []
     native: list[FoundScan] = []
     for group in groups.values():
-        left = [scan for scan in group if all(scan.entities.get(key, "none") == rules[key] for key in asked)]
-        index.left_out += [(scan.path, "not chosen by --choose") for scan in group if scan not in left]
+        left = [
+            scan
+            for scan in group
+            if all(scan.entities.get(key, "none") == rules[key] for key in asked)
+        ]
+        index.left_out += [
+            (scan.path, "not chosen by --choose") for scan in group if scan not in left
+        ]
         if "space" not in rules and any(scan.space.startswith("MNI") for scan in left):
             native += [scan for scan in left if scan.space == "native"]
             left = [scan for scan in left if scan.space != "native"]
@@ -229,12 +278,16 @@ def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, 
             same = [scan for scan in left if _run_of(scan) == _run_of(first)]
             index.left_out += [(scan.path, "a later run") for scan in left if scan not in same]
             left = same
-        several_runs = rules.get("run") == "all" and len({_run_of(scan) for scan in left}) == len(left)
+        several_runs = rules.get("run") == "all" and len({_run_of(scan) for scan in left}) == len(
+            left
+        )
         if len(left) > 1 and not several_runs:
             problems.add(_ambiguous(left), name=left[0].name)
         chosen += left
     if native:
-        index.left_out += [(scan.path, "native; the session has an image in MNI space") for scan in native]
+        index.left_out += [
+            (scan.path, "native; the session has an image in MNI space") for scan in native
+        ]
         index.notes.append(
             f"Images in MNI space are taken, not {len(native)} native ones; --choose space=native decides otherwise."
         )
@@ -250,19 +303,29 @@ def _ambiguous(candidates: Sequence[FoundScan]) -> str:
     names = [scan.path.rpartition("/")[2] for scan in candidates]
     keys = sorted({key for scan in candidates for key in scan.entities})
     values = {key: sorted({scan.entities.get(key, "none") for scan in candidates}) for key in keys}
-    flags = [f"--choose {key}={found[0]}" for key, found in values.items() if key != "run" and len(found) > 1]
+    flags = [
+        f"--choose {key}={found[0]}"
+        for key, found in values.items()
+        if key != "run" and len(found) > 1
+    ]
     flags += ["--choose run=first", "--choose run=all"] if len(values.get("run", ())) > 1 else []
     more = f" and {len(names) - _N_SHOWN} more" if len(names) > _N_SHOWN else ""
     decide = " or ".join(flags) or "remove all but one"
     return f"{len(names)} images: {', '.join(names[:_N_SHOWN])}{more}; decide with {decide}"
 
 
-def _check_files(scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress) -> None:
+def _check_files(
+    scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress
+) -> None:
     if not any(scan.path for scan in scans):
         return
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
         for scan in scans:
-            wrong = problem_of_path(scan.path) or problem_of_names(scan.path) or problem_of_file(tree.root / scan.path)
+            wrong = (
+                problem_of_path(scan.path)
+                or problem_of_names(scan.path)
+                or problem_of_file(tree.root / scan.path)
+            )
             if wrong:
                 problems.add(f"{scan.path}: {wrong}", name=scan.name)
             task.advance(1)
@@ -272,20 +335,30 @@ def _check_files(scans: Sequence[FoundScan], tree: Tree, problems: Problems, pro
         common = spaces.most_common(1)[0][0]
         for scan in scans:
             if scan.space != common:
-                problems.add(f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name)
-        problems.hint(f"Images are in several spaces: {counts}. Decide with --choose space={common}.")
+                problems.add(
+                    f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name
+                )
+        problems.hint(
+            f"Images are in several spaces: {counts}. Decide with --choose space={common}."
+        )
 
 
 def _row(
     scan: FoundScan, known: Known, settings: Mapping[str, str], layout: str, site_from: SiteFrom
 ) -> dict[str, str]:
-    scanner = " ".join(filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName"))))
+    scanner = " ".join(
+        filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName")))
+    )
     cells = {**scan.facts, **known.cells}
     sex, (first, below, _) = cells.get("sex", ""), scan.path.partition("/")
     if site_from == "folder" and not scan.path:
-        raise ConfigError("site_from: 'folder' is of images, and tables of measures have none; give a column.")
+        raise ConfigError(
+            "site_from: 'folder' is of images, and tables of measures have none; give a column."
+        )
     if site_from == "folder" and (not below or identity_of(first)[0] == scan.subject):
-        raise ConfigError(f"site_from: 'folder' takes '{first}' as a site, which is of one person; give a column.")
+        raise ConfigError(
+            f"site_from: 'folder' takes '{first}' as a site, which is of one person; give a column."
+        )
     site = {
         "column": cells.get("site", ""),
         "folder": first,
@@ -319,7 +392,9 @@ def _settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, s
         except DataError as error:
             problems.add(str(error).removeprefix(f"{tree.root}/"), name=scan.name)
             continue
-        plain = {key: value for key, value in content.items() if isinstance(value, str | int | float)}
+        plain = {
+            key: value for key, value in content.items() if isinstance(value, str | int | float)
+        }
         settings |= {key: " ".join(str(value).split()) for key, value in plain.items()}
     return settings
 
@@ -349,17 +424,25 @@ def _compare_with_tables(
         for session in sorted(people.sessions_of(scan)):
             alike = _without_zeros(session) == _without_zeros(scan.session)  # M48 is M048
             if scan.session and session != scan.session and alike:
-                problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
+                problems.add(
+                    f"the image is of ses-{scan.session}, and a table has ses-{session}",
+                    name=scan.name,
+                )
     for source, names in elsewhere.items():
         index.notes.append(
             f"{source}: of {len(names)} scans, such as {names[0]}, it has rows of other sessions alone; not joined."
         )
-    absent = {person: source for person, source in sorted(people.people().items()) if person not in with_image}
+    absent = {
+        person: source
+        for person, source in sorted(people.people().items())
+        if person not in with_image
+    }
     if not absent:
         return
     nothing = "no measures" if scans and not scans[0].path else "no image"
     index.left_out += [
-        (f"sub-{person}", f"{source} has a row, and there is {nothing}") for person, source in absent.items()
+        (f"sub-{person}", f"{source} has a row, and there is {nothing}")
+        for person, source in absent.items()
     ]
     first = ", ".join(f"sub-{person}" for person in list(absent)[:_N_SHOWN])
     more = f" and {len(absent) - _N_SHOWN} more" if len(absent) > _N_SHOWN else ""
@@ -367,7 +450,9 @@ def _compare_with_tables(
     in_short = {_without_zeros(person): person for person in sorted(with_image)}
     for person, source in absent.items():
         if (scan_of := in_short.get(_without_zeros(person))) is not None:
-            problems.hint(f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop.")
+            problems.hint(
+                f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop."
+            )
 
 
 def _without_zeros(label: str) -> str:

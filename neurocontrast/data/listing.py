@@ -41,9 +41,9 @@ def place_of(table: AnyTable) -> Path:
 def read_text_table(path: AnyTable) -> pd.DataFrame:
     """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file, or a DataFrame, as text.
 
-    Every cell of the result is text, "" where there was nothing, and the index is the line of each row in the file.
-    A byte order mark, Windows line ends, blank lines and spaces around a cell are removed. Rows of a DataFrame count
-    from line 2, as below a header.
+    Every cell of the result is text, "" where there was nothing, and the index is the line of each
+    row in the file. A byte order mark, Windows line ends, blank lines and spaces around a cell are
+    removed. Rows of a DataFrame count from line 2, as below a header.
     """
     if isinstance(path, pd.DataFrame):
         if not len(path):
@@ -52,12 +52,17 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
     source = place_of(path)
     rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]
     if not rows:
-        raise DataError(f"{source.name}: the table is empty; it needs a header line and one row for each scan.")
+        raise DataError(
+            f"{source.name}: the table is empty; it needs a header line and one row for each scan."
+        )
     (header_line, header), *body = rows
     _check_separator(source, header)
     if not body:
-        raise DataError(f"{source.name}: the table has a header and no rows; it needs one row for each scan.")
-    # Spreadsheet programs leave trailing separators; a column without name and content is no column.
+        raise DataError(
+            f"{source.name}: the table has a header and no rows; it needs one row for each scan."
+        )
+    # Spreadsheet programs leave trailing separators; a column without name and content is no
+    # column.
     width = max((position for position, name in enumerate(header, start=1) if name), default=1)
     header = header[:width]
     body = [(line, cells if any(cells[width:]) else cells[:width]) for line, cells in body]
@@ -66,12 +71,20 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
         if not name:
             problems.add(f"column {position} has no name", line=header_line)
         elif header.index(name) == position - 1 and header.count(name) > 1:
-            problems.add(f"the header names the column '{name}' {header.count(name)} times", line=header_line)
+            problems.add(
+                f"the header names the column '{name}' {header.count(name)} times", line=header_line
+            )
     for line, cells in body:
         if len(cells) != len(header):
-            problems.add(f"the row has {len(cells)} cells and the header {len(header)}", line=line, name=cells[0])
+            problems.add(
+                f"the row has {len(cells)} cells and the header {len(header)}",
+                line=line,
+                name=cells[0],
+            )
     problems.raise_if_any()
-    return pd.DataFrame([cells for _, cells in body], [line for line, _ in body], header, dtype=object)
+    return pd.DataFrame(
+        [cells for _, cells in body], [line for line, _ in body], header, dtype=object
+    )
 
 
 def read_sheet(path: Path) -> pd.DataFrame:
@@ -79,8 +92,14 @@ def read_sheet(path: Path) -> pd.DataFrame:
     ending = path.suffix.lower()
     if ending == ".parquet":
         table = read_parquet(path)
-        return _as_text(table if isinstance(table.index, pd.RangeIndex) else table.reset_index(), path.name)
-    return _as_text(read_workbook(path), path.name) if ending in (".xlsx", ".xls") else read_text_table(path)
+        return _as_text(
+            table if isinstance(table.index, pd.RangeIndex) else table.reset_index(), path.name
+        )
+    return (
+        _as_text(read_workbook(path), path.name)
+        if ending in (".xlsx", ".xls")
+        else read_text_table(path)
+    )
 
 
 def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
@@ -93,7 +112,9 @@ def check_names(table: pd.DataFrame, source: str) -> None:
     """Refuse a table that has two columns of one name, but for spaces around it."""
     names = pd.Index([str(name).strip() for name in table])
     if twice := names[names.duplicated()].unique().tolist():
-        raise DataError(f"{source}: has {one_of(twice)} more than once; give each column a name of its own.")
+        raise DataError(
+            f"{source}: has {one_of(twice)} more than once; give each column a name of its own."
+        )
 
 
 def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
@@ -113,12 +134,18 @@ def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
 
 def _decode(source: Path) -> str:
     if source.is_dir():
-        raise DataError(f"{source}: this is a folder; give the table, for instance {source / 'participants.tsv'}")
+        raise DataError(
+            f"{source}: this is a folder; give the table, for instance {source / 'participants.tsv'}"
+        )
     beside = [] if source.exists() or not source.parent.is_dir() else list(source.parent.iterdir())
-    content = read_bytes(source, remedy=suggestion(source.name, [entry.name for entry in beside]).strip())
+    content = read_bytes(
+        source, remedy=suggestion(source.name, [entry.name for entry in beside]).strip()
+    )
     for start, kind in _NOT_TEXT.items():
         if content.startswith(start):
-            raise DataError(f"{source.name}: this is {kind}, not a text table; save it as tab-separated text (.tsv).")
+            raise DataError(
+                f"{source.name}: this is {kind}, not a text table; save it as tab-separated text (.tsv)."
+            )
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         text = content.decode(encoding)
@@ -138,17 +165,24 @@ def _split(source: Path, text: str) -> list[_Row]:
         # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines;
         # spreadsheet programs still wrap some cells in quotes, which are taken off.
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        return [(n, [_unquoted(cell.strip()) for cell in line.split("\t")]) for n, line in enumerate(lines, start=1)]
+        return [
+            (n, [_unquoted(cell.strip()) for cell in line.split("\t")])
+            for n, line in enumerate(lines, start=1)
+        ]
     first = text.lstrip().partition("\n")[0]
     delimiter = ";" if ";" in first and "," not in first else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
+    )
     rows, begins = [], 1
     try:
         for cells in reader:
             rows.append((begins, [cell.strip() for cell in cells]))
             begins = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{source.name}: line {begins}: {error}; is a quotation mark left open?") from None
+        raise DataError(
+            f"{source.name}: line {begins}: {error}; is a quotation mark left open?"
+        ) from None
     return rows
 
 
@@ -181,14 +215,21 @@ def read_table(
 ) -> pd.DataFrame:
     """Read a tab-separated table in UTF-8 that must have the columns `needed`.
 
-    `options` are those of `pandas.read_csv`; no word is a missing value unless ``na_values`` says so. `error` and
-    `remedy` are `neurocontrast.reading.ErrorOptions`.
+    `options` are those of `pandas.read_csv`; no word is a missing value unless ``na_values`` says
+    so. `error` and `remedy` are `neurocontrast.reading.ErrorOptions`.
     """
     check_place(path, error=error, remedy=remedy)
-    given: dict[str, Any] = {"sep": "\t", "keep_default_na": False, "encoding": "utf-8-sig", "compression": None}
+    given: dict[str, Any] = {
+        "sep": "\t",
+        "keep_default_na": False,
+        "encoding": "utf-8-sig",
+        "compression": None,
+    }
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows with more cells than the header
+            warnings.simplefilter(
+                "error", pd.errors.ParserWarning
+            )  # rows with more cells than the header
             table = pd.read_csv(path, index_col=False, **given | options)
     except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as problem:
         refuse(path, f"not readable as a table ({said(problem)})", error, remedy)
@@ -211,13 +252,19 @@ def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
         with zipfile.ZipFile(path) as archive:
             if sum(part.file_size for part in archive.infolist()) > _N_WORKBOOK_BYTES:
                 raise ValueError(f"its tables would take more than {_N_WORKBOOK_BYTES:,} bytes")
-        cells = pd.read_excel(path, header=None, dtype=str, keep_default_na=False, engine="openpyxl")
+        cells = pd.read_excel(
+            path, header=None, dtype=str, keep_default_na=False, engine="openpyxl"
+        )
     except ImportError as error:
-        raise DataError(f"{path}: Excel files need openpyxl: pip install 'neurocontrast[excel]'.") from error
+        raise DataError(
+            f"{path}: Excel files need openpyxl: pip install 'neurocontrast[excel]'."
+        ) from error
     except DAMAGE as error:  # openpyxl meets damaged parts with nearly any of them
         found = f"not readable as an Excel workbook ({said(error)})"
         raise DataError(f"{path}: {found}. Save it as .xlsx or .tsv.") from None
-    header = cells.iloc[:1].to_numpy().ravel()  # which pandas, reading it as one, renames where a name comes twice
+    header = (
+        cells.iloc[:1].to_numpy().ravel()
+    )  # which pandas, reading it as one, renames where a name comes twice
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
     return cells.iloc[1:].reset_index(drop=True).set_axis(names, axis="columns")
 

@@ -30,8 +30,8 @@ def encode_metadata(
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
     """Return the columns a loss needs as tensors, and the sorted categories behind the codes.
 
-    A tensor is (n,): float32 with NaN where missing, or int64 codes with -1 where missing; of a vector (n, p).
-    Errors call the table `place`.
+    A tensor is (n,): float32 with NaN where missing, or int64 codes with -1 where missing; of a
+    vector (n, p). Errors call the table `place`.
     """
     metadata: dict[str, torch.Tensor] = {}
     found: dict[str, list[str]] = {}
@@ -44,7 +44,9 @@ def encode_metadata(
                     f"{suggestion(column, others)} There are: {one_of(others[:30])}."
                 )
             if kind == "categorical":
-                raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
+                raise DataError(
+                    f"'{column}' is a vector and is used as categorical; use it as continuous."
+                )
             metadata[column] = torch.from_numpy(np.ascontiguousarray(vectors[column].to_numpy()))
             continue
         if column not in table or column == "path":
@@ -68,9 +70,10 @@ def encode_metadata(
 def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> Vectors:
     """Return each named vector for every row of a cohort, a table (n, p) of float32 with NaN where missing.
 
-    `spec` names columns of the table (``attr_*`` takes all that match), or a ``.parquet``, ``.tsv`` or ``.csv`` file
-    with ``participant_id`` and columns of numbers, whose relative path starts from the folder of the table. A scan
-    without a row in the file is missing. What is wrong with any of the vectors is one error.
+    `spec` names columns of the table (``attr_*`` takes all that match), or a ``.parquet``, ``.tsv``
+    or ``.csv`` file with ``participant_id`` and columns of numbers, whose relative path starts from
+    the folder of the table. A scan without a row in the file is missing. What is wrong with any of
+    the vectors is one error.
     """
     found: dict[str, pd.DataFrame] = {}
     problems = Problems(cohort.source.name)
@@ -94,7 +97,9 @@ def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> p
     filled = values.dropna(axis="columns", how="all")
     texts = [str(column) for column in filled if not pd.api.types.is_numeric_dtype(filled[column])]
     if texts or not len(values.columns):
-        raise DataError(f"must hold columns of numbers. Found {f'text in {one_of(texts[:30])}' if texts else 'none'}.")
+        raise DataError(
+            f"must hold columns of numbers. Found {f'text in {one_of(texts[:30])}' if texts else 'none'}."
+        )
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32)
     n_infinite = int(np.isinf(numbers).any(axis=1).sum())
@@ -106,13 +111,17 @@ def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> p
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"there is no file {shown(path, 200)} (a relative path starts from the table's folder).")
+        raise DataError(
+            f"there is no file {shown(path, 200)} (a relative path starts from the table's folder)."
+        )
     table = read_parquet(path) if path.suffix == ".parquet" else read_text_table(path)
     if "participant_id" not in table:
         near = suggestion("participant_id", table.columns)
         raise DataError(f"{path.name} needs a column 'participant_id'.{near}")
     if "session" in table:
-        raise DataError(f"{path.name}: rows are of participants alone, and it has a column 'session'; take that out.")
+        raise DataError(
+            f"{path.name}: rows are of participants alone, and it has a column 'session'; take that out."
+        )
     table.index = pd.Index(table.pop("participant_id").astype(str))
     if path.suffix != ".parquet":
         table = table.apply(lambda cells: values_of("", cells)[0].set_axis(cells.index))
@@ -127,7 +136,9 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
     return table.reindex(ids).reset_index(drop=True)
 
 
-def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]) -> None:
+def check_vectors(
+    vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]
+) -> None:
     """Refuse vectors that a kernel of the objective cannot compare: all rows with missing values, all constant columns.
 
     Kernels with ``standardise`` are fitted on `training_rows`.
@@ -140,13 +151,19 @@ def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, traini
         missing = values.isna()
         for row in np.flatnonzero(missing.any(axis=1)) if kernel.missing == "error" else ():
             columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])
-            what = f"any of its {len(values.columns)} columns" if missing.iloc[row].all() else columns
-            problems.add(f"{names[row]} has no value in {what}", name=f"data.vectors.{kernel.column}")
+            what = (
+                f"any of its {len(values.columns)} columns" if missing.iloc[row].all() else columns
+            )
+            problems.add(
+                f"{names[row]} has no value in {what}", name=f"data.vectors.{kernel.column}"
+            )
             problems.hint(
                 "Fill it in, leave the scans out, or use missing: marginal, which keeps them (docs/losses.md)."
             )
         known = values.iloc[list(training_rows)]
-        for column in known.columns[known.nunique() < 2] if getattr(kernel, "standardise", False) else ():
+        for column in (
+            known.columns[known.nunique() < 2] if getattr(kernel, "standardise", False) else ()
+        ):
             problems.add(
                 "does not vary over the training scans; leave it out",
                 name=f"data.vectors.{kernel.column}",

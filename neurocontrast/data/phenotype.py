@@ -40,7 +40,10 @@ _COLUMNS = {
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
 _UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
-_SMALLEST_ML, _LARGEST_ML = 100.0, 10_000.0  # a head of more is in mm³, as FreeSurfer writes its eTIV
+_SMALLEST_ML, _LARGEST_ML = (
+    100.0,
+    10_000.0,
+)  # a head of more is in mm³, as FreeSurfer writes its eTIV
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
@@ -68,8 +71,9 @@ class Known(NamedTuple):
 class PeopleTables:
     """The tables of a tree, the most specific first: scans, sessions, phenotypes, participants.
 
-    The first table that has a value gives it. The user's own `phenotypes` come before those of ``phenotype/``; `keep`
-    names further columns to take over. Bad cells and contradictions become `problems`.
+    The first table that has a value gives it. The user's own `phenotypes` come before those of
+    ``phenotype/``; `keep` names further columns to take over. Bad cells and contradictions become
+    `problems`.
     """
 
     tree: Tree
@@ -79,7 +83,9 @@ class PeopleTables:
     keep: Sequence[str] = ()
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
-    _scan_of: dict[int, FoundScan] = field(default_factory=dict)  # the first that a row is of, by the row's identity
+    _scan_of: dict[int, FoundScan] = field(
+        default_factory=dict
+    )  # the first that a row is of, by the row's identity
 
     def known_of(self, scan: FoundScan) -> Known:
         """Return what the tables say of a scan; contradictions in age or sex become problems."""
@@ -94,11 +100,15 @@ class PeopleTables:
             for name, cell in cells.items():
                 earlier = known.cells.setdefault(name, cell)
                 origin = known.sources.setdefault(name, source)
-                # The age at a session may differ from the participant's; two tables of one kind should agree.
+                # The age at a session may differ from the participant's; two tables of one kind
+                # should agree.
                 alike = is_specific.setdefault(name, specific) == specific
-                if (name == "sex" and earlier != cell) or (name == "age" and alike and _ages_differ(earlier, cell)):
+                if (name == "sex" and earlier != cell) or (
+                    name == "age" and alike and _ages_differ(earlier, cell)
+                ):
                     self.problems.add(
-                        f"{name} is {shown(earlier)} in {origin} and {shown(cell)} in {source}", name=scan.name
+                        f"{name} is {shown(earlier)} in {origin} and {shown(cell)} in {source}",
+                        name=scan.name,
                     )
         return known
 
@@ -108,7 +118,9 @@ class PeopleTables:
         for dataset, tables in self._general.items():
             for table in tables:
                 if "phenotype/" not in table.source:
-                    prefix = f"{dataset}_" if dataset and table.source.startswith(f"{dataset}/") else ""
+                    prefix = (
+                        f"{dataset}_" if dataset and table.source.startswith(f"{dataset}/") else ""
+                    )
                     found |= {f"{prefix}{subject}": table.source for subject in table.rows}
         return found
 
@@ -121,11 +133,20 @@ class PeopleTables:
         """Return the tables of people: the user's, those of ``phenotype/``, and ``participants.tsv``."""
         if dataset not in self._general:
             below = f"{dataset}/" if dataset else ""
-            own = [f"{below}phenotype/{name}" for name in self.tree.folders.get(f"{below}phenotype", ())]
+            own = [
+                f"{below}phenotype/{name}"
+                for name in self.tree.folders.get(f"{below}phenotype", ())
+            ]
             own = [path for path in own if path.endswith(".tsv")]
             own += [path for path in (f"{below}participants.tsv",) if self.tree.has(path)]
-            given = [self._read_once(path, path.name, id_column=self.id_column) for path in self.phenotypes]
-            self._general[dataset] = [*given, *(self._read_once(self.tree.root / path, path) for path in own)]
+            given = [
+                self._read_once(path, path.name, id_column=self.id_column)
+                for path in self.phenotypes
+            ]
+            self._general[dataset] = [
+                *given,
+                *(self._read_once(self.tree.root / path, path) for path in own),
+            ]
         return self._general[dataset]
 
     def _rows_of(self, scan: FoundScan) -> Iterator[tuple[str, bool, dict[str, str]]]:
@@ -140,18 +161,28 @@ class PeopleTables:
         for table in general:
             of_person = table.of(scan)
             is_only = len(of_person) == 1 and not scan.session
-            if (of_all := next(iter(of_person.values())) if is_only else of_person.get("")) is not None:
+            if (
+                of_all := next(iter(of_person.values())) if is_only else of_person.get("")
+            ) is not None:
                 yield table.source, False, of_all
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
         person = f"sub-{scan.subject}"
         above = f"{scan.dataset}/{person}" if scan.dataset else person
-        places = [(f"{above}/ses-{scan.session}", f"{person}_ses-{scan.session}")] if scan.session else []
+        places = (
+            [(f"{above}/ses-{scan.session}", f"{person}_ses-{scan.session}")]
+            if scan.session
+            else []
+        )
         for folder, stem in [*places, (above, person)]:
             path = f"{folder}/{stem}_scans.tsv"
             if self.tree.has(path):
                 described = [self.tree.root / "scans.json"]
-                options: dict[str, Any] = {"id_column": "filename", "folder": folder, "descriptions": described}
+                options: dict[str, Any] = {
+                    "id_column": "filename",
+                    "folder": folder,
+                    "descriptions": described,
+                }
                 yield self._read_once(self.tree.root / path, path, **options)
 
     def _of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
@@ -159,12 +190,16 @@ class PeopleTables:
         path = f"{below}sub-{scan.subject}/sub-{scan.subject}_sessions.tsv"
         if self.tree.has(path):
             described = [self.tree.root / "sessions.json"]
-            yield self._read_once(self.tree.root / path, path, subject=scan.subject, descriptions=described)
+            yield self._read_once(
+                self.tree.root / path, path, subject=scan.subject, descriptions=described
+            )
 
     def _read_once(self, path: Path, source: str, **options: Any) -> Phenotype:
         """Return a table, which is read once; `source` is its name in messages."""
         if path not in self._read:
-            self._read[path] = read_phenotype(path, self.problems, source=source, keep=self.keep, **options)
+            self._read[path] = read_phenotype(
+                path, self.problems, source=source, keep=self.keep, **options
+            )
         return self._read[path]
 
 
@@ -181,9 +216,10 @@ def read_phenotype(
 ) -> Phenotype:
     """Read a table of people, sessions or scans, and decode its known columns.
 
-    Cells that cannot be decoded become `problems`, in which the table is called `source`. `subject` is that of every
-    row, of a table that holds one subject's sessions; `folder` is that of the files, of a table whose identifiers are
-    files. `descriptions` are JSON files with ``Levels`` and ``Units`` in addition to the table's own.
+    Cells that cannot be decoded become `problems`, in which the table is called `source`. `subject`
+    is that of every row, of a table that holds one subject's sessions; `folder` is that of the
+    files, of a table whose identifiers are files. `descriptions` are JSON files with ``Levels`` and
+    ``Units`` in addition to the table's own.
     """
     table, phenotype = read_sheet(path), Phenotype(source)
     identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
@@ -191,20 +227,28 @@ def read_phenotype(
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
         content = read_json(description) if description.is_file() else {}
-        described |= {name.lower(): value for name, value in content.items()} | content  # as columns, in any case
+        described |= {
+            name.lower(): value for name, value in content.items()
+        } | content  # as columns, in any case
     filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
-    columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))}
+    columns = {
+        known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))
+    }
     columns |= {name: name for name in keep if name in table}
     line_of: dict[tuple[str, str], int] = {}
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
         if is_missing(person):
             problems.add(f"{source}: found no identifier", line=line)
             continue
-        session = row[sessions].removeprefix("ses-") if sessions and not is_missing(row[sessions]) else ""
+        session = (
+            row[sessions].removeprefix("ses-") if sessions and not is_missing(row[sessions]) else ""
+        )
         key = joined_path(folder, person)
         cells = {}
         for known, name in columns.items():
-            decoded = _decode(known, name, row[name], described.get(name, described.get(name.lower())))
+            decoded = _decode(
+                known, name, row[name], described.get(name, described.get(name.lower()))
+            )
             if isinstance(decoded, Refusal):
                 text = f"{source}, sub-{person}, column '{name}': found {shown(row[name])}; {decoded.rule}"
                 problems.add(text, line=line)
@@ -228,7 +272,11 @@ def read_phenotype(
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     """Return a hint at another column that holds numbers and is named after ages, or ""."""
-    named = (name for name in table.columns if name != column and "age" in re.split("[^a-z]+", name.lower()))
+    named = (
+        name
+        for name in table.columns
+        if name != column and "age" in re.split("[^a-z]+", name.lower())
+    )
     found = next((name for name in named if is_numeric(table[name])), "")
     return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
 
@@ -242,7 +290,9 @@ def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list
 
 def _ages_differ(first: str, second: str) -> bool:
     one, other = as_age(first), as_age(second)
-    return isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
+    return (
+        isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
+    )
 
 
 def _decode(known: str, name: str, cell: str, description: object) -> str | Refusal:
@@ -265,10 +315,14 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
     number = number_of(cell)
     if known == "age":
         units = str(described.get("Units", ""))
-        unit = units.strip().lower().rstrip("s") or ("month" if name.lower() == "interview_age" else "year")
+        unit = units.strip().lower().rstrip("s") or (
+            "month" if name.lower() == "interview_age" else "year"
+        )
         unit = _UNITS.get(unit, unit)
         if unit not in _PER_YEAR:
-            return Refusal(f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are")
+            return Refusal(
+                f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are"
+            )
         if number is None and unit != "year":
             return Refusal(f"an age in {unit}s is a number, or n/a")
         text = cell if unit == "year" or number is None else f"{number / _PER_YEAR[unit]:.4g}"
@@ -276,7 +330,9 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
         return age if isinstance(age, Refusal) else text
     if known == "tiv":
         if number is None or number < _SMALLEST_ML:
-            return Refusal("the volume of a head is a number of mL or mm³ (litres times 1000), or n/a")
+            return Refusal(
+                "the volume of a head is a number of mL or mm³ (litres times 1000), or n/a"
+            )
         return f"{number / MM3_PER_ML:.1f}" if number > _LARGEST_ML else cell
     if known == "sex":
         if number is not None:

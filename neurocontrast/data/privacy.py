@@ -34,7 +34,8 @@ _JSON_KEYS = re.compile(
     r"accessionnumber|studyid|stationname|requestingphysician|otherpatientids"
 )
 _SOFTWARE = re.compile(
-    r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)", re.IGNORECASE
+    r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)",
+    re.IGNORECASE,
 )
 _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
 _HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 4, 8, 16
@@ -49,11 +50,19 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     text = read_text_table(table)
     for column in text.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
-            problems.add("the column could identify patients; drop it from the table", column=column)
+            problems.add(
+                "the column could identify patients; drop it from the table", column=column
+            )
         if column.strip().lower() in AGE_COLUMNS:
-            n = sum(age > TOP_AGE for cell in text[column] if (age := number_in("age", cell)) is not None)
+            n = sum(
+                age > TOP_AGE
+                for cell in text[column]
+                if (age := number_in("age", cell)) is not None
+            )
             if n:
-                problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)
+                problems.add(
+                    f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column
+                )
     for image in images:
         beside = image.with_name(re.sub(r"(?i)(\.nii)?\.[^.]+$", "", image.name) + ".json")
         for path in (image, beside) if os.path.lexists(beside) else (image,):
@@ -67,13 +76,21 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
                     problems.add(f"{path.name}: {field}")
             except _FAULTS as error:
                 n_unread += 1
-                why = str(error).removeprefix(f"{path}: ") if isinstance(error, DataError) else "it is damaged"
-                problems.add(f"{path.name}: could not be read, so what it says of a patient is not known ({why})")
+                why = (
+                    str(error).removeprefix(f"{path}: ")
+                    if isinstance(error, DataError)
+                    else "it is damaged"
+                )
+                problems.add(
+                    f"{path.name}: could not be read, so what it says of a patient is not known ({why})"
+                )
     n_found = len(problems.found) - n_before - n_unread
     if n_found:
         problems.hint("Values are not shown here on purpose; look at the named fields yourself.")
     if n_unread:
-        problems.hint(f"{n_unread} files could not be read. Whether they identify a patient is not known.")
+        problems.hint(
+            f"{n_unread} files could not be read. Whether they identify a patient is not known."
+        )
     return {"n_found": n_found, "n_unread": n_unread}
 
 

@@ -18,7 +18,9 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         line = "" if self.line is None else f"line {self.line}"
-        where = ", ".join(filter(None, [line, self.name, self.column and f"column '{self.column}'"]))
+        where = ", ".join(
+            filter(None, [line, self.name, self.column and f"column '{self.column}'"])
+        )
         return printable(f"{where}: {self.text}" if where else self.text)
 
 

@@ -32,13 +32,17 @@ class Finding(NamedTuple):
 
 
 def inspect_scan(
-    scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing | None = None, deep: bool = True
+    scan: ScanFiles | os.PathLike[str],
+    preprocessing: Preprocessing | None = None,
+    deep: bool = True,
 ) -> Finding:
     """Look at one scan: its headers, or with `deep` every voxel and whether it fits the preprocessing."""
     name, files = as_scan(scan), files_of(scan)
     try:
         headers = [read_scan_header(path) for path in files]
-        warnings = tuple(dict.fromkeys(warning for header in headers for warning in header.warnings))
+        warnings = tuple(
+            dict.fromkeys(warning for header in headers for warning in header.warnings)
+        )
         if not deep:
             return Finding(name, warnings=warnings, header=headers[0])
         spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
@@ -67,7 +71,9 @@ def inspect_scans(
     found: dict[ScanFiles, Finding] = {}
     given = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
     with progress.task("Reading images" if deep else "Reading headers", len(given), "scan") as task:
-        for finding in map_files(inspect_scan, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
+        for finding in map_files(
+            inspect_scan, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+        ):
             found[finding.scan] = finding
             task.advance()
     return [found[scan] for scan in scans]
@@ -86,13 +92,20 @@ def doubts_about(cohort: Cohort) -> list[str]:
         if both := sorted(n_sexes.index[n_sexes > 1]):
             doubts.append(f"subjects with two sexes: {one_of(both[:10])}")
     subjects = pd.Series(table["subject_id"].astype(str).unique())
-    alike = [sorted(names) for _, names in subjects.groupby(subjects.str.lower().str.removeprefix("sub-"), sort=False)]
-    doubts += [f"{one_of(names)} count as different subjects" for names in alike if len(names) > 1][:10]
+    alike = [
+        sorted(names)
+        for _, names in subjects.groupby(subjects.str.lower().str.removeprefix("sub-"), sort=False)
+    ]
+    doubts += [f"{one_of(names)} count as different subjects" for names in alike if len(names) > 1][
+        :10
+    ]
     if "site" in table:
         counts = table["site"].value_counts()
         small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
         if small:
-            doubts.append(f"sites with fewer than {_N_SMALL_SITE} scans: {', '.join(sorted(small))}")
+            doubts.append(
+                f"sites with fewer than {_N_SMALL_SITE} scans: {', '.join(sorted(small))}"
+            )
     if "site" in table and "diagnosis" in table:
         n_classes = table.groupby("site")["diagnosis"].nunique()
         single = sorted(n_classes.index[n_classes == 1])
@@ -113,13 +126,21 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
         if finding.digest:
             by_digest[finding.digest].append(files_of(finding.scan)[0])
     doubts = [
-        f"{paths[0]}: {doubt}" if len(paths) == 1 else f"{len(paths)} images, the first {paths[0]}: {doubt}"
+        f"{paths[0]}: {doubt}"
+        if len(paths) == 1
+        else f"{len(paths)} images, the first {paths[0]}: {doubt}"
         for doubt, paths in by_doubt.items()
     ]
     doubts += [
-        f"the same file under {len(paths)} names: {one_of(paths[:5])}" for paths in by_digest.values() if len(paths) > 1
+        f"the same file under {len(paths)} names: {one_of(paths[:5])}"
+        for paths in by_digest.values()
+        if len(paths) > 1
     ]
-    kinds = Counter("array" if finding.header.spacing_mm is None else "NIfTI" for finding in findings if finding.header)
+    kinds = Counter(
+        "array" if finding.header.spacing_mm is None else "NIfTI"
+        for finding in findings
+        if finding.header
+    )
     if len(kinds) > 1:
         doubts.append(
             f"{kinds['array']} .npy arrays, which have no orientation, are among {kinds['NIfTI']} NIfTI images; "
@@ -128,7 +149,9 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     return doubts
 
 
-def inspect_images(cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT) -> tuple[str, ...]:
+def inspect_images(
+    cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT
+) -> tuple[str, ...]:
     """Return doubts about the images of a cohort, and add what is wrong to `problems`.
 
     `deep` reads every pixel and looks for copies.
@@ -143,6 +166,8 @@ def inspect_images(cohort: Cohort, problems: Problems, *, deep: bool, progress: 
         splits = table["split"].astype(str).tolist() if "split" in table else [""] * len(cohort)
         with progress.task("Reading images", None, "image"):
             places = zip(located.store_of, located.index_of, strict=True)
-            copies = doubt_about_copies((located.stores[store].array[index] for store, index in places), names, splits)
+            copies = doubt_about_copies(
+                (located.stores[store].array[index] for store, index in places), names, splits
+            )
         doubts += [copies] if copies else []
     return tuple(doubts)

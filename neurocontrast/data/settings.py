@@ -18,7 +18,9 @@ _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 def _columns_or_file(what: Any) -> str | None:
-    return "columns" if isinstance(what, list | tuple) else "file" if isinstance(what, str) else None
+    return (
+        "columns" if isinstance(what, list | tuple) else "file" if isinstance(what, str) else None
+    )
 
 
 _Vector = Annotated[
@@ -38,8 +40,8 @@ class _TableSettings(Settings):
     """Rows to keep: column → value, values, or ``{not: values}``."""
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     """What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
-    takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers. Relative to
-    the folder of the table."""
+    takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and
+    numbers. Relative to the folder of the table."""
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Fraction of subjects, at each site, who are held out for validation; 0 for none."""
 
@@ -47,8 +49,9 @@ class _TableSettings(Settings):
 class DataSettings(ScanSettings, Replaceable, _TableSettings):
     """Choose scans of brains, and their preprocessing.
 
-    The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`. Transforms that lead from
-    the path of a scan to its image can take their place, from Python: ``pretrain(..., transforms=Compose([...]))``.
+    The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`.
+    Transforms that lead from the path of a scan to its image can take their place, from Python:
+    ``pretrain(..., transforms=Compose([...]))``.
     """
 
     kind: Literal["volumes"] = "volumes"
@@ -167,7 +170,9 @@ class ImagesSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> ImagesSettings:
         if self.dataset == "digits" and self.source is not None:
-            raise ValueError("source is not used by dataset 'digits', which comes with scikit-learn; name the dataset.")
+            raise ValueError(
+                "source is not used by dataset 'digits', which comes with scikit-learn; name the dataset."
+            )
         return self
 
 

@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from neurocontrast.embedding.extract import extract_features
     from neurocontrast.embedding.scan_embedder import ScanEmbedder
 
-__all__ = ["EmbeddingSettings", "Embeddings", "ScanEmbedder", "extract_features", "read_embeddings", "write_embeddings"]
+__all__ = [
+    "EmbeddingSettings",
+    "Embeddings",
+    "ScanEmbedder",
+    "extract_features",
+    "read_embeddings",
+    "write_embeddings",
+]
 
 # Loaded when asked for: an evaluation reads the table, and needs no torch.
-__getattr__ = lazy_exports(__name__, {"extract": ["extract_features"], "scan_embedder": ["ScanEmbedder"]})
+__getattr__ = lazy_exports(
+    __name__, {"extract": ["extract_features"], "scan_embedder": ["ScanEmbedder"]}
+)
 
 
 class EmbeddingSettings(Settings):
@@ -42,5 +51,7 @@ class EmbeddingSettings(Settings):
 
     def reading(self) -> dict[str, Any]:
         """Return the part of the stored description that says how features were read out of the network."""
-        read_out = {} if self.read_out is None else {"read_out": self.read_out.model_dump(mode="json")}
+        read_out = (
+            {} if self.read_out is None else {"read_out": self.read_out.model_dump(mode="json")}
+        )
         return {"precision": self.precision, "layer": self.layer, **read_out}

@@ -42,13 +42,18 @@ class FinishedBatches:
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
         """Keep features under a name; those that are not finite are computed again."""
         if np.isfinite(features).all():
-            with atomic_path(self._folder / f"{name}.npy") as temporary, temporary.open("wb") as stream:
+            with (
+                atomic_path(self._folder / f"{name}.npy") as temporary,
+                temporary.open("wb") as stream,
+            ):
                 np.save(stream, features, allow_pickle=False)
 
     def remove(self) -> None:
         """Remove all such folders of the table, of other keys too."""
         for folder in self.target.parent.glob(f".{glob.escape(self.target.name)}.*.partial"):
-            folder.unlink() if folder.is_file() else shutil.rmtree(folder)  # a file: of an earlier version
+            folder.unlink() if folder.is_file() else shutil.rmtree(
+                folder
+            )  # a file: of an earlier version
 
 
 def extract_features(
@@ -85,11 +90,17 @@ def extract_features(
     n, size = len(images), settings.batch_size
     batches = [range(n)[start : start + size] for start in range(0, n, size)]
     if finished is not None:
-        batches = [rows for rows in batches if not finished.read_into(features[rows.start : rows.stop], rows.start)]
+        batches = [
+            rows
+            for rows in batches
+            if not finished.read_into(features[rows.start : rows.stop], rows.start)
+        ]
         if n_there := n - sum(map(len, batches)):
             progress.message(f"{finished.target}: {n_there} of {n} scans are there already.")
     with (
-        _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
+        _quick_layout(
+            encoder, device
+        ),  # before inference mode, in which weights would become untrainable
         torch.inference_mode(),
         keeping_freed_memory(),
         progress.task("embedding", sum(map(len, batches)), "scans") as task,

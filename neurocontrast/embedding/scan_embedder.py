@@ -29,7 +29,9 @@ def load_network(
     network, contract = load_encoder(run) if settings.layer == "encoder" else load_model(run)
     if settings.read_out is not None:
         if not isinstance(network, Encoder):
-            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
+            raise ConfigError(
+                "embedding.read_out: the head takes the encoder's own features. Leave it out, or layer."
+            )
         try:
             network.set_read_out(settings.read_out)
         except ValueError as error:
@@ -40,9 +42,10 @@ def load_network(
 class ScanEmbedder(TransformerMixin, BaseEstimator):
     """Turn brain scans, or regional measures of brains, into the features of a run's frozen encoder.
 
-    Scans are prepared as the run's own were, and the features are those that `neurocontrast.embed` writes. Nothing is
-    learned from the scans: `fit` checks the run. A pipeline that starts with a `ScanEmbedder` embeds the scans of every
-    fold anew; ``Pipeline(memory=...)``, or `embed` once, saves that time.
+    Scans are prepared as the run's own were, and the features are those that `neurocontrast.embed`
+    writes. Nothing is learned from the scans: `fit` checks the run. A pipeline that starts with a
+    `ScanEmbedder` embeds the scans of every fold anew; ``Pipeline(memory=...)``, or `embed` once,
+    saves that time.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     cache_dir : path, optional
         Folder of prepared scans; by default that of `embed`. Images in memory are not kept.
     layer : {"encoder", "head"}, default="encoder"
-        Layer whose output is returned: the encoder's features, or the output of the projection head.
+        Layer whose output is returned: the encoder's features, or the output of the projection
+        head.
     batch_size : int, default=16
         Scans a batch; the features do not depend on it.
     n_jobs : int, default=1
@@ -90,7 +94,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
         places = {name: getattr(self, name) for name in ("run", "images_root", "cache_dir")}
-        absolute = {name: str(Path(place).absolute()) for name, place in places.items() if place is not None}
+        absolute = {
+            name: str(Path(place).absolute()) for name, place in places.items() if place is not None
+        }
         return {**super().__getstate__(), **absolute}
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
@@ -107,10 +113,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of paths or of nibabel images, or DataFrame
-            One scan each, or a column ``path``; of a run with several channels a tuple of one path or image a channel,
-            or a DataFrame with the run's columns. Of a run of regional measures a DataFrame with one row a scan and one
-            column a region, in mm, mm² and mm³; other columns are left out. All that cannot be used are named in one
-            `DataError`.
+            One scan each, or a column ``path``; of a run with several channels a tuple of one path
+            or image a channel, or a DataFrame with the run's columns. Of a run of regional measures
+            a DataFrame with one row a scan and one column a region, in mm, mm² and mm³; other
+            columns are left out. All that cannot be used are named in one `DataError`.
         """
         check_is_fitted(self)
         network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
@@ -121,7 +127,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 source = source.kept_in(Path(scratch))
             source.make_ready(cohort, SILENT)
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
-            return extract_features(network, source.images(cohort), settings=settings, n_readers=source.data.n_workers)
+            return extract_features(
+                network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
+            )
 
     def _source(self, contract: Mapping[str, Any]) -> Brains:
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
@@ -132,7 +140,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""
         del input_features
         check_is_fitted(self)
-        return np.array([f"feature_{number:04d}" for number in range(self.n_features_out_)], dtype=object)
+        return np.array(
+            [f"feature_{number:04d}" for number in range(self.n_features_out_)], dtype=object
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -30,18 +30,25 @@ class Embeddings:
 
     table: pd.DataFrame  # identifiers and metadata, one row a scan
     features: np.ndarray  # float32, (n, d)
-    info: dict[str, Any]  # what they came from: run, pretraining subjects, environment, whether simulated …
+    info: dict[
+        str, Any
+    ]  # what they came from: run, pretraining subjects, environment, whether simulated …
 
 
 def write_embeddings(
-    path: str | os.PathLike[str], metadata: pd.DataFrame, features: np.ndarray, info: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    metadata: pd.DataFrame,
+    features: np.ndarray,
+    info: Mapping[str, Any],
 ) -> None:
     """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` …; one row a scan.
 
     `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``.
     """
     if features.ndim != 2 or len(features) != len(metadata):
-        raise DataError(f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}.")
+        raise DataError(
+            f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}."
+        )
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
         names = metadata["participant_id"][~finite].astype(str)
@@ -59,9 +66,13 @@ def write_embeddings(
         atomic_path(path) as temporary,
         pyarrow.parquet.ParquetWriter(temporary, schema, use_dictionary=list(known)) as writer,
     ):
-        for first in range(0, len(features), _N_ROWS):  # a group at a time: the features can be half of the memory
+        for first in range(
+            0, len(features), _N_ROWS
+        ):  # a group at a time: the features can be half of the memory
             part = np.ascontiguousarray(features[first : first + _N_ROWS].T)
-            columns = [values.slice(first, _N_ROWS) for values in known.values()] + list(map(pyarrow.array, part))
+            columns = [values.slice(first, _N_ROWS) for values in known.values()] + list(
+                map(pyarrow.array, part)
+            )
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
@@ -69,7 +80,9 @@ def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
     """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does."""
     check_names(frame, "embeddings: the DataFrame")
     names = _features_of(frame.columns)
-    lacking = [name for name in ("participant_id",) if name not in frame] + ([] if names else [f"{_FEATURE}0000 …"])
+    lacking = [name for name in ("participant_id",) if name not in frame] + (
+        [] if names else [f"{_FEATURE}0000 …"]
+    )
     if lacking:
         raise DataError(f"embeddings: the DataFrame lacks {', '.join(lacking)}.")
     if frame.empty:
@@ -77,7 +90,9 @@ def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
     try:
         features = frame[names].to_numpy(np.float32)
     except (ValueError, TypeError) as error:
-        raise DataError(f"embeddings: the feature columns must hold numbers ({said(error)}).") from error
+        raise DataError(
+            f"embeddings: the feature columns must hold numbers ({said(error)})."
+        ) from error
     write_embeddings(path, frame.drop(columns=names).infer_objects(), features, {})
 
 
@@ -105,7 +120,9 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({said(error)}). {remedy}") from error
     except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: the feature columns must hold numbers ({said(error)}).") from error
+        raise DataError(
+            f"{path}: the feature columns must hold numbers ({said(error)})."
+        ) from error
     for name in ("subject_id", "session"):
         if name not in metadata:
             metadata[name] = metadata["participant_id"] if name == "subject_id" else ""
@@ -117,7 +134,9 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     return Embeddings(metadata, features, _info(path, file.schema_arrow.metadata or {}))
 
 
-def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tuple[pd.DataFrame, np.ndarray]:
+def _read_groups(
+    file: pyarrow.parquet.ParquetFile, names: Sequence[str]
+) -> tuple[pd.DataFrame, np.ndarray]:
     """Return metadata and features, without a second copy of the features in memory."""
     features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
     known = [file.schema_arrow.empty_table().drop_columns(names)]
@@ -133,13 +152,22 @@ def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tup
 
 def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
     place = f"{path}: its description"
-    info: dict[str, Any] = parse_json(schema.get(_KEY, b"{}"), place=place, remedy="Embed the scans again.")
+    info: dict[str, Any] = parse_json(
+        schema.get(_KEY, b"{}"), place=place, remedy="Embed the scans again."
+    )
     if info and info.get("format") != _FORMAT:
-        raise DataError(f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT}).")
+        raise DataError(
+            f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT})."
+        )
     # A damaged list of subjects would let the people of pretraining into the evaluation unseen.
-    for key, kind, what in (("pretraining_subjects", str, "digests"), ("training_metrics", dict, "rows")):
+    for key, kind, what in (
+        ("pretraining_subjects", str, "digests"),
+        ("training_metrics", dict, "rows"),
+    ):
         found = info.get(key)
-        if found is not None and not (isinstance(found, list) and all(isinstance(each, kind) for each in found)):
+        if found is not None and not (
+            isinstance(found, list) and all(isinstance(each, kind) for each in found)
+        ):
             raise DataError(
                 f"{path}: '{key}' of its description must be a list of {what}, found {shown(found)}. Embed the scans "
                 "again."
@@ -148,7 +176,8 @@ def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def _plain(values: pd.Series) -> list[Any] | np.ndarray:
-    # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without pandas' own metadata.
+    # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
+    # pandas' own metadata.
     if values.dtype.kind in "fiub":
         return values.to_numpy()
     return [None if pd.isna(value) else str(value) for value in values]

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.encoders.building import TwoEncoders, build_encoder, build_model, load_encoder, load_model
-    from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead, check_shape
+    from neurocontrast.encoders.building import (
+        TwoEncoders,
+        build_encoder,
+        build_model,
+        load_encoder,
+        load_model,
+    )
+    from neurocontrast.encoders.encoder import (
+        ContrastiveModel,
+        Encoder,
+        ProjectionHead,
+        check_shape,
+    )
     from neurocontrast.encoders.settings import EncoderSettings, ReadOut
     from neurocontrast.encoders.weights import read_contract, save_encoder
 

@@ -20,7 +20,10 @@ from neurocontrast.reading import DAMAGE, check_place
 _LAYERS_OF_DENSENET = (r"(denselayer\d+)\.layers\.", r"\1.")
 _IN_FEATURES = (r"^(?!head\.)", "features.")
 _MOST_LINES = 40
-_DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, *DAMAGE)  # damaged pickles raise nearly any of them
+_DAMAGE: tuple[type[Exception], ...] = (
+    pickle.UnpicklingError,
+    *DAMAGE,
+)  # damaged pickles raise nearly any of them
 _CITATIONS = {
     "yaware": "Dufumier B, Gori P, Victor J, et al. (2021). Contrastive learning with continuous proxy meta-data for "
     "3D MRI classification. MICCAI 2021, 58-68.",
@@ -62,8 +65,14 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
             _CITATIONS["yaware"],
             head={"0": "hidden_representation", "2": "head_projection"},
             left_out=("classifier.",),
-            # Maps of grey matter by CAT12, of the size in the authors' config.py; each standardised over its box.
-            data={"channels": ["gm"], "spacing_mm": 1.5, "shape": [121, 145, 121], "normalise": "zscore"},
+            # Maps of grey matter by CAT12, of the size in the authors' config.py; each standardised
+            # over its box.
+            data={
+                "channels": ["gm"],
+                "spacing_mm": 1.5,
+                "shape": [121, 145, 121],
+                "normalise": "zscore",
+            },
             objective={
                 "loss": "yaware",
                 "temperature": 0.1,
@@ -103,7 +112,9 @@ def foreign_names(names: Iterable[str], architecture: Architecture) -> dict[str,
     rules += [(rf"^head\.{ours}\.", f"{theirs}.") for ours, theirs in architecture.head.items()]
     found = {name: name for name in names}
     for pattern, replacement in rules:
-        found = {name: re.sub(pattern, replacement, theirs, count=1) for name, theirs in found.items()}
+        found = {
+            name: re.sub(pattern, replacement, theirs, count=1) for name, theirs in found.items()
+        }
     return found
 
 
@@ -112,8 +123,8 @@ def convert(
 ) -> tuple[ContrastiveModel, list[str]]:
     """Build the model of an architecture with the weights of a state dict; return it and the names of tensors left out.
 
-    The model is in evaluation mode, and its head is empty where the file has none. All tensors that are missing,
-    unknown, of another shape or not finite are one CheckpointError.
+    The model is in evaluation mode, and its head is empty where the file has none. All tensors that
+    are missing, unknown, of another shape or not finite are one CheckpointError.
     """
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
@@ -121,16 +132,27 @@ def convert(
             f"{path}: holds several networks ({', '.join(ends)}). Save the state dict of one of them."
         )
     prefix = ends[0].removesuffix(architecture.anchor)
-    own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    own = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }
     model = _build(architecture, own)
     names = foreign_names(model.state_dict(), architecture)
     expected = {names[ours]: tensor for ours, tensor in model.state_dict().items()}
-    left_out = [name for name in own if name not in expected and name.startswith(architecture.left_out)]
+    left_out = [
+        name for name in own if name not in expected and name.startswith(architecture.left_out)
+    ]
     # PyTorch before 0.4.1 did not count batches.
-    counts = {name: tensor for name, tensor in expected.items() if name.endswith(".num_batches_tracked")}
+    counts = {
+        name: tensor for name, tensor in expected.items() if name.endswith(".num_batches_tracked")
+    }
     taken = counts | {name: tensor for name, tensor in own.items() if name not in left_out}
     not_finite = [name for name, tensor in taken.items() if not tensor.isfinite().all()]
-    problems = [*misfits(taken, expected), *(f"'{name}' has values that are not finite" for name in not_finite)]
+    problems = [
+        *misfits(taken, expected),
+        *(f"'{name}' has values that are not finite" for name in not_finite),
+    ]
     if problems:
         more = [f"and {len(problems) - _MOST_LINES} more"] if len(problems) > _MOST_LINES else []
         shown = "".join(f"\n  {line}" for line in [*problems[:_MOST_LINES], *more])
@@ -148,35 +170,50 @@ def _build(architecture: Architecture, own: Mapping[str, torch.Tensor]) -> Contr
     last = [own.get(f"{theirs}.weight") for theirs in architecture.head.values()]
     settings = EncoderSettings(
         name=architecture.name,
-        # The y-Aware authors' classifier has a final norm, and what they pretrain has none; MONAI's always has one.
+        # The y-Aware authors' classifier has a final norm, and what they pretrain has none; MONAI's
+        # always has one.
         final_norm=not architecture.head or "features.norm5.weight" in own,
         projection=tuple(len(weight) for weight in last if weight is not None),
         projection_norm="none",
     )
-    return build_model(settings, n_channels=first.shape[1] if first is not None and first.ndim > 1 else 1)
+    return build_model(
+        settings, n_channels=first.shape[1] if first is not None and first.ndim > 1 else 1
+    )
 
 
 def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor]:
     """Read a state dict from a ``.safetensors`` file, or from one of ``torch.save``, without running any of it.
 
-    The state dict is the file itself, or the value of one of its keys, such as ``model`` next to an optimiser's state.
+    The state dict is the file itself, or the value of one of its keys, such as ``model`` next to an
+    optimiser's state.
     """
     check_place(path, error=CheckpointError, remedy="Give a file of weights.")
     try:
         is_safe = path.suffix == ".safetensors"
-        content = load_tensors(path) if is_safe else torch.load(path, map_location="cpu", weights_only=True)
+        content = (
+            load_tensors(path)
+            if is_safe
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
     except _DAMAGE as error:
         raise _unreadable(path, error) from error
     places = {"the file": content, **(content if isinstance(content, dict) else {})}
     states = {
-        str(key): {str(name): tensor for name, tensor in each.items() if isinstance(tensor, torch.Tensor)}
+        str(key): {
+            str(name): tensor for name, tensor in each.items() if isinstance(tensor, torch.Tensor)
+        }
         for key, each in places.items()
-        if isinstance(each, Mapping) and any(str(name).endswith(architecture.anchor) for name in each)
+        if isinstance(each, Mapping)
+        and any(str(name).endswith(architecture.anchor) for name in each)
     }
     if len(states) > 1:
-        raise CheckpointError(f"{path}: holds several state dicts ({', '.join(states)}). Save one of them alone.")
+        raise CheckpointError(
+            f"{path}: holds several state dicts ({', '.join(states)}). Save one of them alone."
+        )
     if not states:
-        found = [str(key) for key in content] if isinstance(content, dict) else [type(content).__name__]
+        found = (
+            [str(key) for key in content] if isinstance(content, dict) else [type(content).__name__]
+        )
         raise CheckpointError(
             f"{path}: these are not the weights of {architecture.title}: no tensor is named '{architecture.anchor}', "
             f"whatever comes before. Found: {', '.join(found[:8])}{' …' if len(found) > 8 else ''}."
@@ -185,7 +222,9 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    if isinstance(error, pickle.UnpicklingError) and (code := re.search(r"GLOBAL (\S+)", str(error))):
+    if isinstance(error, pickle.UnpicklingError) and (
+        code := re.search(r"GLOBAL (\S+)", str(error))
+    ):
         return CheckpointError(
             f"{path}: holds more than tensors, numbers and text ({code[1]}), which could run code of its author's. "
             "Refused, and nothing of it was run. Whoever trusts the file can save the tensors alone: "
@@ -194,4 +233,6 @@ def _unreadable(path: Path, error: Exception) -> CheckpointError:
     # PyTorch's own text advises to switch its protection off.
     wordless = isinstance(error, pickle.UnpicklingError | LookupError | AssertionError)
     found = type(error).__name__ if wordless else said(str(error).partition("\n")[0])
-    return CheckpointError(f"{path}: not a readable file of weights ({found}). Is it cut short? Copy it again.")
+    return CheckpointError(
+        f"{path}: not a readable file of weights ({found}). Is it cut short? Copy it again."
+    )

@@ -16,7 +16,9 @@ from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
 
 
-def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0) -> Encoder:
+def build_encoder(
+    settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0
+) -> Encoder:
     """Build an encoder with weights drawn from `seed` alone, in training mode.
 
     Parameters
@@ -38,7 +40,9 @@ def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: i
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("encoder weights", seed))
-        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels)
+        return Encoder(
+            build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels
+        )
 
 
 def build_model(
@@ -78,11 +82,20 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
     try:
         settings = EncoderSettings.model_validate(contract["encoder"])
     except pydantic.ValidationError as error:
-        problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
-    sizes = {"n_channels": int(contract.get("n_channels", 1)), "n_voxels": int(contract.get("n_voxels", 0))}
+        problems = "; ".join(
+            f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
+        )
+        raise CheckpointError(
+            f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast."
+        ) from error
+    sizes = {
+        "n_channels": int(contract.get("n_channels", 1)),
+        "n_voxels": int(contract.get("n_voxels", 0)),
+    }
     encoder = build_encoder(settings, **sizes)
-    encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
+    encoder.load_state_dict(
+        read_tensors(folder, contract["weights"], expected=encoder.state_dict())
+    )
     return encoder.eval(), contract
 
 
@@ -103,15 +116,17 @@ def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
     settings = encoder.settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("head weights", seed))
-        return ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)
+        return ProjectionHead(
+            encoder.n_features, settings.projection, norm=settings.projection_norm
+        )
 
 
 class TwoEncoders(ContrastiveModel):
     """Two encoders of paired samples, each with its own projection head; the loss compares their embeddings.
 
-    Samples are given as a pair, n of each kind, which the first and the second encoder take. Features and embeddings
-    have 2 n rows, the first encoder's above the second's. The narrower features are filled up with zeros, which their
-    head does not read.
+    Samples are given as a pair, n of each kind, which the first and the second encoder take.
+    Features and embeddings have 2 n rows, the first encoder's above the second's. The narrower
+    features are filled up with zeros, which their head does not read.
 
     Parameters
     ----------
@@ -130,7 +145,9 @@ class TwoEncoders(ContrastiveModel):
 
     def __init__(self, first: ContrastiveModel, second: ContrastiveModel) -> None:
         encoders, heads = _EncoderPair(first.encoder, second.encoder), _HeadPair(first, second)
-        super().__init__(cast(Encoder, encoders), heads)  # training asks a pair for what it has of an encoder
+        super().__init__(
+            cast(Encoder, encoders), heads
+        )  # training asks a pair for what it has of an encoder
         self._halves = (first, second)  # a tuple, so that no weight has two names
 
     @property
@@ -149,11 +166,15 @@ class _EncoderPair(nn.Module):
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         features = [encoder(each) for encoder, each in zip(self.encoders, samples, strict=True)]
-        return torch.cat([nn.functional.pad(each, (0, self.n_features - each.shape[1])) for each in features])
+        return torch.cat(
+            [nn.functional.pad(each, (0, self.n_features - each.shape[1])) for each in features]
+        )
 
     def unread_parameters(self) -> list[nn.Parameter]:
         """Return the weights that get no gradient, of both."""
-        return [each for encoder in self.encoders for each in cast(Encoder, encoder).unread_parameters()]
+        return [
+            each for encoder in self.encoders for each in cast(Encoder, encoder).unread_parameters()
+        ]
 
 
 class _HeadPair(nn.Module):
@@ -162,7 +183,10 @@ class _HeadPair(nn.Module):
     def __init__(self, *halves: ContrastiveModel) -> None:
         super().__init__()
         self.heads = nn.ModuleList([half.head for half in halves])
-        self.n_read, self.n_features = [half.encoder.n_features for half in halves], halves[0].n_features
+        self.n_read, self.n_features = (
+            [half.encoder.n_features for half in halves],
+            halves[0].n_features,
+        )
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         parts = zip(self.heads, features.chunk(2), self.n_read, strict=True)

@@ -23,9 +23,9 @@ _KINDS = {1: "measures", 2: "images", 3: "volumes"}  # by the dimensions of a sa
 class FeatureMaps(nn.Module):
     """Layers that make feature maps, and what an encoder must know of them.
 
-    `blocks` are the names of the layers whose outputs can be read out besides the last, with their numbers of maps.
-    `layout` is the memory format of images that is quickest in training on a CPU, `inference_layout` that of weights
-    where nothing is trained.
+    `blocks` are the names of the layers whose outputs can be read out besides the last, with their
+    numbers of maps. `layout` is the memory format of images that is quickest in training on a CPU,
+    `inference_layout` that of weights where nothing is trained.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class FeatureMaps(nn.Module):
 class LinearComponents(nn.Module):
     """Project volumes onto linear components of their voxels: principal components, or discriminants of subjects.
 
-    The `n_voxels` are those, over all channels, that varied among the training scans; the others are not looked at.
+    The `n_voxels` are those, over all channels, that varied among the training scans; the others
+    are not looked at.
     """
 
     places: torch.Tensor
@@ -90,7 +91,9 @@ class LinearComponents(nn.Module):
         scores = (chosen - self.mean) @ self.components.T
         return scores[..., None, None, None]
 
-    def set_components(self, places: torch.Tensor, mean: torch.Tensor, components: torch.Tensor) -> None:
+    def set_components(
+        self, places: torch.Tensor, mean: torch.Tensor, components: torch.Tensor
+    ) -> None:
         """Take over what was fitted: places of voxels, and over these the mean and the components."""
         self.places = places.to(torch.int32)
         self.mean = nn.Parameter(mean.float(), requires_grad=False)
@@ -100,7 +103,8 @@ class LinearComponents(nn.Module):
 class Encoder(nn.Module):
     """A network, and its feature maps averaged over the whole or over a grid: one representation a sample.
 
-    Images of two dimensions are standardised here, so that mean and standard deviation travel with the weights.
+    Images of two dimensions are standardised here, so that mean and standard deviation travel with
+    the weights.
 
     Parameters
     ----------
@@ -114,7 +118,8 @@ class Encoder(nn.Module):
     Attributes
     ----------
     n_dims, n_channels : int
-        Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an image, or a volume's.
+        Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an
+        image, or a volume's.
     n_features : int
         Size of the representation.
     smallest_shape : int
@@ -126,7 +131,9 @@ class Encoder(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
+    def __init__(
+        self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1
+    ) -> None:
         super().__init__()
         self.features, self.settings = features, settings
         self.n_dims, self.smallest_shape = features.n_dims, features.smallest_shape
@@ -151,7 +158,9 @@ class Encoder(nn.Module):
         if images.device.type == "cpu":
             images = images.contiguous(memory_format=self.layout)
         blocks = self.read_out.blocks
-        maps = [self.features(images)] if blocks is None else self.features.of_blocks(images, blocks)
+        maps = (
+            [self.features(images)] if blocks is None else self.features.of_blocks(images, blocks)
+        )
         means = [_grid_means(each, self.read_out.grid[: self.n_dims]) for each in maps]
         return means[0] if len(means) == 1 else torch.cat(means, dim=1)
 
@@ -159,20 +168,28 @@ class Encoder(nn.Module):
         """Return the weights of layers behind the last block that is read out; they get no gradient."""
         blocks = self.read_out.blocks
         unread = [] if blocks is None else self.features.children_of_blocks()[max(blocks) :]
-        return [parameter for block in unread for layer in block for parameter in layer.parameters()]
+        return [
+            parameter for block in unread for layer in block for parameter in layer.parameters()
+        ]
 
     def set_read_out(self, read_out: ReadOut) -> None:
         """Let features be read out of other blocks, or over another grid, than the network was trained with."""
         read_out.check(self.settings.name)
         self.read_out = read_out
         of_blocks = list(self.features.blocks.values())
-        n_maps = [self.features.n_features] if read_out.blocks is None else [of_blocks[n - 1] for n in read_out.blocks]
+        n_maps = (
+            [self.features.n_features]
+            if read_out.blocks is None
+            else [of_blocks[n - 1] for n in read_out.blocks]
+        )
         self.n_features = sum(n_maps) * read_out.n_cells
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
         if self.n_dims != 2:
-            raise ValueError(f"encoder '{self.settings.name}' has no standardisation: its input comes standardised.")
+            raise ValueError(
+                f"encoder '{self.settings.name}' has no standardisation: its input comes standardised."
+            )
         made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
         whole = all(values.shape == (_COLOURS,) and np.isfinite(values).all() for values in made)
         if not whole or made[1].min() <= 0:
@@ -188,8 +205,8 @@ class Encoder(nn.Module):
 def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
     """Return the means (n, maps × cells) of feature maps over the cells of a grid.
 
-    A voxel that two cells share counts in both by its part. Means and sums of products, not adaptive pooling: their
-    backward pass is deterministic on every device.
+    A voxel that two cells share counts in both by its part. Means and sums of products, not
+    adaptive pooling: their backward pass is deterministic on every device.
     """
     if all(n_cells == 1 for n_cells in grid):
         return maps.mean(dim=tuple(range(2, maps.ndim)))
@@ -231,20 +248,20 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
 class ProjectionHead(nn.Sequential):
     """Linear layers with rectifiers between them, on features standardised over the batch.
 
-    Pooled features of brains are nearly the same for everybody: what differs is a small part of their mean. Without
-    standardising, the first steps turn all embeddings towards that mean, and short trainings spend their time on the
-    way back (``benchmarks/recipe.py``).
+    Pooled features of brains are nearly the same for everybody: what differs is a small part of
+    their mean. Without standardising, the first steps turn all embeddings towards that mean, and
+    short trainings spend their time on the way back (``benchmarks/recipe.py``).
 
     Parameters
     ----------
     n_features : int
         Number of the encoder's features.
     sizes : sequence of int
-        Size of each layer; the last is the size of the embedding, `n_features` of the head. Without any, the features
-        are the embedding.
+        Size of each layer; the last is the size of the embedding, `n_features` of the head. Without
+        any, the features are the embedding.
     norm : {'batch', 'layers', 'none'}
-        ``batch`` standardises each feature over the batch, without parameters of its own; ``layers`` has
-        batch normalisation after each layer but the last (Chen et al. 2020).
+        ``batch`` standardises each feature over the batch, without parameters of its own;
+        ``layers`` has batch normalisation after each layer but the last (Chen et al. 2020).
 
     Examples
     --------
@@ -254,9 +271,15 @@ class ProjectionHead(nn.Sequential):
     """
 
     def __init__(
-        self, n_features: int, sizes: Sequence[int], *, norm: Literal["batch", "layers", "none"] = "batch"
+        self,
+        n_features: int,
+        sizes: Sequence[int],
+        *,
+        norm: Literal["batch", "layers", "none"] = "batch",
     ) -> None:
-        layers: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
+        layers: list[nn.Module] = (
+            [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
+        )
         for n_in, n_out in pairwise([n_features, *sizes[:-1]]):
             # Normalisation would take a bias out again.
             normalised: list[nn.Module] = [nn.BatchNorm1d(n_out)] if norm == "layers" else []

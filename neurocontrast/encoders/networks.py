@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # First features, growth (also the groups of a group normalisation) and layers of each block.
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
-# Block, layers, width of the first stage (the next ones double it), and shortcuts: A without weights, B by convolution.
+# Block, layers, width of the first stage (the next ones double it), and shortcuts: A without
+# weights, B by convolution.
 _RESNETS = {
     "resnet18": ("basic", [2, 2, 2, 2], 64, "B"),
     "resnet50": ("bottleneck", [3, 4, 6, 3], 64, "B"),
@@ -29,8 +30,8 @@ _RESNETS = {
     "resnet34_3d": ("basic", [3, 4, 6, 3], 64, "A"),
     "resnet50_3d": ("bottleneck", [3, 4, 6, 3], 64, "B"),
 }
-# Size and stride of the first convolution, and whether max-pooling follows. The last takes a fifth of the time of the
-# first (benchmarks/encoders.py).
+# Size and stride of the first convolution, and whether max-pooling follows. The last takes a fifth
+# of the time of the first (benchmarks/encoders.py).
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
 _LENET5_SIDE = 32
 _N_COMPONENTS = 60
@@ -73,7 +74,8 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
         n_dims=3,
         n_features=network.class_layers.out.in_features,
         smallest_shape=32,  # five halvings must leave a voxel
-        # Channels last is quicker where nothing is trained, and slower where it is (benchmarks/training.py).
+        # Channels last is quicker where nothing is trained, and slower where it is
+        # (benchmarks/training.py).
         inference_layout=torch.channels_last_3d,
     )
 
@@ -109,7 +111,9 @@ def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
         _replace_norms(layers, _norm_layer(settings, width // 2))
     return FeatureMaps(
         layers,
-        blocks={} if is_flat else {name: network.in_planes >> (3 - at) for at, name in enumerate(stages)},
+        blocks={}
+        if is_flat
+        else {name: network.in_planes >> (3 - at) for at, name in enumerate(stages)},
         n_dims=2 if is_flat else 3,
         n_features=network.in_planes,
         smallest_shape=32 if is_flat and has_pool else 8,
@@ -143,7 +147,9 @@ def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """Three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
     norm, layers = _norm_layer(settings, 4), nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
-        layers.extend([nn.Conv3d(n_in, n_out, 3, stride=2, padding=1, bias=False), norm(n_out), nn.ReLU()])
+        layers.extend(
+            [nn.Conv3d(n_in, n_out, 3, stride=2, padding=1, bias=False), norm(n_out), nn.ReLU()]
+        )
     return FeatureMaps(
         layers,
         blocks={"2": 8, "5": 16, "8": 32},
@@ -158,7 +164,9 @@ class _Resize(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if images.shape[2:] == (_LENET5_SIDE, _LENET5_SIDE):
             return images
-        return functional.interpolate(images, (_LENET5_SIDE, _LENET5_SIDE), mode="bilinear", antialias=True)
+        return functional.interpolate(
+            images, (_LENET5_SIDE, _LENET5_SIDE), mode="bilinear", antialias=True
+        )
 
 
 def _lenet5(settings: EncoderSettings) -> FeatureMaps:
@@ -167,10 +175,17 @@ def _lenet5(settings: EncoderSettings) -> FeatureMaps:
     made = [
         *[nn.Conv2d(3, 6, kernel_size=5), norm(6), nn.ReLU(), nn.MaxPool2d(2)],
         *[nn.Conv2d(6, 16, kernel_size=5), norm(16), nn.ReLU(), nn.MaxPool2d(2)],
-        *[nn.Conv2d(16, 120, kernel_size=5), nn.ReLU(), nn.Conv2d(120, 84, kernel_size=1), nn.ReLU()],
+        *[
+            nn.Conv2d(16, 120, kernel_size=5),
+            nn.ReLU(),
+            nn.Conv2d(120, 84, kernel_size=1),
+            nn.ReLU(),
+        ],
     ]
     # Weights are named by the number of their layer; resizing has none.
-    layers = nn.Sequential(OrderedDict([("resize", _Resize()), *((str(i), layer) for i, layer in enumerate(made))]))
+    layers = nn.Sequential(
+        OrderedDict([("resize", _Resize()), *((str(i), layer) for i, layer in enumerate(made))])
+    )
     return FeatureMaps(layers, n_dims=2, n_features=84, smallest_shape=8)
 
 

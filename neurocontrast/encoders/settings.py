@@ -11,7 +11,15 @@ from neurocontrast.settings import Settings
 
 _Cells = Annotated[int, Field(ge=1, le=32)]
 _OfVolumes = Literal[
-    "densenet121", "densenet_small", "resnet10_3d", "resnet18_3d", "resnet34_3d", "resnet50_3d", "lenet", "pca", "lda"
+    "densenet121",
+    "densenet_small",
+    "resnet10_3d",
+    "resnet18_3d",
+    "resnet34_3d",
+    "resnet50_3d",
+    "lenet",
+    "pca",
+    "lda",
 ]
 _OfImages = Literal["resnet18", "resnet50", "resnet_small", "lenet5"]
 _OfMeasures = Literal["mlp"]
@@ -23,7 +31,9 @@ NAMES_OF_DIMS: dict[int, tuple[str, ...]] = {
 }
 
 
-N_BLOCKS = {"lenet": 3} | {name: 4 for name in NAMES_OF_DIMS[3] if name.startswith(("densenet", "resnet"))}
+N_BLOCKS = {"lenet": 3} | {
+    name: 4 for name in NAMES_OF_DIMS[3] if name.startswith(("densenet", "resnet"))
+}
 """Blocks of networks of volumes, whose feature maps can be read out."""
 
 
@@ -56,10 +66,17 @@ class ReadOut(Settings):
             )
         beyond = [block for block in self.blocks or () if block > N_BLOCKS[name]]
         if beyond:
-            raise ValueError(f"read_out.blocks: {name} has blocks 1 to {N_BLOCKS[name]}, found {beyond[0]}")
+            raise ValueError(
+                f"read_out.blocks: {name} has blocks 1 to {N_BLOCKS[name]}, found {beyond[0]}"
+            )
 
 
-_OWNERS = {"widths": ("mlp",), "n_components": _LINEAR, "shrinkage": ("lda",), "stem": ("resnet18", "resnet50")}
+_OWNERS = {
+    "widths": ("mlp",),
+    "n_components": _LINEAR,
+    "shrinkage": ("lda",),
+    "stem": ("resnet18", "resnet50"),
+}
 """Settings that some networks alone read."""
 
 
@@ -75,18 +92,20 @@ class EncoderSettings(Settings):
 
     name: Literal[_OfVolumes, _OfImages, _OfMeasures] = "densenet121"
     """The network. Of volumes: ``densenet121`` is MONAI's 3D DenseNet with 1024 features; ``densenet_small`` has
-    blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first features: 192 features, a thirteenth of the weights and a
-    fifth of the time, for cohorts of hundreds and machines without a GPU. ``resnet10_3d`` to ``resnet50_3d`` are
-    the ResNets of MedicalNet (Chen et al. 2019), dilated in their last two stages: 512 features, the last one 2048.
-    ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for results. ``pca`` is
-    linear: the principal components of the training scans' voxels, which no loss, views or epochs take part in, and
-    which any network has to beat. ``lda`` is linear too: those combinations of the components by which people
-    differ most, compared with how much scans of one person differ (Fisher's discriminants, as in Belhumeur et al.
-    1997). It needs several scans of a subject: from several scanners, or imitated by ``prepare --imitations``. Of
-    images: ``resnet18`` and ``resnet50`` are MONAI's: 512 and 2048 features; ``resnet_small`` is ResNet18 with
-    widths of 16 to 128 and a first convolution of stride 2: 128 features; ``lenet5`` is LeNet-5 for colours, 84
-    features, and resizes images to 32×32. Of regional measures: ``mlp`` is linear layers of `widths`, each with
-    batch normalisation and a rectifier; ``pca`` and ``lda`` are those of volumes."""
+    blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first features: 192 features, a thirteenth of
+    the weights and a fifth of the time, for cohorts of hundreds and machines without a GPU.
+    ``resnet10_3d`` to ``resnet50_3d`` are the ResNets of MedicalNet (Chen et al. 2019), dilated in
+    their last two stages: 512 features, the last one 2048. ``lenet`` is a three-layer network for
+    tests and first steps on tiny volumes, not for results. ``pca`` is linear: the principal
+    components of the training scans' voxels, which no loss, views or epochs take part in, and which
+    any network has to beat. ``lda`` is linear too: those combinations of the components by which
+    people differ most, compared with how much scans of one person differ (Fisher's discriminants,
+    as in Belhumeur et al. 1997). It needs several scans of a subject: from several scanners, or
+    imitated by ``prepare --imitations``. Of images: ``resnet18`` and ``resnet50`` are MONAI's: 512
+    and 2048 features; ``resnet_small`` is ResNet18 with widths of 16 to 128 and a first convolution
+    of stride 2: 128 features; ``lenet5`` is LeNet-5 for colours, 84 features, and resizes images to
+    32×32. Of regional measures: ``mlp`` is linear layers of `widths`, each with batch normalisation
+    and a rectifier; ``pca`` and ``lda`` are those of volumes."""
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
     """Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128."""
     n_components: Annotated[int, Field(ge=1)] | None = None
@@ -95,26 +114,28 @@ class EncoderSettings(Settings):
     """Of ``lda``: how far the covariance within people is moved towards a multiple of the identity; None: 0.3."""
     norm: Literal["batch", "group"] = "batch"
     """What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
-    ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
-    ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``): a representation does not depend on the other samples, so
-    micro-batches change nothing but memory."""
+    ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``,
+    8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``): a representation does not depend on the
+    other samples, so micro-batches change nothing but memory."""
     final_norm: bool = True
     """Whether DenseNet normalises its last feature maps before they are pooled."""
     stem: Literal["cifar", "imagenet"] | None = None
     """How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in
-    SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``."""
+    SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None:
+    ``cifar``."""
     read_out: ReadOut = ReadOut()
     """Of networks of volumes: the blocks, and the grid, that features are read out at."""
     centre_input: Literal[False] = Field(False, exclude=True, repr=False)
     """Nothing: accepted because runs of versions before 26 November 2026 record it."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     """Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding
-    that the loss sees. Evaluation uses the features before the head, which may keep what the loss makes the embedding
-    forget, such as the site. With ``[]`` there is no head, and the loss sees the features."""
+    that the loss sees. Evaluation uses the features before the head, which may keep what the loss
+    makes the embedding forget, such as the site. With ``[]`` there is no head, and the loss sees
+    the features."""
     projection_norm: Literal["batch", "layers", "none"] = "batch"
     """``batch``: the head standardises the features over the batch first, which lets short trainings learn sooner;
-    the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the last, before its
-    rectifier, as in SimCLR."""
+    the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the
+    last, before its rectifier, as in SimCLR."""
 
     @model_validator(mode="after")
     def _read_by_their_networks_only(self) -> EncoderSettings:
@@ -134,4 +155,6 @@ class EncoderSettings(Settings):
     @property
     def n_dims(self) -> int:
         """Dimensions of what the network encodes: 2 for images, 3 for volumes, 1 for measures alone."""
-        return 2 if self.name in NAMES_OF_DIMS[2] else 1 if self.name in get_args(_OfMeasures) else 3
+        return (
+            2 if self.name in NAMES_OF_DIMS[2] else 1 if self.name in get_args(_OfMeasures) else 3
+        )

@@ -26,12 +26,17 @@ _FORMAT = 1
 
 
 def save_encoder(
-    folder: str | os.PathLike[str], encoder: Encoder, contract: Mapping[str, Any], *, head: nn.Module | None = None
+    folder: str | os.PathLike[str],
+    encoder: Encoder,
+    contract: Mapping[str, Any],
+    *,
+    head: nn.Module | None = None,
 ) -> None:
     """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
 
-    The JSON is written last and holds the digests of the weights, so a folder with all files is a finished one. It
-    records the encoder's settings, and the `contract`: what else must be known to use the encoder.
+    The JSON is written last and holds the digests of the weights, so a folder with all files is a
+    finished one. It records the encoder's settings, and the `contract`: what else must be known to
+    use the encoder.
     """
     folder = Path(folder)
     parts = {"weights": _write_tensors(folder / WEIGHTS, encoder)}
@@ -75,7 +80,9 @@ def save_model(
 
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     """Write a module's tensors; return how the JSON names the file."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()
+    }
     content = safetensors.torch.save(tensors, metadata={"format": f"neurocontrast {path.stem}"})
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
@@ -86,10 +93,19 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read and check ``encoder.json``."""
     path = Path(folder) / CONTRACT
     if not path.is_file():
-        weights = sorted((Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"), key=lambda path: path.parent.name)
+        weights = sorted(
+            (Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"),
+            key=lambda path: path.parent.name,
+        )
         unfinished = (Path(folder) / "checkpoints").is_dir()
-        advice = "The run is not finished: continue it with --resume" if unfinished else "Give a run directory"
-        advice += f", or give the weights of its last epoch, {weights[-1].parent}." if weights else "."
+        advice = (
+            "The run is not finished: continue it with --resume"
+            if unfinished
+            else "Give a run directory"
+        )
+        advice += (
+            f", or give the weights of its last epoch, {weights[-1].parent}." if weights else "."
+        )
         raise CheckpointError(f"{folder}: no {CONTRACT} there. {advice}")
     contract: dict[str, Any] = read_json(path, error=CheckpointError, remedy="Copy the run again.")
     if contract.get("format") != _FORMAT:
@@ -97,30 +113,47 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path}: format {contract.get('format')!r} is not known to neurocontrast {version()} "
             f"(it reads format {_FORMAT}). Upgrade neurocontrast, or copy the run again."
         )
-    missing = [key for key in ("encoder", "n_features", "weights", "preprocessing") if key not in contract]
+    missing = [
+        key for key in ("encoder", "n_features", "weights", "preprocessing") if key not in contract
+    ]
     if missing:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}. Copy the run again.")
     if not isinstance(contract["preprocessing"], dict):
-        raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
+        raise CheckpointError(
+            f"{path}: 'preprocessing' must be a section of keys. Copy the run again."
+        )
     if not isinstance(n := contract.get("n_channels", 1), int) or not 1 <= n <= 1_000_000:
-        raise CheckpointError(f"{path}: 'n_channels' must be at least 1, found {n!r}. Copy the run again.")
+        raise CheckpointError(
+            f"{path}: 'n_channels' must be at least 1, found {n!r}. Copy the run again."
+        )
     for key in ("weights", "head"):  # runs from before heads were saved have none
         named = contract.get(key, {"file": "", "sha256": ""})
-        if not isinstance(named, dict) or not all(isinstance(named.get(part), str) for part in ("file", "sha256")):
-            raise CheckpointError(f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again.")
+        if not isinstance(named, dict) or not all(
+            isinstance(named.get(part), str) for part in ("file", "sha256")
+        ):
+            raise CheckpointError(
+                f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again."
+            )
         if Path(named["file"]).name != named["file"]:
-            raise CheckpointError(f"{path}: {key}.file must be a file in the same folder, found '{named['file']}'.")
+            raise CheckpointError(
+                f"{path}: {key}.file must be a file in the same folder, found '{named['file']}'."
+            )
     return contract
 
 
 def digest_of_weights(path: Path) -> str:
     """Return the SHA-256 of an encoder's weights, given as a run, as a folder, or as one of their files."""
     folder = path.parent if path.name == CONTRACT else path
-    return str(read_contract(folder)["weights"]["sha256"]) if folder.is_dir() else digest_of_file(path)
+    return (
+        str(read_contract(folder)["weights"]["sha256"]) if folder.is_dir() else digest_of_file(path)
+    )
 
 
 def read_tensors(
-    folder: str | os.PathLike[str], named: Mapping[str, str], *, expected: Mapping[str, torch.Tensor]
+    folder: str | os.PathLike[str],
+    named: Mapping[str, str],
+    *,
+    expected: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
     """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them."""
     path, sha256 = Path(folder) / named["file"], named["sha256"]
@@ -135,8 +168,12 @@ def read_tensors(
     tensors = load_tensors(path, remedy="Copy the run again.")
     problems = misfits(tensors, expected)
     if problems:
-        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
-        raise CheckpointError(f"{path}: the weights do not fit the network that {CONTRACT} describes: {shown}.")
+        shown = "; ".join(problems[:5]) + (
+            f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        )
+        raise CheckpointError(
+            f"{path}: the weights do not fit the network that {CONTRACT} describes: {shown}."
+        )
     return tensors
 
 
@@ -155,7 +192,10 @@ def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Te
     problems = [f"'{name}' is missing" for name in expected if name not in tensors]
     unknown = [name for name in tensors if name not in expected]
     # With more names than these, suggestions take long and help nobody.
-    problems += [f"'{name}' is unknown.{suggestion(name, expected) if len(unknown) < 9 else ''}" for name in unknown]
+    problems += [
+        f"'{name}' is unknown.{suggestion(name, expected) if len(unknown) < 9 else ''}"
+        for name in unknown
+    ]
     return problems + [
         f"'{name}' has shape {list(tensors[name].shape)}, the network needs {list(tensor.shape)}"
         for name, tensor in expected.items()

@@ -1,7 +1,8 @@
 """What frozen embeddings can tell: cross-validated models of them, of covariates and of the scans, site by site.
 
-Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes the folds; `run_study` fits, and returns
-tables and a summary; the command `neurocontrast.evaluate` reads and writes the files.
+Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes the folds; `run_study`
+fits, and returns tables and a summary; the command `neurocontrast.evaluate` reads and writes the
+files.
 """
 
 from neurocontrast.evaluation.designs import BlockScaler

@@ -8,9 +8,18 @@ from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds
+from neurocontrast.evaluation.splits.inner import (
+    MIN_INNER_SITES,
+    MIN_LEFT_OUT_SUBJECTS,
+    site_inner_folds,
+)
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers import MIN_SITE_SCANS, ComBat, Residualiser, SideColumnTransformer
+from neurocontrast.evaluation.transformers import (
+    MIN_SITE_SCANS,
+    ComBat,
+    Residualiser,
+    SideColumnTransformer,
+)
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 OPTIONAL = ("tiv",)
@@ -23,16 +32,22 @@ def adjustments(
     """Return the steps that the settings ask for; none preserves the target, nor the column that is `predicted`."""
     steps: list[SideColumnTransformer] = []
     if settings.harmonise == "combat":
-        kept = tuple(name for name in kept_columns(table, settings, target=target) if name != predicted)
+        kept = tuple(
+            name for name in kept_columns(table, settings, target=target) if name != predicted
+        )
         steps.append(ComBat("site", preserve=kept, handle_unknown="ignore"))
     return (*steps, Residualiser(settings.residualise)) if settings.residualise else tuple(steps)
 
 
-def kept_columns(table: pd.DataFrame, settings: EvaluationSettings, *, target: str) -> tuple[str, ...]:
+def kept_columns(
+    table: pd.DataFrame, settings: EvaluationSettings, *, target: str
+) -> tuple[str, ...]:
     """Return the covariates whose effect ComBat keeps: those that are there and vary, never the target."""
     if settings.harmonise == "none":
         return ()
-    return choose_covariates(table, settings.harmonise_preserve, target=target, sites_held_out=True)[0]
+    return choose_covariates(
+        table, settings.harmonise_preserve, target=target, sites_held_out=True
+    )[0]
 
 
 def choose_covariates(
@@ -52,7 +67,9 @@ def choose_covariates(
         elif len(values := {text for text in cell_texts(table[name]) if text is not None}) < 2:
             dropped[name] = "has fewer than two values"
         elif name != "site" and not is_number(table[name]) and _tells_people(table, name):
-            dropped[name] = f"is text of {len(values)} different values, most of them of one subject alone"
+            dropped[name] = (
+                f"is text of {len(values)} different values, most of them of one subject alone"
+            )
         else:
             used.append(name)
     return tuple(used), dropped
@@ -80,7 +97,9 @@ def check_adjustment(
             _check_column(table, name, "harmonise_preserve")
     for name in settings.residualise:
         if name == target:
-            raise ConfigError(f"residualise: '{name}' is the target; nothing of it would be left to predict.")
+            raise ConfigError(
+                f"residualise: '{name}' is the target; nothing of it would be left to predict."
+            )
         _check_column(table, name, "residualise")
         if name == "site" and any(split.held_out_site is not None for split in splits):
             raise ConfigError(
@@ -88,7 +107,9 @@ def check_adjustment(
                 "residualise, or use splits=stratified."
             )
     if settings.inner_splits == "leave-site-out" and target == "site":
-        raise ConfigError("inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified.")
+        raise ConfigError(
+            "inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified."
+        )
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
@@ -108,7 +129,9 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
 
 def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
     if target == "site":
-        raise ConfigError("harmonise: 'combat' takes out what target=site would be predicted from. Use harmonise=none.")
+        raise ConfigError(
+            "harmonise: 'combat' takes out what target=site would be predicted from. Use harmonise=none."
+        )
     missing = int(table["site"].isna().sum())
     if missing:
         raise DataError(
@@ -117,8 +140,14 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
         )
     sites = table["site"].to_numpy(dtype=object)
     if len(set(sites)) < 2:
-        raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
-    counts = {(site, int((sites[split.train] == site).sum())) for split in splits for site in set(sites[split.test])}
+        raise DataError(
+            f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise."
+        )
+    counts = {
+        (site, int((sites[split.train] == site).sum()))
+        for split in splits
+        for site in set(sites[split.test])
+    }
     short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
     if short:
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])

@@ -40,8 +40,8 @@ class Block(NamedTuple):
 class FeatureDesign:
     """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
 
-    `blocks` are those of joined features, and empty for features of one encoder. With `single`, matrices are in single
-    precision, whatever the steps compute in.
+    `blocks` are those of joined features, and empty for features of one encoder. With `single`,
+    matrices are in single precision, whatever the steps compute in.
     """
 
     features: npt.NDArray[np.floating]
@@ -54,25 +54,32 @@ class FeatureDesign:
         """Return the matrices of training and test rows."""
         precision = np.float32 if self.single else np.float64
         computed = np.float64 if self.steps else precision
-        x_train, x_test = (self.features[rows].astype(computed, copy=False) for rows in (train, test))
+        x_train, x_test = (
+            self.features[rows].astype(computed, copy=False) for rows in (train, test)
+        )
         for step in map(clone, self.steps):
             step.estimate(x_train, self.table.iloc[train])
-            x_train, x_test = (step.adjust(x, self.table.iloc[rows]) for x, rows in ((x_train, train), (x_test, test)))
+            x_train, x_test = (
+                step.adjust(x, self.table.iloc[rows])
+                for x, rows in ((x_train, train), (x_test, test))
+            )
         return x_train.astype(precision, copy=False), x_test.astype(precision, copy=False)
 
 
 class BlockScaler(StandardScaler):
     """Standardise features, and give every block of adjacent columns the same total variance.
 
-    A standardised feature of a block with p_b features that vary in training is multiplied by sqrt(p / (B p_b)), with
-    p the number of all features that vary and B the number of blocks: 6,912 features of a network then weigh as
-    much as 60 principal components, and the total variance stays p, so that penalties keep their meaning. This is the
-    scaling of multiple factor analysis by total variance (Westerhuis et al., J Chemometrics 1998;12:301-321).
+    A standardised feature of a block with p_b features that vary in training is multiplied by
+    sqrt(p / (B p_b)), with p the number of all features that vary and B the number of blocks: 6,912
+    features of a network then weigh as much as 60 principal components, and the total variance
+    stays p, so that penalties keep their meaning. This is the scaling of multiple factor analysis
+    by total variance (Westerhuis et al., J Chemometrics 1998;12:301-321).
 
     Parameters
     ----------
     sizes : sequence of int
-        Number of columns of each block, in their order; together all columns. Empty: all columns are one block.
+        Number of columns of each block, in their order; together all columns. Empty: all columns
+        are one block.
     copy : bool, default=True
         Whether the features given are left as they are.
 
@@ -93,12 +100,16 @@ class BlockScaler(StandardScaler):
         super().__init__(copy=copy)
         self.sizes = sizes
 
-    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None) -> BlockScaler:
+    def fit(
+        self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None
+    ) -> BlockScaler:
         """Learn means, standard deviations and the factor of each block from rows (n, p)."""
         super().fit(X, y, sample_weight)
         sizes = list(self.sizes) or [self.n_features_in_]
         if sum(sizes) != self.n_features_in_:
-            raise ValueError(f"sizes: {sizes} are {sum(sizes)} columns, and X has {self.n_features_in_}.")
+            raise ValueError(
+                f"sizes: {sizes} are {sum(sizes)} columns, and X has {self.n_features_in_}."
+            )
         varies, start = self.var_ > 0, 0
         for size in sizes:
             block = slice(start, start + size)
@@ -110,13 +121,19 @@ class BlockScaler(StandardScaler):
 
 def scaler_of(design: Design) -> StandardScaler:
     """Return what standardises the features of a design; blocks of joined ones get the same total variance."""
-    sizes = tuple(block.n_features for block in design.blocks) if isinstance(design, FeatureDesign) else ()
+    sizes = (
+        tuple(block.n_features for block in design.blocks)
+        if isinstance(design, FeatureDesign)
+        else ()
+    )
     return BlockScaler(sizes) if len(sizes) > 1 else StandardScaler()
 
 
 @cache
 def _threads() -> ThreadpoolController:
-    return ThreadpoolController()  # looks at every loaded library, which takes longer than a small fit
+    return (
+        ThreadpoolController()
+    )  # looks at every loaded library, which takes longer than a small fit
 
 
 def one_thread() -> AbstractContextManager[object]:
@@ -131,9 +148,14 @@ def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
     if not found:
         return ()
     try:
-        blocks = tuple(Block(name, int(each["n_features"]), each.get("encoder")) for name, each in found.items())
+        blocks = tuple(
+            Block(name, int(each["n_features"]), each.get("encoder"))
+            for name, each in found.items()
+        )
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise DataError("embeddings: their description of blocks is damaged. Join the tables again.") from None
+        raise DataError(
+            "embeddings: their description of blocks is damaged. Join the tables again."
+        ) from None
     total = sum(block.n_features for block in blocks)
     if total != n_features or min(block.n_features for block in blocks) < 1:
         raise DataError(
@@ -190,6 +212,8 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
     """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
     variances, axes = scipy.linalg.eigh(x @ x.T, check_finite=False, driver="evd")
-    kept = variances > variances[-1] * (RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE)
+    kept = variances > variances[-1] * (
+        RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE
+    )
     axes, lengths = np.ascontiguousarray(axes[:, kept]), np.sqrt(variances[kept])
     return x.T @ (axes / lengths), axes * lengths

@@ -1,8 +1,8 @@
 """How far scans lie from those that a probe was fitted on.
 
-A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee et al., 2018). The
-covariance has principal axes with a variance each, shrunk by the estimator of Ledoit and Wolf (2004), and the mean
-variance of a feature in all other directions.
+A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee
+et al., 2018). The covariance has principal axes with a variance each, shrunk by the estimator of
+Ledoit and Wolf (2004), and the mean variance of a feature in all other directions.
 """
 
 from dataclasses import dataclass, replace
@@ -50,10 +50,11 @@ class DistributionError(ValueError):
 class TrainingDistribution:
     """Centres, spread and usual distances of training scans; nothing of a single person.
 
-    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a feature that does not
-    vary there. `axes` (p, k) and `variances` (k,) are of the principal axes of the scaled features within sites,
-    `remainder` of every direction orthogonal to them. `usual` (n sites, 201) are distances of training scans at
-    percentiles 0, 0.5 … 100: the same for every site, but of each site its own in probes of earlier versions.
+    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a
+    feature that does not vary there. `axes` (p, k) and `variances` (k,) are of the principal axes
+    of the scaled features within sites, `remainder` of every direction orthogonal to them. `usual`
+    (n sites, 201) are distances of training scans at percentiles 0, 0.5 … 100: the same for every
+    site, but of each site its own in probes of earlier versions.
     """
 
     sites: tuple[str, ...]
@@ -73,7 +74,9 @@ class TrainingDistribution:
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
         """Return the distance of each scan, and its percentile among usual distances from the same centre."""
         distances, centres = self.nearest(x)
-        return distances, np.array([place(*each) for each in zip(distances, self.usual[centres], strict=True)], float)
+        return distances, np.array(
+            [place(*each) for each in zip(distances, self.usual[centres], strict=True)], float
+        )
 
     def _whiten(self, x: npt.NDArray[np.floating]) -> Floats:
         """Return scans in coordinates (n, k + p) in which Euclid's distance is that of Mahalanobis."""
@@ -93,7 +96,8 @@ def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
 class Reference:
     """The distribution of all scans that a probe is fitted on, and the distance of each, its subject left out.
 
-    `rows` (n,) are those of the study, `distances` (n,) are measured by the distribution of other subjects.
+    `rows` (n,) are those of the study, `distances` (n,) are measured by the distribution of other
+    subjects.
     """
 
     distribution: TrainingDistribution
@@ -102,7 +106,9 @@ class Reference:
 
     def score(self, study: Study, rows: Rows) -> Floats:
         """Return distance and percentile (n, 2) of rows of a study, each measured without its own subject."""
-        scores = np.column_stack(self.distribution.percentiles(study.design()(study.fitted_rows, rows)[1]))
+        scores = np.column_stack(
+            self.distribution.percentiles(study.design()(study.fitted_rows, rows)[1])
+        )
         own = np.isin(rows, self.rows)
         scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
         scores[own, 1] = place(scores[own, 0], self.distribution.usual[0])
@@ -112,12 +118,17 @@ class Reference:
         """Return distance and percentile (n, 2) of the test rows from the training rows."""
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = study.design()(split.train, split.test)
-        rows, seed = split.train[drawn], derive_seed("outlyingness", study.settings.seed, split.fold)
+        rows, seed = (
+            split.train[drawn],
+            derive_seed("outlyingness", study.settings.seed, split.fold),
+        )
         known: dict[str, Any] = {}
         if len(rows) >= ENOUGH * len(self.rows):
             known["n_axes"] = len(self.distribution.variances)
             known["distances"] = self.distances[np.isin(self.rows, rows)]
-        found = fit_distribution(x_train[drawn], study.sites[rows], study.subjects[rows], seed=seed, **known)[0]
+        found = fit_distribution(
+            x_train[drawn], study.sites[rows], study.subjects[rows], seed=seed, **known
+        )[0]
         return np.column_stack(found.percentiles(x_test))
 
 
@@ -128,9 +139,13 @@ def training_reference(study: Study) -> Reference | str | None:
     fitted, seed = study.fitted_rows, derive_seed("outlyingness", study.settings.seed)
     rows = fitted[draw_subjects(study.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
     design = study.design()
-    x = design(fitted if design.steps else rows, rows)[1]  # steps are estimated on all scans, as those of the probe
+    x = design(fitted if design.steps else rows, rows)[
+        1
+    ]  # steps are estimated on all scans, as those of the probe
     try:
-        distribution, distances = fit_distribution(x, study.sites[rows], study.subjects[rows], seed=seed)
+        distribution, distances = fit_distribution(
+            x, study.sites[rows], study.subjects[rows], seed=seed
+        )
     except DistributionError as error:
         return str(error)
     return Reference(distribution, rows, distances)
@@ -147,7 +162,8 @@ def fit_distribution(
 ) -> tuple[TrainingDistribution, Floats]:
     """Learn where training scans lie, and the distance (n,) of each from the other four fifths of subjects.
 
-    `distances` are given where they are known, with the number of axes that they were measured along.
+    `distances` are given where they are known, with the number of axes that they were measured
+    along.
     """
     n_subjects = len(set(subjects))
     if n_subjects < MIN_SUBJECTS:
@@ -158,20 +174,30 @@ def fit_distribution(
         distances = np.empty(len(x))
         folds = SiteStratifiedGroupKFold(N_FOLDS, kind="categorical", random_state=seed)
         for train, test in folds.split(x, sites, subjects, sites):
-            distances[test] = _fit_shape(x[train], sites[train], subjects[train], n_axes).nearest(x[test])[0]
-    return replace(whole, usual=np.tile(np.percentile(distances, LEVELS), (len(whole.sites), 1))), distances
+            distances[test] = _fit_shape(x[train], sites[train], subjects[train], n_axes).nearest(
+                x[test]
+            )[0]
+    return replace(
+        whole, usual=np.tile(np.percentile(distances, LEVELS), (len(whole.sites), 1))
+    ), distances
 
 
-def _fit_shape(x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int) -> TrainingDistribution:
+def _fit_shape(
+    x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
+) -> TrainingDistribution:
     """Return centres and covariance, without usual distances; these are alike only with as many axes."""
     features: Floats = np.asarray(x, dtype=np.float64)
     names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
     n_subjects = pd.Series(subjects).groupby(names).transform("nunique")
-    names, codes = np.unique(np.where(n_subjects < MIN_SITE_SUBJECTS, _OTHER, names), return_inverse=True)
+    names, codes = np.unique(
+        np.where(n_subjects < MIN_SITE_SUBJECTS, _OTHER, names), return_inverse=True
+    )
     centres = np.stack([features[codes == code].mean(axis=0) for code in range(len(names))])
     residuals = features - centres[codes]
     scale = np.sqrt((residuals**2).sum(axis=0) / max(1, len(features) - len(names)))
-    scale = np.where(scale > 1e-10 * np.maximum(np.abs(features).max(axis=0), 1e-300), scale, np.inf)
+    scale = np.where(
+        scale > 1e-10 * np.maximum(np.abs(features).max(axis=0), 1e-300), scale, np.inf
+    )
     varying = np.isfinite(scale)
     if not varying.any():
         raise DistributionError("no feature varies within the training sites")
@@ -182,8 +208,11 @@ def _fit_shape(x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axe
     variances = (1 - drawn) * own + drawn * own.mean()
     axes = np.zeros((features.shape[1], len(own)))
     axes[varying] = pca.components_.T
-    # The scaled features have a variance of 1; what is left in sample, after the axes were fitted to it, is too small.
-    return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, 1.0, np.empty((0, 201)))
+    # The scaled features have a variance of 1; what is left in sample, after the axes were fitted
+    # to it, is too small.
+    return TrainingDistribution(
+        tuple(map(str, names)), centres, scale, axes, variances, 1.0, np.empty((0, 201))
+    )
 
 
 def count_outside(
@@ -197,13 +226,23 @@ def count_outside(
     known = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
     known["outside"] = known["percentile"] > threshold
     sites = known.groupby("site").agg(
-        n=("outside", "size"), n_outside=("outside", "sum"), median_percentile=("percentile", "median")
+        n=("outside", "size"),
+        n_outside=("outside", "sum"),
+        median_percentile=("percentile", "median"),
     )
     n, n_outside, share = len(known), int(known["outside"].sum()), 1 - threshold / 100
-    about = {"reference": reference, "threshold_percentile": threshold, "n_outside": n_outside, "n": n}
+    about = {
+        "reference": reference,
+        "threshold_percentile": threshold,
+        "n_outside": n_outside,
+        "n": n,
+    }
     counts = about | {"by_site": sites.reset_index().to_dict("records")}
     if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
         return counts, []
-    where = [f"{each.Index} {each.n_outside} of {each.n}" for each in sites[sites["n_outside"] > 0].itertuples()]
+    where = [
+        f"{each.Index} {each.n_outside} of {each.n}"
+        for each in sites[sites["n_outside"] > 0].itertuples()
+    ]
     numbers = {"n_outside": n_outside, "n": n, "threshold": threshold, "expected": share * n}
     return counts, [Notice.of("outside_distribution", where=", ".join(where[:8]), **numbers)]

@@ -58,8 +58,8 @@ def fit_built_in(
 ) -> FittedModel:
     """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows.
 
-    This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised and rotated once
-    for the whole grid.
+    This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
+    and rotated once for the whole grid.
     """
     large, grid = len(rows) > settings.large_table, probe.strengths(settings)
     model, strength = probe.make(large), sorted(grid)[len(grid) // 2]
@@ -67,7 +67,9 @@ def fit_built_in(
         design = replace(design, single=large)
     with _counting() as failed:
         if pairs and len(grid) > 1:
-            folds = [(standardised(design, *pair), values[pair[0]], values[pair[1]]) for pair in pairs]
+            folds = [
+                (standardised(design, *pair), values[pair[0]], values[pair[1]]) for pair in pairs
+            ]
             strength = _best(model, probe, grid, folds)
         x = standardised(design, rows, test)
         fitted = clone(model).set_params(**{probe.strength: strength}).fit(x.train, values[rows])
@@ -76,7 +78,10 @@ def fit_built_in(
 
 
 def _best(
-    model: BaseEstimator, probe: Probe, grid: Sequence[float], folds: Sequence[tuple[Matrices, Labels, Labels]]
+    model: BaseEstimator,
+    probe: Probe,
+    grid: Sequence[float],
+    folds: Sequence[tuple[Matrices, Labels, Labels]],
 ) -> float:
     """Return the strength with the least mean loss of the folds, the first of equals.
 
@@ -85,7 +90,11 @@ def _best(
     losses: list[float] = []
     for strength in grid:
         set_up = clone(model).set_params(**{probe.strength: strength})
-        losses.append(float(np.mean([_loss(set_up.fit(x.train, fit), x.test, tried) for x, fit, tried in folds])))
+        losses.append(
+            float(
+                np.mean([_loss(set_up.fit(x.train, fit), x.test, tried) for x, fit, tried in folds])
+            )
+        )
         if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
             break
     return grid[int(np.argmin(losses))]
@@ -103,7 +112,8 @@ def _loss(model: Any, x: Floats, y: Labels) -> float:
 def _counting() -> Iterator[list[Any]]:
     """Collect warnings of solvers that stopped early; other warnings of the fits tell a user nothing.
 
-    What scikit-learn checks of parameters and features at each of thousands of fits has been checked before.
+    What scikit-learn checks of parameters and features at each of thousands of fits has been
+    checked before.
     """
     found: list[Any] = []
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
@@ -116,7 +126,8 @@ def _counting() -> Iterator[list[Any]]:
 def import_estimator(path: str) -> BaseEstimator:
     """Return the estimator that an import path ``package.module:Object`` names.
 
-    The module is executed. Call this only where a user asked for the path: never for one that was read in a folder.
+    The module is executed. Call this only where a user asked for the path: never for one that was
+    read in a folder.
     """
     try:
         found = pkgutil.resolve_name(path)
@@ -131,7 +142,11 @@ def import_estimator(path: str) -> BaseEstimator:
 def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
     """Return an estimator from an instance, a class, or a function of no argument that makes one."""
     try:
-        made = given() if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")) else given
+        made = (
+            given()
+            if isinstance(given, type) or (callable(given) and not hasattr(given, "fit"))
+            else given
+        )
         lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
         if not lacking:
             return clone(made)
@@ -154,15 +169,21 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
     except AttributeError:  # what derives from no class of scikit-learn has no tags
         kind = None
     needed, what = (
-        ("regressor", "is continuous") if continuous else ("classifier", f"has {len(target.classes)} classes")
+        ("regressor", "is continuous")
+        if continuous
+        else ("classifier", f"has {len(target.classes)} classes")
     )
     if kind not in (None, needed):
-        raise EstimatorError(f"probe: {name} is a {kind}, and '{target.name}' {what}. Give a {needed}.")
+        raise EstimatorError(
+            f"probe: {name} is a {kind}, and '{target.name}' {what}. Give a {needed}."
+        )
     if continuous or gives_probabilities(estimator):
         return
     remedy = "Wrap it in sklearn.calibration.CalibratedClassifierCV"
     if not hasattr(estimator, "decision_function"):
-        raise EstimatorError(f"probe: {name} has neither predict_proba nor decision_function to rank by. {remedy}.")
+        raise EstimatorError(
+            f"probe: {name} has neither predict_proba nor decision_function to rank by. {remedy}."
+        )
     if threshold != "half":
         raise EstimatorError(
             f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. {remedy}, or leave "
@@ -177,9 +198,13 @@ def gives_probabilities(estimator: BaseEstimator) -> bool:
 
 def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
     """Return a short name of an estimator, of a pipeline its steps', and its repr on one line."""
-    steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    steps = (
+        [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    )
     text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(estimator).split()))
-    return " + ".join(type(step).__name__ for step in steps if step not in (None, "passthrough")), text
+    return " + ".join(
+        type(step).__name__ for step in steps if step not in (None, "passthrough")
+    ), text
 
 
 def fit_own(
@@ -208,7 +233,9 @@ def fit_own(
             raise EstimatorError(
                 f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
             ) from error
-    return FittedModel(fitted, x_test, sum(issubclass(each.category, ConvergenceWarning) for each in caught))
+    return FittedModel(
+        fitted, x_test, sum(issubclass(each.category, ConvergenceWarning) for each in caught)
+    )
 
 
 def shorten(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """Metrics as functions of weighted scans, so that a value and its bootstrap are one computation.
 
-Weights (n resamples, n scans) say how often each scan counts; weights of one give the metric as scikit-learn computes
-it. The result has shape (n resamples,) and is NaN if the metric is not defined.
+Weights (n resamples, n scans) say how often each scan counts; weights of one give the metric as
+scikit-learn computes it. The result has shape (n resamples,) and is NaN if the metric is not
+defined.
 """
 
 from collections.abc import Callable, Collection
@@ -46,7 +47,9 @@ class Scored:
     def share(self, of: Floats) -> Floats:
         """Return the weighted share of right decisions among the scans that ones mark, in each column."""
         hits = (self.decisions == self.truth).astype(float)
-        return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (self.weights @ of)
+        return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (
+            self.weights @ of
+        )
 
     @cached_property
     def y(self) -> Floats:
@@ -65,7 +68,10 @@ class Scored:
 
     def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
         """Return the mean over the classes that are present, each against the rest; NaN where only one is."""
-        found = [metric(member, self.scores[:, code], self.weights) for code, member in enumerate(self.members.T)]
+        found = [
+            metric(member, self.scores[:, code], self.weights)
+            for code, member in enumerate(self.members.T)
+        ]
         return self.of_several(_mean_of_present(found))
 
     def of_several(self, values: Floats) -> Floats:
@@ -77,9 +83,9 @@ class Scored:
 class Formula:
     """How a metric is computed, and whether more is `better` (1), less (-1) or neither (0).
 
-    `of_probabilities`: decision values have none of it. `ranks`: all scans are sorted, or fitted, anew for each class
-    and resample. `pooled_only`: a single fold or site has none of its own. `on_request`: computed only where it is
-    named.
+    `of_probabilities`: decision values have none of it. `ranks`: all scans are sorted, or fitted,
+    anew for each class and resample. `pooled_only`: a single fold or site has none of its own.
+    `on_request`: computed only where it is named.
     """
 
     name: str
@@ -133,13 +139,17 @@ _TABLE: dict[Kind, tuple[Formula, ...]] = {
 
 _ALL = [metric for metrics in _TABLE.values() for metric in metrics]
 METRICS: dict[Kind, tuple[str, ...]] = {
-    kind: tuple(metric.name for metric in metrics if not metric.on_request) for kind, metrics in _TABLE.items()
+    kind: tuple(metric.name for metric in metrics if not metric.on_request)
+    for kind, metrics in _TABLE.items()
 }
 ON_REQUEST: dict[Kind, tuple[str, ...]] = {
-    kind: tuple(metric.name for metric in metrics if metric.on_request) for kind, metrics in _TABLE.items()
+    kind: tuple(metric.name for metric in metrics if metric.on_request)
+    for kind, metrics in _TABLE.items()
 }
 LOWER_IS_BETTER = frozenset(metric.name for metric in _ALL if metric.better < 0)
-DESCRIPTIVE = frozenset(metric.name for metric in _ALL if metric.better == 0 and not metric.on_request)
+DESCRIPTIVE = frozenset(
+    metric.name for metric in _ALL if metric.better == 0 and not metric.on_request
+)
 OF_PROBABILITIES = frozenset(metric.name for metric in _ALL if metric.of_probabilities)
 RANKED = tuple(dict.fromkeys(metric.name for metric in _ALL if metric.ranks))
 POOLED_ONLY = tuple(metric.name for metric in _ALL if metric.pooled_only)
@@ -163,7 +173,9 @@ def compute_metrics(
         decisions = decide(kind, scores)
     with np.errstate(invalid="ignore", divide="ignore"):
         on = Scored(truth, scores, decisions, folds, counted)
-        values = {metric.name: metric.function(on) for metric in _TABLE[kind] if metric.name in wanted}
+        values = {
+            metric.name: metric.function(on) for metric in _TABLE[kind] if metric.name in wanted
+        }
     if kind != "continuous":
         return values
     return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
@@ -200,7 +212,11 @@ def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> st
         if len(truth) < 2:
             return "one scan: R², correlations and slopes need two"
         constant = np.ptp(truth.astype(float)) == 0
-        return "target does not vary: R², correlations and slopes are not defined" if constant else None
+        return (
+            "target does not vary: R², correlations and slopes are not defined"
+            if constant
+            else None
+        )
     present = np.unique(truth).astype(int)
     if len(present) < 2:
         name = classes[present[0]] if len(present) else "no scan"
@@ -247,7 +263,9 @@ def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats
     called = np.cumsum(np.add.reduceat(ordered, starts, axis=1), axis=1)
     precision = np.divide(found, called, out=np.zeros_like(found), where=called > 0)
     value = (positive * precision).sum(axis=1) / found[:, -1]
-    return np.where(called[:, -1] > found[:, -1], value, np.nan)  # positives only: 1 by construction, tells nothing
+    return np.where(
+        called[:, -1] > found[:, -1], value, np.nan
+    )  # positives only: 1 by construction, tells nothing
 
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
@@ -273,7 +291,9 @@ def _error_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
 
 def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return deviations from the weighted mean, and the sum of their squares: NaN where they are rounding only."""
-    deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(
+        axis=1, keepdims=True
+    )
     squares = (weights * deviations**2).sum(axis=1)
     rounding = 1e-24 * (weights * values**2).sum(axis=1)
     return deviations, np.where(squares > rounding, squares, np.nan)
@@ -298,8 +318,8 @@ def _log(probabilities: Floats) -> Floats:
 def recalibration_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
     """Return the slope b of logit P(positive) = a + b · logit(score), by maximum likelihood (Cox, 1958).
 
-    1 is right; below 1, probabilities are too extreme; above, too timid. NaN where no finite slope exists: one class,
-    scores that do not vary, or scores that separate the classes.
+    1 is right; below 1, probabilities are too extreme; above, too timid. NaN where no finite slope
+    exists: one class, scores that do not vary, or scores that separate the classes.
     """
     logits = _logits(scores)
     scale = logits.std()
@@ -313,14 +333,22 @@ def recalibration_slope(truth: Floats, scores: Floats, weights: Floats) -> Float
 def recalibration_intercept(truth: Floats, scores: Floats, weights: Floats) -> Floats:
     """Return the intercept a of logit P(positive) = a + logit(score): calibration in the large.
 
-    0 is right; below 0, probabilities are too high on the whole; above, too low. The slope is held at 1 (Van Calster et
-    al., 2019). NaN where there is one class.
+    0 is right; below 0, probabilities are too high on the whole; above, too low. The slope is held
+    at 1 (Van Calster et al., 2019). NaN where there is one class.
     """
     positive, total = weights @ truth, weights.sum(axis=1)
-    return _fit(truth, np.ones((len(truth), 1)), _logits(scores), weights, (positive > 0) & (positive < total))[:, 0]
+    return _fit(
+        truth,
+        np.ones((len(truth), 1)),
+        _logits(scores),
+        weights,
+        (positive > 0) & (positive < total),
+    )[:, 0]
 
 
-def _fit(truth: Floats, basis: Floats, offset: Floats, weights: Floats, fits: npt.NDArray[np.bool_]) -> Floats:
+def _fit(
+    truth: Floats, basis: Floats, offset: Floats, weights: Floats, fits: npt.NDArray[np.bool_]
+) -> Floats:
     """Return coefficients (n resamples, k) of logistic regressions on a basis (n, k); NaN if they do not converge."""
     found, rows = np.full((len(weights), basis.shape[1]), np.nan), np.flatnonzero(fits)
     size = max(1, _CHUNK_VALUES // max(len(truth), 1))
@@ -339,9 +367,12 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
     for _ in range(MAX_STEPS):
         likely = expit(found[left] @ basis.T + offset)
         expected = weights[left] * likely
-        hessian = ((expected * (1 - likely)) @ products).reshape(-1, k, k) + np.finfo(float).tiny * np.eye(k)
+        hessian = ((expected * (1 - likely)) @ products).reshape(-1, k, k) + np.finfo(
+            float
+        ).tiny * np.eye(k)
         steps = np.linalg.solve(hessian, (wanted[left] - expected @ basis)[..., None])[..., 0]
-        # Far from the optimum a full step can overshoot without end: one that turns back is at most half the last.
+        # Far from the optimum a full step can overshoot without end: one that turns back is at most
+        # half the last.
         turned = (steps * previous[left]).sum(axis=1) < 0
         limits[left] = np.where(turned, np.abs(previous[left]).max(axis=1) / 2, limits[left])
         sizes = np.abs(steps).max(axis=1)

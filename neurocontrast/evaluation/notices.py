@@ -28,11 +28,17 @@ AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
 """Mean ages of two classes apart, in standard deviations; of several, root of the variance of age that they explain."""
 
 
-def look_at_cohort(table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int) -> list[Notice]:
+def look_at_cohort(
+    table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int
+) -> list[Notice]:
     """Return warnings about class sizes, sites, what goes together with the target, and the folds."""
     first = np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
     people, own = table.iloc[first], target.subset(first)
-    found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(people, own)]
+    found = [
+        *_class_sizes(table, target),
+        *_sites(table, target, min_site_n),
+        *_site_association(people, own),
+    ]
     if target.kind != "continuous":
         found += [*_age(people, own), *_sex(people, own)]
     return [*found, *_look_at_splits(splits, target, table["subject_id"].to_numpy(dtype=object))]
@@ -54,17 +60,23 @@ def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[
         return []
     dealt = settings.split_column is None and settings.inner_splits == "stratified"
     strengths = ", and strengths are chosen on the first of the inner folds" if dealt else ""
-    return [Notice.of("large_table", n_train=n_train, limit=settings.large_table, strengths=strengths)]
+    return [
+        Notice.of("large_table", n_train=n_train, limit=settings.large_table, strengths=strengths)
+    ]
 
 
-def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
+def _look_at_splits(
+    splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]
+) -> Iterable[Notice]:
     for split in splits if target.kind != "continuous" else ():
         unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
         if len(unseen):
             names = one_of(target.classes[code] for code in unseen)
             yield Notice.of("fold_unseen_class", split=split.named, names=names)
     # The warning on single-class sites says it of a site that is held out.
-    dealt = [split for split in splits if target.kind != "continuous" and split.held_out_site is None]
+    dealt = [
+        split for split in splits if target.kind != "continuous" and split.held_out_site is None
+    ]
     single = [split for split in dealt if len(np.unique(target.values[split.test])) < 2]
     if single:
         names = ", ".join(f"repeat {split.repeat} fold {split.fold}" for split in single[:5])
@@ -74,7 +86,9 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArr
     if len(untested):
         yield Notice.of("fold_untested", n=len(untested), n_all=len(subjects))
     held_out = [split for split in splits if split.held_out_site is not None]
-    idle = [np.setdiff1d(everything, np.concatenate([split.train, split.test])) for split in held_out]
+    idle = [
+        np.setdiff1d(everything, np.concatenate([split.train, split.test])) for split in held_out
+    ]
     sat_out = {owner for rows in idle for owner in subjects[rows]}
     if sat_out:
         yield Notice.of("site_shared_subjects", n=len(sat_out))
@@ -86,13 +100,17 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         if subjects.nunique() < 2 * FEW_SUBJECTS:
             yield Notice.of("few_subjects", n=subjects.nunique())
         return
-    counts = {name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)}
+    counts = {
+        name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)
+    }
     few = ", ".join(f"'{name}' has {n}" for name, n in counts.items() if n < FEW_SUBJECTS)
     if few:
         yield Notice.of("few_subjects_of_class", least=FEW_SUBJECTS, classes=few)
     shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
     if target.kind == "binary" and shares.min() < RARE_SHARE:
-        yield Notice.of("class_imbalance", name=target.classes[int(shares.argmin())], share=shares.min())
+        yield Notice.of(
+            "class_imbalance", name=target.classes[int(shares.argmin())], share=shares.min()
+        )
     changing = int((pd.Series(target.values).groupby(subjects.to_numpy()).nunique() > 1).sum())
     if changing:
         yield Notice.of("changing_class", n=changing)
@@ -117,9 +135,15 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
     if target.kind == "continuous":
         return
     grouped = pd.Series(target.values).groupby(sites)
-    single = [f"'{site}' ({target.classes[codes.iloc[0]]})" for site, codes in grouped if codes.nunique() == 1]
+    single = [
+        f"'{site}' ({target.classes[codes.iloc[0]]})"
+        for site, codes in grouped
+        if codes.nunique() == 1
+    ]
     if single:
-        yield Notice.of("single_class_site", n=len(single), n_all=len(sizes), sites=listed(single, 8))
+        yield Notice.of(
+            "single_class_site", n=len(single), n_all=len(sizes), sites=listed(single, 8)
+        )
 
 
 def _site_association(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -143,14 +167,18 @@ def _site_association(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
 def _unlike_sites(target: Target, values: Labels, sites: Texts, n_shown: int = 3) -> str:
     """Return the sites that are least like the whole cohort, and in what."""
     continuous = target.kind == "continuous"
-    columns = pd.DataFrame(values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)])
+    columns = pd.DataFrame(
+        values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)]
+    )
     overall, means = columns.mean(), columns.groupby(sites).mean()
     apart = (means - overall).abs()
     code = int(apart.max().to_numpy().argmax())
     least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
     shown, what = ("{:.4g}".format, "mean ") if continuous else ("{:.0%}".format, "")
     names = ", ".join(f"'{site}' {what}{shown(means[code][site])}" for site in least)
-    return ("" if continuous else f"{target.classes[code]}: ") + f"{names}; all {shown(overall[code])}"
+    return (
+        "" if continuous else f"{target.classes[code]}: "
+    ) + f"{names}; all {shown(overall[code])}"
 
 
 def _age(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -160,12 +188,20 @@ def _age(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
         return
     explained, present = variance_explained(ages, codes), np.unique(codes).astype(int)
     strength, limit, what = float(np.sqrt(explained)), AGE_ASSOCIATION, "√ε²"
-    if target.kind == "binary" and len(present) == 2:  # a rare class explains little, however far it is from the other
+    if (
+        target.kind == "binary" and len(present) == 2
+    ):  # a rare class explains little, however far it is from the other
         share = float(codes.mean())
         spread = max(1 - explained, np.finfo(float).tiny) * share * (1 - share)
-        strength, limit, what = float(np.sqrt(explained / spread)), AGE_DIFFERENCE, "difference in standard deviations"
+        strength, limit, what = (
+            float(np.sqrt(explained / spread)),
+            AGE_DIFFERENCE,
+            "difference in standard deviations",
+        )
     if strength > limit:
-        means = ", ".join(f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present)
+        means = ", ".join(
+            f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present
+        )
         how = f"{what} {strength:.2f} > {limit}; means {means}"
         yield Notice.of("imbalance", what="age", how=how, target=target.name)
 
@@ -173,7 +209,11 @@ def _age(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
 def _sex(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
     texts = np.array([text or "" for text in cell_texts(people["sex"])])
     known = texts != ""
-    strength = cramers_v(target.values[known], texts[known]) if known.any() and target.name != "sex" else 0.0
+    strength = (
+        cramers_v(target.values[known], texts[known])
+        if known.any() and target.name != "sex"
+        else 0.0
+    )
     if strength > SEX_ASSOCIATION:
         how = f"bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}"
         yield Notice.of("imbalance", what="sex", how=how, target=target.name)
@@ -209,7 +249,9 @@ def check_overlap(
     """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
     notices, unknown = [], info.get("pretraining_unknown")
     if unknown or info.get("pretraining_subjects") is None:
-        who = f"Of the joined embeddings, {one_of(unknown)} does" if unknown else "The embeddings do"
+        who = (
+            f"Of the joined embeddings, {one_of(unknown)} does" if unknown else "The embeddings do"
+        )
         notices = [Notice.of("overlap_unknown", who=who)]
     both = sorted(set(table["subject_id"][pretrained(table, info)]))
     if not both:
@@ -226,11 +268,16 @@ def check_overlap(
 def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
     digests = set(info.get("pretraining_subjects") or ())
-    return np.array([subject_digest(subject) in digests for subject in table["subject_id"]], dtype=bool)
+    return np.array(
+        [subject_digest(subject) in digests for subject in table["subject_id"]], dtype=bool
+    )
 
 
 def check_duplicates(
-    table: pd.DataFrame, features: Iterable[npt.NDArray[np.floating]], *, allow_overlap: bool = False
+    table: pd.DataFrame,
+    features: Iterable[npt.NDArray[np.floating]],
+    *,
+    allow_overlap: bool = False,
 ) -> list[Notice]:
     """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
     codes = feature_codes(features)
@@ -238,7 +285,10 @@ def check_duplicates(
     several = (subjects.groupby(codes).transform("nunique") > 1).to_numpy()
     if not several.any():
         return []
-    owners = [" = ".join(sorted(names)[:3]) for names in subjects[several].groupby(codes[several]).unique()]
+    owners = [
+        " = ".join(sorted(names)[:3])
+        for names in subjects[several].groupby(codes[several]).unique()
+    ]
     text = f"{len(owners)} images have the names of several subjects (features equal to the last bit): {listed(owners)}"
     if not allow_overlap:
         raise LeakageError(

@@ -12,7 +12,12 @@ from sklearn.base import BaseEstimator
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_inner_folds
 from neurocontrast.evaluation.designs import blocks_of
-from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
+from neurocontrast.evaluation.estimators import (
+    as_estimator,
+    check_own,
+    describe_own,
+    gives_probabilities,
+)
 from neurocontrast.evaluation.models import MODELS, ProbeModel
 from neurocontrast.evaluation.notices import (
     check_duplicates,
@@ -74,18 +79,23 @@ def plan_study(
     split_rows : DataFrame, optional
         Folds to use instead of new ones, as `read_split_file` returns them.
     estimator : estimator, optional
-        A scikit-learn classifier, regressor or pipeline to fit instead of the built-in one that the settings name. For
-        classes, it is fitted to their codes; of two classes 1 is the positive one.
+        A scikit-learn classifier, regressor or pipeline to fit instead of the built-in one that the
+        settings name. For classes, it is fitted to their codes; of two classes 1 is the positive
+        one.
     cv : splitter, or iterable of index pairs, optional
         What makes the folds instead, as `splits_from_cv` calls it.
     """
     _check_one_design(settings, cv)
     scans = _choose_scans(table, features, settings)
     if estimator is None and ":" in settings.probe:
-        raise ConfigError(f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator.")
+        raise ConfigError(
+            f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator."
+        )
     if estimator is not None:
         if settings.probe in PROBES:
-            raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
+            raise ConfigError(
+                f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other."
+            )
         estimator = as_estimator(estimator)
         check_own(estimator, scans.target, threshold=settings.threshold)
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
@@ -94,7 +104,9 @@ def plan_study(
     if estimator is not None:
         study = replace(study, estimator=estimator)
         if not study.target.has_probabilities:
-            study = study.with_notices([Notice.of("no_probabilities", estimator=describe_own(estimator)[0])])
+            study = study.with_notices(
+                [Notice.of("no_probabilities", estimator=describe_own(estimator)[0])]
+            )
     study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
         model = make(study)
@@ -113,7 +125,9 @@ class _Scans(NamedTuple):
     target: Target
 
 
-def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> _Scans:
+def _choose_scans(
+    table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings
+) -> _Scans:
     """Return the scans of a table that the settings select and that have a target."""
     tidy = tidy_table(table)
     check_rows(tidy, features)
@@ -126,26 +140,39 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
     )
     check_probe(settings, target)
     rows = kept[present]
-    taken = features if len(rows) == len(features) else features[rows]  # no second copy of all there is
+    taken = (
+        features if len(rows) == len(features) else features[rows]
+    )  # no second copy of all there is
     missing = np.isin(np.arange(len(tidy)), kept[~present])
     reasons = {"not selected by where": ~selected, f"{target.name} missing": missing}
     left_out = {reason: part for reason, part in reasons.items() if part.any()}
     return _Scans(tidy, rows, left_out, chosen[present].reset_index(drop=True), taken, target)
 
 
-def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
+def _flow(
+    scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str
+) -> pd.DataFrame:
     """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
     tested = np.zeros(len(scans.everything), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
     found = info.get("flow")
-    before = found if isinstance(found, list) and all(isinstance(row, Mapping) for row in found) else []
-    steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [("embedded", np.ones(len(tested), dtype=bool), None)]
+    before = (
+        found if isinstance(found, list) and all(isinstance(row, Mapping) for row in found) else []
+    )
+    steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [
+        ("embedded", np.ones(len(tested), dtype=bool), None)
+    ]
     steps += [("excluded", part, reason) for reason, part in scans.left_out.items()]
     steps += [("excluded", untested, why_untested)] if untested.any() else []
     subjects = scans.everything["subject_id"]
     rows = [
-        {"step": step, "n_scans": int(part.sum()), "n_subjects": subjects[part].nunique(), "reason": reason}
+        {
+            "step": step,
+            "n_scans": int(part.sum()),
+            "n_subjects": subjects[part].nunique(),
+            "reason": reason,
+        }
         for step, part, reason in [*steps, ("evaluated", tested, None)]
     ]
     return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
@@ -163,11 +190,17 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
     }
     found = [name for name, given in others.items() if given]
     if found:
-        raise ConfigError(f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either.")
+        raise ConfigError(
+            f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either."
+        )
 
 
 def _plan(
-    scans: _Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
+    scans: _Scans,
+    settings: EvaluationSettings,
+    info: Mapping[str, Any],
+    split_rows: pd.DataFrame | None,
+    cv: Any,
 ) -> Study:
     table, target, allowed = scans.table, scans.target, settings.allow_overlap
     splits = _make_splits(scans, settings, split_rows, cv)
@@ -175,25 +208,39 @@ def _plan(
     subjects = table["subject_id"].to_numpy(dtype=object)
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
     n_missing = excluded.get(f"{target.name} missing", 0)
-    units = choose_units(settings.bootstrap_unit, site_names(table["site"]), subjects, target=target.name)
+    units = choose_units(
+        settings.bootstrap_unit, site_names(table["site"]), subjects, target=target.name
+    )
     found = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_inner_folds(table, target, splits, settings),
-        *([Notice.of("excluded_missing_target", target=target.name, n=n_missing)] if n_missing else []),
+        *(
+            [Notice.of("excluded_missing_target", target=target.name, n=n_missing)]
+            if n_missing
+            else []
+        ),
         *look_at_size(splits, settings),
         *units.notices,
     ]
     facts: dict[str, Any] = {"excluded": excluded}
-    if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
+    if (
+        settings.split_column is not None
+    ):  # natural images have neither site nor age, and the columns say so
         n_overlap, leaks = check_overlap(table.iloc[splits[0].test], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
-        found = [*(each for each in found if each.code not in _OF_FOLDS), *look_at_fixed(splits[0], target)]
+        found = [
+            *(each for each in found if each.code not in _OF_FOLDS),
+            *look_at_fixed(splits[0], target),
+        ]
         how_split, why_untested = "fixed", "fitted on (train and validation)"
         facts["split"] = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
     else:
         n_overlap, leaks = check_overlap(table, info, allow_overlap=allowed)
         twins = check_duplicates(table, scans.features, allow_overlap=allowed)
-        how_split, why_untested = settings.splits, f"never tested, by the {'split file' if cv is None else 'splitter'}"
+        how_split, why_untested = (
+            settings.splits,
+            f"never tested, by the {'split file' if cv is None else 'splitter'}",
+        )
         if split_rows is not None:
             how_split = "file"
         elif cv is not None:
@@ -220,12 +267,16 @@ def _describe_fixed(
         "chosen_on": "validation" if validated else "a fifth of train",
         "refit_on": ["train", "validation"] if validated else ["train"],
         "n_fitted": len(split.train),
-        "n_pretrained": {name: None if seen is None else int(seen[rows].sum()) for name, rows in parts.items()},
+        "n_pretrained": {
+            name: None if seen is None else int(seen[rows].sum()) for name, rows in parts.items()
+        },
         "n_duplicates": {"test": n_twins},
     }
 
 
-def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> list[Split]:
+def _make_splits(
+    scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any
+) -> list[Split]:
     table, target = scans.table, scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
     if settings.split_column is not None:
@@ -235,13 +286,21 @@ def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Dat
     if split_rows is not None:
         splits = splits_from_table(split_rows, table)
     elif cv is not None:
-        splits = splits_from_cv(cv, features=scans.features, target=target, subjects=subjects, sites=table["site"])
+        splits = splits_from_cv(
+            cv, features=scans.features, target=target, subjects=subjects, sites=table["site"]
+        )
     elif settings.splits == "leave-site-out":
         if target.name == "site":
-            raise ConfigError("splits: a site that is held out cannot be predicted. Use splits=stratified.")
+            raise ConfigError(
+                "splits: a site that is held out cannot be predicted. Use splits=stratified."
+            )
         if settings.n_repeats > 1:
-            raise ConfigError(f"n_repeats: each site is left out once, so it must be 1, got {settings.n_repeats}.")
-        splits = leave_site_out(site_names(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
+            raise ConfigError(
+                f"n_repeats: each site is left out once, so it must be 1, got {settings.n_repeats}."
+            )
+        splits = leave_site_out(
+            site_names(table["site"]), subjects, names=row_names(table, np.arange(len(table)))
+        )
     else:
         check_class_sizes(target, subjects, settings.n_folds)
         how = {"n_folds": settings.n_folds, "n_repeats": settings.n_repeats, "seed": settings.seed}

@@ -1,7 +1,7 @@
 """``evaluation.json``, typed: what an evaluation writes, and what findings, reports and comparisons read.
 
-Attributes have the names of the keys. This file holds what the models of a study leave; each finding has a record of
-its own (``findings/*/record.py``), which `Evaluation.part` reads.
+Attributes have the names of the keys. This file holds what the models of a study leave; each
+finding has a record of its own (``findings/*/record.py``), which `Evaluation.part` reads.
 """
 
 # ruff: noqa: D101 - the names of sections say what they are; pydantic copies the defaults of its models
@@ -55,7 +55,8 @@ class Notice:
     message : str
         What was found, with its numbers.
     explanation : str
-        What this means for reading the results, and what to do; empty in evaluations of earlier versions.
+        What this means for reading the results, and what to do; empty in evaluations of earlier
+        versions.
     """
 
     code: str
@@ -83,8 +84,12 @@ class Section(BaseModel):
         if unknown and info.context == "writing" and cls.model_config.get("extra") != "allow":
             raise ValueError(f"{cls.__name__} has no field {one_of(unknown)}")
         fields = cls.model_fields.items()
-        filled = {name for name, field in fields if field.default is not None and not field.is_required()}
-        return {name: value for name, value in given.items() if value is not None or name not in filled}
+        filled = {
+            name for name, field in fields if field.default is not None and not field.is_required()
+        }
+        return {
+            name: value for name, value in given.items() if value is not None or name not in filled
+        }
 
 
 class Part(Section):
@@ -211,7 +216,9 @@ class EmbeddingsOrigin(Section):
 
 
 # A bare sentence is a warning, too: none must be lost over its form.
-_AS_NOTICE = BeforeValidator(lambda given: {"code": "", "message": given} if isinstance(given, str) else given)
+_AS_NOTICE = BeforeValidator(
+    lambda given: {"code": "", "message": given} if isinstance(given, str) else given
+)
 
 
 class Evaluation(Section):
@@ -265,12 +272,16 @@ class Evaluation(Section):
                 f"found classes {self.classes!r}, positive {self.positive!r}"
             )
         if self.kind == "multiclass" and len(self.classes) < 3:
-            raise ValueError(f"a multiclass target needs three classes or more, found {self.classes!r}")
+            raise ValueError(
+                f"a multiclass target needs three classes or more, found {self.classes!r}"
+            )
         return self
 
     def figures(self, model: str) -> tuple[dict[str, Metric], dict[str, Increment]]:
         """Return the metrics of a further model, and those of the embedding minus its own; empty without the model."""
-        metrics, gains = ((self.model_extra or {}).get(key) or {} for key in (model, f"{model}_increment"))
+        metrics, gains = (
+            (self.model_extra or {}).get(key) or {} for key in (model, f"{model}_increment")
+        )
         try:
             return _METRICS.validate_python(metrics), _INCREMENTS.validate_python(gains)
         except ValidationError as error:
@@ -355,4 +366,6 @@ def _explain_one(problem: ErrorDetails, place: tuple[str, ...]) -> str:
         return str(problem["ctx"]["error"])
     if kind == "literal_error":
         return f"{key} must be one of {problem['ctx']['expected']}, found {problem['input']!r:.60}"
-    return f"'{key}': {problem['msg'].replace('Input should', 'must')}, found {problem['input']!r:.60}"
+    return (
+        f"'{key}': {problem['msg'].replace('Input should', 'must')}, found {problem['input']!r:.60}"
+    )

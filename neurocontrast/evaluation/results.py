@@ -28,7 +28,12 @@ from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import MAX_RANKED, Resamples, bootstrap_metrics, count_resamples
+from neurocontrast.evaluation.uncertainty import (
+    MAX_RANKED,
+    Resamples,
+    bootstrap_metrics,
+    count_resamples,
+)
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
@@ -57,7 +62,9 @@ class StudyResult:
     """The probe fitted on all scans, if it can be stored."""
 
 
-def run_study(study: Study, *, encoder: str | None = None, progress: Progress = SILENT) -> StudyResult:
+def run_study(
+    study: Study, *, encoder: str | None = None, progress: Progress = SILENT
+) -> StudyResult:
     """Fit the models, and compute their tables and figures; `neurocontrast.findings.measure` adds the findings.
 
     Parameters
@@ -75,13 +82,21 @@ def run_study(study: Study, *, encoder: str | None = None, progress: Progress = 
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     reference = training_reference(study)
     notices = [*study.notices, *_look_at_results(figures, models, study.facts)]
-    rivals = (look_at_rival(figures, model, study.target.metric_names[0]) for model in study.models if model.rival)
+    rivals = (
+        look_at_rival(figures, model, study.target.metric_names[0])
+        for model in study.models
+        if model.rival
+    )
     notices += chain.from_iterable(rivals)
     probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
         chosen, strength = study, models["embedding"].fits[0].strength
-        if study.fixed:  # the grids hold what was chosen, so that the probe is stored as it was evaluated
-            chosen = replace(study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)}))
+        if (
+            study.fixed
+        ):  # the grids hold what was chosen, so that the probe is stored as it was evaluated
+            chosen = replace(
+                study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)})
+            )
         probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
     return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
@@ -98,7 +113,9 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
         }  # fmt: skip
 
 
-def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:
+def permutation_summary(
+    study: Study, model: OutOfFold, progress: Progress
+) -> dict[str, Any] | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
     settings, is_site = study.settings, study.target.name == "site"
     n, sites, tested = settings.n_permutations, study.sites, study.models[0]
@@ -107,7 +124,9 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
 
     def redeal(target: Target, permutation: int) -> list[Split]:
         seed = derive_seed("permuted-folds", settings.seed, permutation)
-        return stratified(target, sites, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed)
+        return stratified(
+            target, sites, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed
+        )
 
     n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
     with progress.task("Permuting labels", n * n_folds, "fold") as task:
@@ -133,12 +152,14 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
     }
 
 
-def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: Progress = SILENT) -> dict[str, Any]:
+def metric_summary(
+    study: Study, folds: pd.DataFrame, models: Models, progress: Progress = SILENT
+) -> dict[str, Any]:
     """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of further models by name.
 
-    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all out-of-fold predictions
-    together (averaged over repeats), ``interval`` is of ``pooled``, over resamples of the study's units. A metric that
-    is not defined is None and has a ``reason``.
+    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all
+    out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
+    resamples of the study's units. A metric that is not defined is None and has a ``reason``.
     """
     target, settings, rows = study.target, study.settings, models["embedding"].tested
     too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
@@ -152,10 +173,15 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: 
 
     def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
         found = resamples.figure(level=settings.confidence_level)
-        return {name: found["value"], "interval": None if found["low"] is None else [found["low"], found["high"]]}
+        return {
+            name: found["value"],
+            "interval": None if found["low"] is None else [found["low"], found["high"]],
+        }
 
     def described(model: str, name: str) -> dict[str, Any]:
-        column = model_prefix(model) + name.removesuffix("_within_fold")  # within one fold, the two are one
+        column = model_prefix(model) + name.removesuffix(
+            "_within_fold"
+        )  # within one fold, the two are one
         per_fold = folds[column].dropna().to_numpy(dtype=float) if column in folds else np.array([])
         found = {
             "mean": finite_or_none(per_fold.mean()) if len(per_fold) else None,
@@ -172,10 +198,14 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: 
         column = name.removesuffix("_within_fold")
         if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
             return None
-        return fold_p_value(folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds)
+        return fold_p_value(
+            folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
+        )
 
     names, keys = target.metric_names, {"embedding": "metrics"}
-    figures = {keys.get(model, model): {name: described(model, name) for name in names} for model in models}
+    figures = {
+        keys.get(model, model): {name: described(model, name) for name in names} for model in models
+    }
     figures["increment"] = {name: against("baseline", name) for name in names}
     for other in (model.name for model in study.models if model.rival):
         figures[f"{other}_increment"] = {
@@ -191,7 +221,10 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
         return []
     if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
-    what, name = model.rival.what, {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
+    what, name = (
+        model.rival.what,
+        {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
+    )
     return [
         Notice.of(
             "as_good", model=model.name, What=what[:1].upper() + what[1:], metric=name, theirs=theirs, ours=ours,
@@ -200,15 +233,22 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
     ]  # fmt: skip
 
 
-def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
+def _look_at_results(
+    figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]
+) -> Iterable[Notice]:
     fits = [fit for model in models.values() for fit in model.fits]
-    failed, not_chosen = sum(fit.n_not_converged for fit in fits), sum(not fit.chosen for fit in fits)
+    failed, not_chosen = (
+        sum(fit.n_not_converged for fit in fits),
+        sum(not fit.chosen for fit in fits),
+    )
     if failed:
         yield Notice.of("not_converged", n=failed)
     if not_chosen:
         yield Notice.of("penalty_not_chosen", n=not_chosen)
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
-        pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
+        pooled, within = (
+            figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold")
+        )
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
             yield Notice.of("pooled_auc_mixes_folds", model=name, pooled=pooled, within=within)
     if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
@@ -220,7 +260,9 @@ def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[
         yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
 
 
-def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]) -> Evaluation:
+def _compose(
+    study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]
+) -> Evaluation:
     settings, target = study.settings, study.target
     dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
@@ -253,10 +295,15 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
         },
         **figures,
         "rivals": {
-            each.name: {"name": each.rival.name, "what": each.rival.what} for each in study.models if each.rival
+            each.name: {"name": each.rival.name, "what": each.rival.what}
+            for each in study.models
+            if each.rival
         },
         **dict(chain.from_iterable(model.about.items() for model in study.models)),
-        "threshold": {"rule": settings.threshold, "values": [fit.threshold for fit in embedding.fits]},
+        "threshold": {
+            "rule": settings.threshold,
+            "values": [fit.threshold for fit in embedding.fits],
+        },
         "warnings": notices,
         "bootstrap": {
             "n": count_resamples(settings.n_bootstraps, len(embedding.tested)),

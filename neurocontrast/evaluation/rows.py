@@ -31,10 +31,16 @@ IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with every identifier, ``age``, ``sex`` and ``site`` in one form, and ``tiv`` in lower case."""
     if "participant_id" not in table:
-        raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {one_of(table.columns)}.")
+        raise DataError(
+            f"embeddings: column 'participant_id' is needed. Columns: {one_of(table.columns)}."
+        )
     tidy = table.reset_index(drop=True).copy()
     for name in IDENTIFIERS:
-        fallback = tidy["participant_id"] if name == "subject_id" else pd.Series([""] * len(tidy), dtype=object)
+        fallback = (
+            tidy["participant_id"]
+            if name == "subject_id"
+            else pd.Series([""] * len(tidy), dtype=object)
+        )
         tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
     unnamed = np.flatnonzero(tidy["participant_id"] == "")
     if len(unnamed):
@@ -42,9 +48,13 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
             f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
             "needs a participant: without it the sessions of one person could be on both sides of a fold."
         )
-    tidy["subject_id"] = np.where(tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"])
+    tidy["subject_id"] = np.where(
+        tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"]
+    )
     for name in ("sex", "site"):
-        tidy[name] = pd.Series(cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object)
+        tidy[name] = pd.Series(
+            cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object
+        )
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -61,7 +71,9 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
             f"table, found shape {features.shape}."
         )
     if not len(features) or not features.shape[1]:
-        raise DataError(f"embeddings: nothing to evaluate: {features.shape[0]} scans × {features.shape[1]} features.")
+        raise DataError(
+            f"embeddings: nothing to evaluate: {features.shape[0]} scans × {features.shape[1]} features."
+        )
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
         raise DataError(
@@ -119,14 +131,25 @@ def encoder_digest(info: Mapping[str, Any]) -> str | None:
     if not isinstance(digest, str):
         return None
     layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
-    more = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    more = [
+        *([] if layer == "encoder" else [layer]),
+        *([] if precision == "32-true" else [precision]),
+    ]
     if info.get("read_out"):
-        more.append("read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items()))
+        more.append(
+            "read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items())
+        )
     return ", ".join([digest, *map(str, more)])
 
 
 def check_same_encoder(
-    expected: str | None, found: str | None, *, n_expected: int, n_found: int, parameter: str, what: str
+    expected: str | None,
+    found: str | None,
+    *,
+    n_expected: int,
+    n_found: int,
+    parameter: str,
+    what: str,
 ) -> str | None:
     """Refuse features of another encoder; return a warning where nobody says which encoder it was."""
     if n_expected != n_found:
@@ -138,7 +161,10 @@ def check_same_encoder(
         return f"{parameter}: neither table says which encoder made it, so it could not be checked that it is the same."
     if expected == found:
         return None
-    shown = [f"'{each[:12]}…{each[64:]}'" if each else "one that is not recorded" for each in (expected, found)]
+    shown = [
+        f"'{each[:12]}…{each[64:]}'" if each else "one that is not recorded"
+        for each in (expected, found)
+    ]
     raise DataError(
         f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of {shown[1]}. Features "
         "of two encoders have nothing in common, even where there are as many. Embed the scans with the same run."
@@ -148,10 +174,15 @@ def check_same_encoder(
 def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     """Return a column as floats, NaN where missing; "90+" is not missing, and the old must not vanish unseen."""
     texts = cell_texts(tidy[name])
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype="float64")
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(
+        dtype="float64"
+    )
     inside, what = np.isfinite(numbers), "finite numbers"
     if name == "age":
-        inside, what = (numbers >= AGE_LIMITS[0]) & (numbers <= AGE_LIMITS[1]), "finite numbers of years from 0 to 120"
+        inside, what = (
+            (numbers >= AGE_LIMITS[0]) & (numbers <= AGE_LIMITS[1]),
+            "finite numbers of years from 0 to 120",
+        )
     wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
@@ -172,21 +203,41 @@ def _text(value: object) -> str | None:
     return None if text == "None" or text.lower() in _MISSING else text
 
 
-def choose_numbers(table: pd.DataFrame, names: Sequence[str], *, option: str, target: str) -> tuple[str, ...]:
+def choose_numbers(
+    table: pd.DataFrame, names: Sequence[str], *, option: str, target: str
+) -> tuple[str, ...]:
     """Return the columns of numbers that names and patterns (``background_*``) mean, without the target."""
-    known = [name for name in table.columns if name not in (*IDENTIFIERS, target) and is_number(table[name])]
+    known = [
+        name
+        for name in table.columns
+        if name not in (*IDENTIFIERS, target) and is_number(table[name])
+    ]
     with_values = [str(name) for name in known if not table[name].isna().all()]
-    others = [name for name in table.columns if names and name not in (*IDENTIFIERS, target, *known)]
-    texts = {name: [text for text in cell_texts(table[name]) if text is not None] for name in others}
-    mixed = [name for name in others if any(number_of(text.replace(",", ".")) is not None for text in texts[name])]
-    chosen = matching_columns(names, [*with_values, *mixed], where=f"{option}: the table of numbers without '{target}'")
+    others = [
+        name for name in table.columns if names and name not in (*IDENTIFIERS, target, *known)
+    ]
+    texts = {
+        name: [text for text in cell_texts(table[name]) if text is not None] for name in others
+    }
+    mixed = [
+        name
+        for name in others
+        if any(number_of(text.replace(",", ".")) is not None for text in texts[name])
+    ]
+    chosen = matching_columns(
+        names, [*with_values, *mixed], where=f"{option}: the table of numbers without '{target}'"
+    )
     for name in chosen:
         if name in mixed:
             odd = min(texts[name], key=lambda text: number_of(text) is not None)
-            raise DataError(f"{option}: column '{name}' is text, such as '{odd}'. Write numbers with a point.")
+            raise DataError(
+                f"{option}: column '{name}' is text, such as '{odd}'. Write numbers with a point."
+            )
         wrong = np.flatnonzero(np.isinf(table[name].to_numpy(dtype=float, na_value=np.nan)))
         if len(wrong):
-            raise DataError(f"{option}: column '{name}' is infinite in {', '.join(row_names(table, wrong[:5]))}.")
+            raise DataError(
+                f"{option}: column '{name}' is infinite in {', '.join(row_names(table, wrong[:5]))}."
+            )
     return tuple(chosen)
 
 

@@ -35,7 +35,11 @@ def _parse_threshold(given: float | str) -> float | str:
 
 
 _ASCENDING = AfterValidator(lambda values: tuple(sorted(set(values))))
-Grid = Annotated[tuple[Annotated[float, Field(gt=0.0, allow_inf_nan=False)], ...], Field(min_length=1), _ASCENDING]
+Grid = Annotated[
+    tuple[Annotated[float, Field(gt=0.0, allow_inf_nan=False)], ...],
+    Field(min_length=1),
+    _ASCENDING,
+]
 
 
 class EvaluationSettings(Settings):
@@ -73,14 +77,16 @@ class EvaluationSettings(Settings):
     """Seed of folds and bootstrap."""
     probe: str = "auto"
     """Estimator of the embedding. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path
-    ``package.module:Object`` names an estimator of your own, which `neurocontrast.evaluate` imports."""
+    ``package.module:Object`` names an estimator of your own, which `neurocontrast.evaluate`
+    imports."""
     C: Grid = tuple(10.0**power for power in range(-6, 4))
     """Grid of the inverse penalty of logistic regression."""
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     """Grid of the penalty of ridge regression."""
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     """Probability from which a scan is positive: ``half``, ``prevalence`` (the share in training), or a number. Of
-    several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest relative to its share."""
+    several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest relative to its
+    share."""
     train_sizes: Annotated[tuple[PositiveInt, ...], _ASCENDING] = ()
     """Numbers of training subjects of a learning curve."""
     n_draws: int = Field(5, ge=1)
@@ -95,7 +101,8 @@ class EvaluationSettings(Settings):
     """Table of the same scans, if the paths in the embeddings table do not lead to them."""
     regional: tuple[str, ...] = ()
     """Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): a further baseline.
-    For an encoder of regional measures it is those that the encoder reads, unless ``voxels`` is ``off``."""
+    For an encoder of regional measures it is those that the encoder reads, unless ``voxels`` is
+    ``off``."""
     confounds: bool = True
     """Whether covariates are predicted from the embedding."""
     new_site: bool = True
@@ -142,7 +149,9 @@ class EvaluationSettings(Settings):
     @field_validator("voxels", mode="before")
     @classmethod
     def _check_voxels(cls, voxels: object) -> object:
-        return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
+        return (
+            {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels
+        )  # YAML's on, off
 
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:
@@ -151,7 +160,9 @@ class EvaluationSettings(Settings):
                 "test_where: selects scans of an external test set, and there is none. Give test=EMB2.parquet"
             )
         if self.scans is not None and self.voxels == "off":
-            raise ValueError("scans: is for the baseline of voxels, which voxels=off leaves out. Leave out either")
+            raise ValueError(
+                "scans: is for the baseline of voxels, which voxels=off leaves out. Leave out either"
+            )
         if self.split_column is None:
             return self
         others = {
@@ -173,7 +184,11 @@ class EvaluationSettings(Settings):
     def without_folders(self) -> dict[str, Any]:
         """Return the settings as results hold them: results travel, and folders can name people."""
         found = self.model_dump(mode="json")
-        named = {key: Path(found[key]).name for key in ("split_file", "test", "scans") if found[key] is not None}
+        named = {
+            key: Path(found[key]).name
+            for key in ("split_file", "test", "scans")
+            if found[key] is not None
+        }
         return found | named
 
 
@@ -195,7 +210,10 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             f"{one_of(others)}."
         )
     if target.kind != "binary" and settings.threshold not in _RULES:
-        what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
+        what, hint = (
+            f"of {len(target.classes)} classes",
+            "Use half or prevalence, or keep two classes with where.",
+        )
         if continuous:
             what, hint = "continuous", "Leave threshold out."
         raise ConfigError(

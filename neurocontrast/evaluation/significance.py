@@ -1,8 +1,9 @@
 """Tests: of two models on one test set (McNemar) and over folds (Nadeau and Bengio), and against chance.
 
-The test against chance permutes labels for the whole nested procedure. Labels are exchanged between subjects of the
-same site, and folds are dealt anew for them: an exact test of "given the site, labels say nothing of the features".
-Folds that were given stay, and labels then stay in their fold, too.
+The test against chance permutes labels for the whole nested procedure. Labels are exchanged between
+subjects of the same site, and folds are dealt anew for them: an exact test of "given the site,
+labels say nothing of the features". Folds that were given stay, and labels then stay in their fold,
+too.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,8 +45,9 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> float:
     """Return the p-value of two models being equal over (repeated) cross-validation (Nadeau and Bengio, 2003).
 
-    Training folds overlap, so the variance is enlarged by the size of test folds relative to training folds. Equal
-    differences in every fold have no spread to be tested by: 1 where all are 0, else NaN.
+    Training folds overlap, so the variance is enlarged by the size of test folds relative to
+    training folds. Equal differences in every fold have no spread to be tested by: 1 where all are
+    0, else NaN.
 
     Examples
     --------
@@ -76,7 +78,9 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
     known = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
     adjusted = (known * range(len(known), 0, -1)).clip(upper=1.0).cummax()
-    return [None if value is None else float(adjusted[place]) for place, value in enumerate(p_values)]
+    return [
+        None if value is None else float(adjusted[place]) for place, value in enumerate(p_values)
+    ]
 
 
 class PermutationTest(NamedTuple):
@@ -103,7 +107,8 @@ def permutation_test(
 ) -> PermutationTest:
     """Compare the pooled metrics of the first repeat with those of permuted labels.
 
-    `redeal` deals the folds of permuted labels by the number of the permutation; None: the folds stay.
+    `redeal` deals the folds of permuted labels by the number of the permutation; None: the folds
+    stay.
     """
     first, n = [split for split in splits if split.repeat == 0], settings.n_permutations
     places: Sequence[str] | Texts = sites
@@ -112,29 +117,46 @@ def permutation_test(
         places = [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
     labels = permuted_labels(target, places, subjects, n_permutations=n, seed=settings.seed)
     targets = [replace(target, values=values) for values in labels.T]
-    given = {"subjects": subjects, "sites": sites, "settings": settings.model_copy(update={"n_jobs": 1})}
+    given = {
+        "subjects": subjects,
+        "sites": sites,
+        "settings": settings.model_copy(update={"n_jobs": 1}),
+    }
     tasks = [
         (model, permuted, first if redeal is None else redeal(permuted, number), given)
         for number, permuted in enumerate(targets)
     ]
     once = replace(
-        predictions, scores=predictions.scores[:1], decisions=predictions.decisions[:1], folds=predictions.folds[:1]
+        predictions,
+        scores=predictions.scores[:1],
+        decisions=predictions.decisions[:1],
+        folds=predictions.folds[:1],
     )
     observed = _figures(target, once)
     as_good = dict.fromkeys(observed, 0)
-    for found in map_files(_permuted_figures, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
+    for found in map_files(
+        _permuted_figures, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"
+    ):
         for name, value in observed.items():
             sign = -1 if name in LOWER_IS_BETTER else 1
             # Ties must count; the slack keeps rounding from breaking them.
             as_good[name] += not sign * found[name] < sign * value - 1e-12
         advance(len(first))
-    p_values = {name: (1 + as_good[name]) / (1 + n) if np.isfinite(observed[name]) else None for name in observed}
+    p_values = {
+        name: (1 + as_good[name]) / (1 + n) if np.isfinite(observed[name]) else None
+        for name in observed
+    }
     moved = float((labels != target.values[:, None]).mean())
     return PermutationTest(redeal is None, moved, observed, p_values)
 
 
 def permuted_labels(
-    target: Target, places: Sequence[str] | Texts, subjects: Texts, *, n_permutations: int, seed: int
+    target: Target,
+    places: Sequence[str] | Texts,
+    subjects: Texts,
+    *,
+    n_permutations: int,
+    seed: int,
 ) -> Labels:
     """Return label vectors (n, permutations), exchanged between subjects with scans in the same places."""
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
@@ -150,7 +172,9 @@ def permuted_labels(
     return vectors
 
 
-def _permuted_figures(model: Model, target: Target, splits: Sequence[Split], given: dict[str, Any]) -> dict[str, float]:
+def _permuted_figures(
+    model: Model, target: Target, splits: Sequence[Split], given: dict[str, Any]
+) -> dict[str, float]:
     return _figures(target, cross_validate(model, target, splits, **given))
 
 

@@ -100,10 +100,17 @@ class FittedProbe(BaseModel):
             return softmax(margins, axis=1)
         return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
 
-    def check_encoder(self, digest: str | None, n_features: int, *, place: str, what: str = "the probe") -> str | None:
+    def check_encoder(
+        self, digest: str | None, n_features: int, *, place: str, what: str = "the probe"
+    ) -> str | None:
         """Refuse features of another encoder than the probe's; return a warning where nobody says which it was."""
         return check_same_encoder(
-            self.encoder, digest, n_expected=self.n_features, n_found=n_features, parameter=place, what=what
+            self.encoder,
+            digest,
+            n_expected=self.n_features,
+            n_found=n_features,
+            parameter=place,
+            what=what,
         )
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
@@ -117,7 +124,8 @@ def fit_on_all(
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe on all scans of a study (`Study.fitted_rows`), its strength chosen by inner folds of all of them.
 
-    Returns what the probe says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
+    Returns what the probe says of these scans, and the probe to be stored; None where
+    `Study.why_not_stored` says so.
     """
     target, settings, rows = study.target, study.settings, study.fitted_rows
     predicted, model = fit_probe(
@@ -135,7 +143,9 @@ def fit_on_all(
         classes=target.classes,
         strength=predicted.strength,
         threshold=settings.threshold if predicted.threshold is None else predicted.threshold,
-        shares=np.bincount(target.values[rows], minlength=n_classes) / len(rows) if n_classes else np.zeros(0),
+        shares=np.bincount(target.values[rows], minlength=n_classes) / len(rows)
+        if n_classes
+        else np.zeros(0),
         encoder=encoder,
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
         n_scans=len(rows),
@@ -152,20 +162,24 @@ def fit_on_all(
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """Write ``probe.npz``, then ``probe.json`` with its digest; the folder is made.
 
-    Neither holds features of a person, but means of sites and what people have in common. ``trained_on`` holds
-    digests of subjects, so that `load_probe` can say who was trained on: whoever has the list of identifiers can
-    recompute them.
+    Neither holds features of a person, but means of sites and what people have in common.
+    ``trained_on`` holds digests of subjects, so that `load_probe` can say who was trained on:
+    whoever has the list of identifiers can recompute them.
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
     about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
-    about |= probe.model_dump(mode="json", exclude={*_LINEAR, "blocks", "distribution", "trained_on"})
+    about |= probe.model_dump(
+        mode="json", exclude={*_LINEAR, "blocks", "distribution", "trained_on"}
+    )
     about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
     about["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.blocks:
         about["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.distribution is not None:
-        arrays |= {f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY}
+        arrays |= {
+            f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
+        }
         about["distribution"] = {"sites": list(probe.distribution.sites)}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
@@ -197,18 +211,27 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
             # Intercepts of several probes, which an earlier version averaged, would be added up.
             fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == (n_scores,)
-            fits = fits and probe.coefficients.shape == (probe.n_features, n_scores) and probe.predict(row).size > 0
-            # What earlier versions stored of a support vector machine, and of numbers kept within a range.
+            fits = (
+                fits
+                and probe.coefficients.shape == (probe.n_features, n_scores)
+                and probe.predict(row).size > 0
+            )
+            # What earlier versions stored of a support vector machine, and of numbers kept within a
+            # range.
             fits = fits and "platt_slope" not in arrays and about.get("limits") is None
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
     except ValidationError as error:
         wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
-        raise CheckpointError(f"{folder / _DESCRIPTION}: {wrong} missing or damaged. {_REMEDY}") from None
+        raise CheckpointError(
+            f"{folder / _DESCRIPTION}: {wrong} missing or damaged. {_REMEDY}"
+        ) from None
     except DAMAGE:
         fits = False
     if not fits:
-        raise CheckpointError(f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}")
+        raise CheckpointError(
+            f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}"
+        )
     return probe
 
 
@@ -218,7 +241,9 @@ def _find(path: Path) -> Path:
             return folder
     if not (path / FILE).is_file():
         what = "probe" if path.is_dir() else "such folder"
-        raise CheckpointError(f"{path}: there is no {what}. Give an evaluation directory, or its folder '{FOLDER}'.")
+        raise CheckpointError(
+            f"{path}: there is no {what}. Give an evaluation directory, or its folder '{FOLDER}'."
+        )
     try:
         why = read_evaluation(path).probe.why_not_stored
     except DataError:
@@ -264,8 +289,8 @@ def fit_shifts(
 ) -> dict[str, SiteShift]:
     """Return the shift of each site, from scans with a known truth (1 for the positive class, 0 for the other).
 
-    Of a continuous target it is the mean error, of two classes the intercept of a logistic regression whose offset is
-    the log-odds. Several scans of a subject count as one.
+    Of a continuous target it is the mean error, of two classes the intercept of a logistic
+    regression whose offset is the log-odds. Several scans of a subject count as one.
     """
     labelled = pd.DataFrame(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
@@ -278,7 +303,9 @@ def fit_shifts(
             shifts[str(site)] = SiteShift(n, None)
         elif kind == "continuous":
             error = truth - score
-            shifts[str(site)] = SiteShift(n, float(error.mean()), float(error.std(ddof=1) / np.sqrt(n)))
+            shifts[str(site)] = SiteShift(
+                n, float(error.mean()), float(error.std(ddof=1) / np.sqrt(n))
+            )
         else:
             odds = logit(np.clip(score, _EPSILON, 1 - _EPSILON))
             found = brentq(lambda shift: expit(odds + shift).sum() - truth.sum(), -_FAR, _FAR)  # noqa: B023
@@ -286,10 +313,14 @@ def fit_shifts(
     return shifts
 
 
-def shift_scores(scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str) -> Floats:
+def shift_scores(
+    scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str
+) -> Floats:
     """Return the scores with the shift of each site added; sites without one keep theirs."""
     known = {site: found.shift for site, found in shifts.items() if found.shift is not None}
     added = np.array([known.get(site, 0.0) if isinstance(site, str) else 0.0 for site in sites])
     if kind == "continuous":
         return scores + added
-    return np.where(added == 0, scores, expit(logit(np.clip(scores, _EPSILON, 1 - _EPSILON)) + added))
+    return np.where(
+        added == 0, scores, expit(logit(np.clip(scores, _EPSILON, 1 - _EPSILON)) + added)
+    )

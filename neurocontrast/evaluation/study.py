@@ -69,8 +69,12 @@ class Study:
         n, n_subjects = len(self.table), self.table["subject_id"].nunique()
         how = f"parts as column '{self.settings.split_column}' says"
         if not self.fixed:
-            n_folds, n_repeats = (1 + max(getattr(each, name) for each in self.splits) for name in ("fold", "repeat"))
-            how = f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
+            n_folds, n_repeats = (
+                1 + max(getattr(each, name) for each in self.splits) for name in ("fold", "repeat")
+            )
+            how = (
+                f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
+            )
             how += f", {n_repeats} times" if n_repeats > 1 else ""
         what = "" if isinstance(self.models[0], GivenModel) else " probe"
         return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe['name']}{what}"

@@ -65,8 +65,12 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
         }
         for name, model in models.items():
             place = (split.repeat, split.test)
-            values = compute_metrics(target.kind, truth, model.scores[place], decisions=model.decisions[place])
-            row |= {model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names}
+            values = compute_metrics(
+                target.kind, truth, model.scores[place], decisions=model.decisions[place]
+            )
+            row |= {
+                model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names
+            }
         if strength is not None:
             row[strength] = models["embedding"].fits[number].strength
         rows.append(row | {"held_out_site": split.held_out_site})
@@ -79,7 +83,11 @@ def model_prefix(model: str) -> str:
 
 
 def prediction_table(
-    table: pd.DataFrame, target: Target, models: Mapping[str, OutOfFold], *, with_paths: bool = False
+    table: pd.DataFrame,
+    target: Target,
+    models: Mapping[str, OutOfFold],
+    *,
+    with_paths: bool = False,
 ) -> pd.DataFrame:
     """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
     embedding, labels, parts = models["embedding"], np.array(target.classes, dtype=object), []
@@ -98,7 +106,9 @@ def prediction_table(
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
             names = [f"score_{name}" for name in target.classes]
-            part = part.join(pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index))
+            part = part.join(
+                pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
+            )
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
@@ -125,11 +135,18 @@ def calibration_table(
             hits = target.values[tested] == code
             for number, members in enumerate(_equal_count_bins(scores[tested])):
                 observed = float(hits[members].mean())
-                low, high = wilson_interval(observed, len(set(subjects[tested[members]])), level=level)
+                low, high = wilson_interval(
+                    observed, len(set(subjects[tested[members]])), level=level
+                )
                 row: dict[str, Any] = {"model": model, "bin": number, "n": len(members)}
                 row |= {"class": name} if target.kind == "multiclass" else {}
                 mean = float(scores[tested][members].mean())
-                row |= {"mean_predicted": mean, "observed": observed, "observed_low": low, "observed_high": high}
+                row |= {
+                    "mean_predicted": mean,
+                    "observed": observed,
+                    "observed_low": low,
+                    "observed_high": high,
+                }
                 rows.append(row)
     return pd.DataFrame(rows)
 
@@ -138,7 +155,11 @@ def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str,
     known = predictions.folds >= 0
     for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
         scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
-        yield name, code, np.where(known, scores, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        yield (
+            name,
+            code,
+            np.where(known, scores, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1),
+        )
 
 
 def _equal_count_bins(scores: Floats) -> list[Rows]:

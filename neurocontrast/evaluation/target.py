@@ -45,13 +45,19 @@ class Target:
 
     def labels(self) -> Labels:
         """Return class names, or the numbers of a continuous target."""
-        return self.values if self.kind == "continuous" else np.array(self.classes, dtype=object)[self.values]
+        return (
+            self.values
+            if self.kind == "continuous"
+            else np.array(self.classes, dtype=object)[self.values]
+        )
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """Names of its metrics, in the order in which they are written."""
         names = metric_names(self.kind, len(self.classes))
-        return tuple(name for name in names if self.has_probabilities or name not in OF_PROBABILITIES)
+        return tuple(
+            name for name in names if self.has_probabilities or name not in OF_PROBABILITIES
+        )
 
     def subset(self, rows: Rows) -> Target:
         """Return the target of some rows; the classes stay."""
@@ -59,27 +65,42 @@ class Target:
 
 
 def read_target(
-    table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None, max_classes: int = MAX_CLASSES
+    table: pd.DataFrame,
+    name: str,
+    *,
+    kind: str = "auto",
+    positive: str | None = None,
+    max_classes: int = MAX_CLASSES,
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
     """Return the target of the rows that have one, and which rows these are."""
     choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
     if name not in choices or _FEATURE.fullmatch(name):
         what = (
-            "identifies scans, or is a feature of the embedding itself" if name in table else "there is no such column"
+            "identifies scans, or is a feature of the embedding itself"
+            if name in table
+            else "there is no such column"
         )
-        raise ConfigError(f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}.")
+        raise ConfigError(
+            f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}."
+        )
     texts = pd.Series(cell_texts(table[name]), dtype=object)
     present = texts.notna().to_numpy()
     if not present.any():
-        raise DataError(f"target '{name}': missing in all {len(table)} scans. Choose another column.")
+        raise DataError(
+            f"target '{name}': missing in all {len(table)} scans. Choose another column."
+        )
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float)
     numeric = is_number(table[name]) and len(np.unique(numbers[present])) != 2
     if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
-    return _categorical(table.loc[present, "subject_id"], name, texts[present], positive, max_classes), present
+    return _categorical(
+        table.loc[present, "subject_id"], name, texts[present], positive, max_classes
+    ), present
 
 
-def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
+def encode_target(
+    table: pd.DataFrame, like: Target, *, parameter: str
+) -> tuple[Target, npt.NDArray[np.bool_]]:
     """Return the target of another table in the classes of one that was read, and which rows have it."""
     if like.name not in table:
         raise DataError(
@@ -88,7 +109,9 @@ def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple
     texts = pd.Series(cell_texts(table[like.name]), dtype=object)
     present, kept = texts.notna().to_numpy(), texts.dropna()
     if kept.empty:
-        raise DataError(f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test.")
+        raise DataError(
+            f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test."
+        )
     if like.kind == "continuous":
         numbers = pd.to_numeric(kept, errors="coerce").to_numpy(dtype=float)
         wrong = kept[~np.isfinite(numbers)]
@@ -131,18 +154,24 @@ def _continuous(
         )
     wrong = np.flatnonzero(present & ~np.isfinite(numbers))
     if len(wrong):
-        found = ", ".join(f"{table['participant_id'].iloc[row]}: '{table[name].iloc[row]}'" for row in wrong[:5])
+        found = ", ".join(
+            f"{table['participant_id'].iloc[row]}: '{table[name].iloc[row]}'" for row in wrong[:5]
+        )
         raise DataError(
             f"target '{name}': must be finite numbers to be continuous, but {len(wrong)} scans have none ({found}). "
             "Correct them, or set kind=categorical."
         )
     values = numbers[present]
     if np.ptp(values) == 0:
-        raise DataError(f"target '{name}': has the one value {values[0]:g} in all {len(values)} scans. {_CONSTANT}")
+        raise DataError(
+            f"target '{name}': has the one value {values[0]:g} in all {len(values)} scans. {_CONSTANT}"
+        )
     return Target(name, "continuous", values)
 
 
-def _categorical(subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int) -> Target:
+def _categorical(
+    subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
+) -> Target:
     classes = sorted(set(texts))
     taken = sorted(set(classes) & _COLUMNS)
     if taken:
@@ -150,7 +179,9 @@ def _categorical(subjects: pd.Series, name: str, texts: pd.Series, positive: str
             f"target '{name}': a class is called '{taken[0]}', as a column of cohort.tsv is. Call the class otherwise."
         )
     if len(classes) == 1:
-        raise DataError(f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. {_CONSTANT}")
+        raise DataError(
+            f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. {_CONSTANT}"
+        )
     if len(classes) > max_classes or (len(classes) > 2 and 2 * len(classes) > subjects.nunique()):
         raise DataError(
             f"target '{name}': has {len(classes)} different values in {subjects.nunique()} subjects "

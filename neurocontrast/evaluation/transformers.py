@@ -14,7 +14,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from neurocontrast.evaluation.rows import Floats, Texts, cell_texts
 from neurocontrast.exceptions import suggestion
@@ -30,9 +35,10 @@ TOLERANCE = 1e-10
 def covariate_encoder() -> ColumnTransformer:
     """Return a transformer that encodes age, sex, site and other columns of a DataFrame as a matrix of numbers.
 
-    A column of numbers stays one column, missing and infinite values filled with the training mean, and gets another
-    one that marks them, if there are any in training (`SimpleImputer`). Any other column becomes one column for each
-    value seen in training (`OneHotEncoder`), all zero for a value not seen. Columns of numbers come first.
+    A column of numbers stays one column, missing and infinite values filled with the training mean,
+    and gets another one that marks them, if there are any in training (`SimpleImputer`). Any other
+    column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a
+    value not seen. Columns of numbers come first.
 
     Examples
     --------
@@ -74,7 +80,9 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""
         named = [getattr(self, parameter) for parameter in self.side_parameters]
-        lists = [[each] if isinstance(each, Column) else list(each) for each in named if each is not None]
+        lists = [
+            [each] if isinstance(each, Column) else list(each) for each in named if each is not None
+        ]
         return tuple(chain.from_iterable(lists))
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
@@ -103,7 +111,9 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))
         return np.asarray(names[~keys.isin(self.side_columns())], dtype=object)
 
-    def encode_covariates(self, side: pd.DataFrame, columns: Sequence[Column], *, fit: bool = False) -> Floats:
+    def encode_covariates(
+        self, side: pd.DataFrame, columns: Sequence[Column], *, fit: bool = False
+    ) -> Floats:
         """Return some of the side columns as numbers, by `encoder_`; with `fit` it is fitted on them first."""
         chosen = side[list(map(str, columns))]
         if fit:
@@ -129,14 +139,18 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
                 "to be adjusted."
             )
         text = [
-            column for column, values in features.select_dtypes(exclude="number").items() if is_string_dtype(values)
+            column
+            for column, values in features.select_dtypes(exclude="number").items()
+            if is_string_dtype(values)
         ]
         if text:
             raise ValueError(
                 f"{name}: column {text[0]!r} holds text, and every column that no parameter names is a feature. Leave "
                 "it out of X."
             )
-        numbers = features.to_numpy(dtype=np.float64, na_value=np.nan)  # check_array would look at column after column
+        numbers = features.to_numpy(
+            dtype=np.float64, na_value=np.nan
+        )  # check_array would look at column after column
         x = check_array(numbers, order="C", estimator=self, input_name="X")
         side = table[list(dict.fromkeys(self.side_columns()))]
         return x, side.set_axis(side.columns.astype(str), axis=1)
@@ -156,7 +170,8 @@ class Residualiser(SideColumnTransformer):
     Attributes
     ----------
     centre_, coef_ : array (q,), (q, n features)
-        Training means of the covariates as numbers, and the change of each feature with each of them.
+        Training means of the covariates as numbers, and the change of each feature with each of
+        them.
 
     Examples
     --------
@@ -189,23 +204,26 @@ class Residualiser(SideColumnTransformer):
         return x - (self.encode_covariates(side, self.covariates) - self.centre_) @ self.coef_
 
 
-# combatlearn (2.3) has fit and transform with covariates too, but needs umap-learn, plotly and seaborn; neuroHarmonize
-# (2.5) has functions only, and neither leaves rows of an unknown site as they are.
+# combatlearn (2.3) has fit and transform with covariates too, but needs umap-learn, plotly and
+# seaborn; neuroHarmonize (2.5) has functions only, and neither leaves rows of an unknown site as
+# they are.
 class ComBat(SideColumnTransformer):
     """Harmonise features between sites by ComBat, estimated on the training rows.
 
-    The mean and the spread of each site are estimated with empirical Bayes and taken out; what the preserved
-    covariates explain stays. Rows of a site that `fit` has not seen cannot be harmonised.
+    The mean and the spread of each site are estimated with empirical Bayes and taken out; what the
+    preserved covariates explain stays. Rows of a site that `fit` has not seen cannot be harmonised.
 
     Parameters
     ----------
     site : str or int, default=None
         Column of the site. With None all rows are of one site, and the features stay as they are.
     preserve : sequence of str or int, default=()
-        Covariates whose effect on the features stays. Wherever sites differ in age, age belongs here, or ComBat takes
-        the difference in age out with the site. Never what is to be predicted.
+        Covariates whose effect on the features stays. Wherever sites differ in age, age belongs
+        here, or ComBat takes the difference in age out with the site. Never what is to be
+        predicted.
     handle_unknown : {"error", "ignore"}, default="error"
-        What to do with rows of a site that has fewer than three training rows: raise, or leave them as they are.
+        What to do with rows of a site that has fewer than three training rows: raise, or leave them
+        as they are.
 
     Attributes
     ----------
@@ -239,7 +257,11 @@ class ComBat(SideColumnTransformer):
     side_parameters = ("site", "preserve")
 
     def __init__(
-        self, site: Column | None = None, *, preserve: Sequence[Column] = (), handle_unknown: str = "error"
+        self,
+        site: Column | None = None,
+        *,
+        preserve: Sequence[Column] = (),
+        handle_unknown: str = "error",
     ) -> None:
         self.site = site
         self.preserve = preserve
@@ -249,7 +271,10 @@ class ComBat(SideColumnTransformer):
         """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""
         if self.site is None:
             return
-        sites, covariates = self._names_of(side), self.encode_covariates(side, self.preserve, fit=True)
+        sites, covariates = (
+            self._names_of(side),
+            self.encode_covariates(side, self.preserve, fit=True),
+        )
         places, counts = np.unique(sites, return_counts=True)
         self.sites_ = places[counts >= MIN_SITE_SCANS]
         self._check_known(sites)
@@ -258,7 +283,9 @@ class ComBat(SideColumnTransformer):
         if not len(x):
             return
         member = np.eye(len(self.sites_))[codes]
-        centre = extra.mean(axis=0)  # the constant goes to the sites, whatever the covariates' units
+        centre = extra.mean(
+            axis=0
+        )  # the constant goes to the sites, whatever the covariates' units
         solved = np.linalg.lstsq(np.column_stack([member, extra - centre]), x, rcond=None)[0]
         own, self.coef_ = solved[: len(self.sites_)], solved[len(self.sites_) :]
         residuals = x - member @ own - (extra - centre) @ self.coef_
@@ -267,11 +294,16 @@ class ComBat(SideColumnTransformer):
         self.scale_ = np.where(varies, scale, 1.0)
         self.mean_ = member.mean(axis=0) @ own - centre @ self.coef_
         standard = (x - self.mean_ - extra @ self.coef_) / self.scale_
-        # What is constant within sites has no spread to share with the others: its plain shift is taken out.
-        self.shift_ = np.stack([standard[codes == code].mean(axis=0) for code in range(len(self.sites_))])
+        # What is constant within sites has no spread to share with the others: its plain shift is
+        # taken out.
+        self.shift_ = np.stack(
+            [standard[codes == code].mean(axis=0) for code in range(len(self.sites_))]
+        )
         self.spread_ = np.ones_like(self.shift_)
         for code in range(len(self.sites_)) if len(self.sites_) > 1 else ():
-            self.shift_[code, varies], self.spread_[code, varies] = _posterior(standard[codes == code][:, varies])
+            self.shift_[code, varies], self.spread_[code, varies] = _posterior(
+                standard[codes == code][:, varies]
+            )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
         """Return scans as if of the average site; those of a site that was not learned stay as they are."""
@@ -282,7 +314,10 @@ class ComBat(SideColumnTransformer):
         known, adjusted = np.isin(sites, self.sites_), x.copy()
         if not known.any():
             return adjusted
-        places, expected = np.searchsorted(self.sites_, sites[known]), self.mean_ + covariates[known] @ self.coef_
+        places, expected = (
+            np.searchsorted(self.sites_, sites[known]),
+            self.mean_ + covariates[known] @ self.coef_,
+        )
         standard = (x[known] - expected) / self.scale_ - self.shift_[places]
         adjusted[known] = standard / np.sqrt(self.spread_[places]) * self.scale_ + expected
         return adjusted
@@ -321,7 +356,9 @@ def _posterior(standard: Floats) -> tuple[Floats, Floats]:
     found, spread = shift, variance
     for _ in range(MAX_ITERATIONS):
         moved = (n * prior_spread * shift + spread * prior_shift) / (n * prior_spread + spread)
-        about = squares - 2 * moved * n * shift + n * moved**2  # sum of squares about the moved shift
+        about = (
+            squares - 2 * moved * n * shift + n * moved**2
+        )  # sum of squares about the moved shift
         wider = (about / 2 + rate) / (n / 2 + shape - 1)
         change = max(np.abs(moved - found).max(), np.abs(wider - spread).max())
         found, spread = moved, wider

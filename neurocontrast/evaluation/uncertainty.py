@@ -47,7 +47,9 @@ class Resamples:
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
         """Return a function of this figure and another one of the same resamples."""
         value = float(function(np.array(self.value), np.array(other.value)))
-        return Resamples(value, function(self.left_out, other.left_out), function(self.drawn, other.drawn))
+        return Resamples(
+            value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
+        )
 
     def __sub__(self, other: Resamples) -> Resamples:
         """Return the difference of two figures."""
@@ -56,8 +58,9 @@ class Resamples:
     def interval(self, *, level: float) -> tuple[float, float] | None:
         """Return the bias-corrected and accelerated interval.
 
-        Undefined resamples are left out. None where these are more than 5 %, where the value is not defined, and where
-        all resamples are equal: an AUC of 1 among ten people is 1 in every resample, which does not make it certain.
+        Undefined resamples are left out. None where these are more than 5 %, where the value is not
+        defined, and where all resamples are equal: an AUC of 1 among ten people is 1 in every
+        resample, which does not make it certain.
 
         Examples
         --------
@@ -72,11 +75,17 @@ class Resamples:
         slack = 1e-12 * max(1.0, abs(self.value))
         if not enough or not np.isfinite(self.value) or np.ptp(defined) <= slack:
             return None
-        below = (defined < self.value - slack).sum() + 0.5 * (np.abs(defined - self.value) <= slack).sum()
-        bias = norm.ppf(np.clip(below / len(defined), 1 / (len(defined) + 1), len(defined) / (len(defined) + 1)))
+        below = (defined < self.value - slack).sum() + 0.5 * (
+            np.abs(defined - self.value) <= slack
+        ).sum()
+        bias = norm.ppf(
+            np.clip(below / len(defined), 1 / (len(defined) + 1), len(defined) / (len(defined) + 1))
+        )
         shifted = bias + norm.ppf([(1 - level) / 2, (1 + level) / 2])
         stretch = 1 - self._acceleration() * shifted
-        places = np.where(stretch > 0, norm.cdf(bias + shifted / np.where(stretch > 0, stretch, 1.0)), shifted > 0)
+        places = np.where(
+            stretch > 0, norm.cdf(bias + shifted / np.where(stretch > 0, stretch, 1.0)), shifted > 0
+        )
         low, high = np.quantile(defined, places)
         return float(low), float(high)
 
@@ -92,7 +101,11 @@ class Resamples:
             return 0.0
         influence = known.mean() - known
         squares = float((influence**2).sum())
-        return float((influence**3).sum()) / (6 * squares**1.5) if squares > 1e-24 * max(1.0, self.value**2) else 0.0
+        return (
+            float((influence**3).sum()) / (6 * squares**1.5)
+            if squares > 1e-24 * max(1.0, self.value**2)
+            else 0.0
+        )
 
 
 def pooled_metrics(
@@ -106,7 +119,9 @@ def pooled_metrics(
     """Return metrics of the pooled out-of-fold predictions of `rows`, averaged over repeats: all, or those named."""
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
-    for scores, decisions, folds in zip(predictions.scores, predictions.decisions, predictions.folds, strict=True):
+    for scores, decisions, folds in zip(
+        predictions.scores, predictions.decisions, predictions.folds, strict=True
+    ):
         tested = folds[chosen] >= 0
         part = chosen[tested]
         if len(part):
@@ -116,7 +131,9 @@ def pooled_metrics(
                 weights=counted, names=names,
             )  # fmt: skip
             per_repeat.append(found)
-    return {name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]}
+    return {
+        name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]
+    }
 
 
 def bootstrap_metrics(
@@ -133,7 +150,8 @@ def bootstrap_metrics(
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on each resample of units: subjects, or whole sites.
 
-    Metrics in `plain`, and those that rank very many scans within each of several classes, are not resampled.
+    Metrics in `plain`, and those that rank very many scans within each of several classes, are not
+    resampled.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     asked = target.metric_names if names is None else names
@@ -144,7 +162,9 @@ def bootstrap_metrics(
     blocks: Iterable[tuple[Floats, Collection[str]]] = [(np.ones((1, len(chosen))), asked)]
     if n_bootstraps and resampled:
         drawn = resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
-        blocks = chain(blocks, ((weights, resampled) for weights in chain(leave_out(units[chosen]), drawn)))
+        blocks = chain(
+            blocks, ((weights, resampled) for weights in chain(leave_out(units[chosen]), drawn))
+        )
     for weights, wanted in blocks:
         for name, predictions in models.items():
             found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=wanted)
@@ -157,7 +177,10 @@ def bootstrap_metrics(
         first = max(1, len(values) - n_bootstraps)
         return Resamples(float(values[0]), values[1:first], values[first:])
 
-    return {name: {key: resamples(parts) for key, parts in metrics.items()} for name, metrics in collected.items()}
+    return {
+        name: {key: resamples(parts) for key, parts in metrics.items()}
+        for name, metrics in collected.items()
+    }
 
 
 def count_resamples(n_bootstraps: int, n_rows: int) -> int:
@@ -208,7 +231,9 @@ def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> U
         return by_site if not n_missing and target != "site" and n >= ENOUGH_SITES else by_subject
     remedy = "Use bootstrap_unit=subject"
     if target == "site":
-        raise ConfigError(f"bootstrap_unit: sites cannot be resampled to predict the site. {remedy}.")
+        raise ConfigError(
+            f"bootstrap_unit: sites cannot be resampled to predict the site. {remedy}."
+        )
     if n_missing:
         raise ConfigError(
             f"bootstrap_unit: 'site' needs a site of each scan, and {n_missing} of {len(sites)} scans have no site. "

@@ -58,7 +58,9 @@ class LinearScore(nn.Module):
 
     weights: torch.Tensor
 
-    def __init__(self, encoder: nn.Module, weights: npt.NDArray[np.float64], intercept: float) -> None:
+    def __init__(
+        self, encoder: nn.Module, weights: npt.NDArray[np.float64], intercept: float
+    ) -> None:
         super().__init__()
         self.encoder = encoder.eval().requires_grad_(False)
         self.register_buffer("weights", torch.as_tensor(weights, dtype=torch.float64))
@@ -80,9 +82,9 @@ def explain_scans(
 ) -> tuple[Map, list[float]]:
     """Map what the differences between the scores of scans come from; return the map, and the scores.
 
-    The map (D, H, W), smoothed, is the regression of the subjects' maps on their scores: which share of the differences
-    in score between subjects comes with what is there. An average over subjects would show the edge of the brain first,
-    at which a network looks in everybody.
+    The map (D, H, W), smoothed, is the regression of the subjects' maps on their scores: which
+    share of the differences in score between subjects comes with what is there. An average over
+    subjects would show the edge of the brain first, at which a network looks in everybody.
 
     Parameters
     ----------
@@ -91,7 +93,8 @@ def explain_scans(
     images : Images
         Preprocessed scans, all on one grid.
     rows : sequence of int
-        The scans, one a subject, at least two; subjects who follow each other are compared, so let them differ.
+        The scans, one a subject, at least two; subjects who follow each other are compared, so let
+        them differ.
     settings : ExplanationSettings
         How.
     spacing_mm : sequence of float
@@ -110,10 +113,14 @@ def explain_scans(
     n_lattices, found = max(1, len(rows) // SUBJECTS_A_LATTICE), list[float]()
     products, squares = np.zeros(()), 0.0
     with progress.task("Explaining", len(rows), "subjects") as task:
-        for lattice, group in groupby(range(len(rows)), key=lambda number: number * n_lattices // len(rows)):
+        for lattice, group in groupby(
+            range(len(rows)), key=lambda number: number * n_lattices // len(rows)
+        ):
             maps, scores, offset = [], [], offset_of(lattice, size)
             for number in group:
-                own, whole = _explain(score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset)
+                own, whole = _explain(
+                    score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset
+                )
                 if not (np.isfinite(whole) and np.isfinite(own).all()):
                     which = f"the score of scan {number + 1} of those chosen is not finite"
                     raise DataError(f"{which}. Look at it with `neurocontrast check`.")
@@ -122,12 +129,19 @@ def explain_scans(
                 task.advance(1, score=whole)
             found += scores
             # The subjects of a lattice are compared with one another.
-            away = np.array(scores) - np.mean(scores) if np.ptp(scores) > 0 else np.zeros(len(scores))
-            products, squares = products + np.tensordot(away, np.stack(maps), axes=1), squares + float(away @ away)
+            away = (
+                np.array(scores) - np.mean(scores) if np.ptp(scores) > 0 else np.zeros(len(scores))
+            )
+            products, squares = (
+                products + np.tensordot(away, np.stack(maps), axes=1),
+                squares + float(away @ away),
+            )
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
-    return ndimage.gaussian_filter(products / squares, sigma, mode="constant").astype(np.float32), found
+    return ndimage.gaussian_filter(products / squares, sigma, mode="constant").astype(
+        np.float32
+    ), found
 
 
 @torch.no_grad()
@@ -141,10 +155,10 @@ def explain_measures(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], list[float]]:
     """Return the share of each measure in the differences in score, its 95 % interval (2, n_measures), and the scores.
 
-    A measure carries what a score loses where it is set to the mean of the people learned from. As in the maps of
-    `explain_scans`, the share is the regression of what it carries on the score; of a linear encoder they add up to 1.
-    `values` are standardised measures (n, n_measures); `draws` are arrays (n_resamples, n), which say how often each
-    subject is drawn in a resample.
+    A measure carries what a score loses where it is set to the mean of the people learned from. As
+    in the maps of `explain_scans`, the share is the regression of what it carries on the score; of
+    a linear encoder they add up to 1. `values` are standardised measures (n, n_measures); `draws`
+    are arrays (n_resamples, n), which say how often each subject is drawn in a resample.
     """
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
     samples = torch.from_numpy(values).to(score.weights.device)[..., None]
@@ -157,7 +171,9 @@ def explain_measures(
             carried[:, place] = whole - score(without).cpu().numpy()
             task.advance()
     if not np.isfinite(carried).all() or not np.ptp(whole) > 0:
-        raise DataError("all chosen subjects have the same score, or one that is not finite: nothing can be explained.")
+        raise DataError(
+            "all chosen subjects have the same score, or one that is not finite: nothing can be explained."
+        )
 
     def shares(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         away = whole - (weights @ whole / weights.sum(axis=1))[:, None]
@@ -165,23 +181,41 @@ def explain_measures(
         return (weights * away) @ carried / np.where(squares > 0, squares, np.nan)
 
     drawn = np.vstack([shares(weights) for weights in draws])
-    return shares(np.ones((1, len(whole))))[0], np.nanpercentile(drawn, (2.5, 97.5), axis=0), whole.tolist()
+    return (
+        shares(np.ones((1, len(whole))))[0],
+        np.nanpercentile(drawn, (2.5, 97.5), axis=0),
+        whole.tolist(),
+    )
 
 
 def _explain(
-    score: LinearScore, volume: torch.Tensor, settings: ExplanationSettings, size: Size, offset: Size
+    score: LinearScore,
+    volume: torch.Tensor,
+    settings: ExplanationSettings,
+    size: Size,
+    offset: Size,
 ) -> tuple[Map, float]:
     """Return the map of a scan, and its score."""
     backgrounds, brains = zip(*(brain_of(channel) for channel in volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
-    fill = volume[:, torch.from_numpy(brain)].mean(1) if settings.fill == "mean" else torch.tensor(backgrounds)
-    fill, there = (each.float().to(score.weights.device) for each in (fill.reshape(-1, 1, 1, 1), volume))
-    return occlude(score, there, patches_of(brain, size, offset), fill=fill, batch_size=settings.batch_size)
+    fill = (
+        volume[:, torch.from_numpy(brain)].mean(1)
+        if settings.fill == "mean"
+        else torch.tensor(backgrounds)
+    )
+    fill, there = (
+        each.float().to(score.weights.device) for each in (fill.reshape(-1, 1, 1, 1), volume)
+    )
+    return occlude(
+        score, there, patches_of(brain, size, offset), fill=fill, batch_size=settings.batch_size
+    )
 
 
 def offset_of(number: int, size: Size) -> Size:
     """Return where a lattice of patches begins; differing lattices tell places apart within a patch."""
-    first, second, third = (int(number * shift % 1 * n) for shift, n in zip(_SHIFTS, size, strict=True))
+    first, second, third = (
+        int(number * shift % 1 * n) for shift, n in zip(_SHIFTS, size, strict=True)
+    )
     return first, second, third
 
 
@@ -196,12 +230,17 @@ def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Pa
 
 @torch.no_grad()
 def occlude(
-    score: LinearScore, volume: torch.Tensor, patches: list[Patch], *, fill: torch.Tensor, batch_size: int
+    score: LinearScore,
+    volume: torch.Tensor,
+    patches: list[Patch],
+    *,
+    fill: torch.Tensor,
+    batch_size: int,
 ) -> tuple[Map, float]:
     """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
 
-    The map has in each patch the score of the scan minus that with the patch set to `fill` (C, 1, 1, 1): positive where
-    what is there speaks for a higher score. It is 0 outside all patches.
+    The map has in each patch the score of the scan minus that with the patch set to `fill` (C, 1,
+    1, 1): positive where what is there speaks for a higher score. It is 0 outside all patches.
     """
     whole = float(score(volume[None])[0])
     found = np.zeros(volume.shape[1:], dtype=np.float32)
@@ -218,8 +257,9 @@ def occlude(
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     """Return a preprocessed scan's background, and the voxels that are brain or head.
 
-    Where the background is one constant, as around a skull-stripped brain, whatever differs from it is brain:
-    normalised inside the brain, fluid is darker than the background's 0. Elsewhere what is brighter is.
+    Where the background is one constant, as around a skull-stripped brain, whatever differs from it
+    is brain: normalised inside the brain, fluid is darker than the background's 0. Elsewhere what
+    is brighter is.
     """
     background = corner_median(voxels)
     differs = voxels != background
@@ -230,7 +270,9 @@ def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     return background, brain if brain.any() else np.ones_like(brain)
 
 
-def find_peaks(values: Map, *, distance: Sequence[int], n_most: int = 5) -> list[tuple[int, int, int]]:
+def find_peaks(
+    values: Map, *, distance: Sequence[int], n_most: int = 5
+) -> list[tuple[int, int, int]]:
     """Return the voxels where a map's size is largest within `distance` of them, the largest first."""
     size = np.abs(values)
     window = [2 * max(1, n) + 1 for n in distance]
@@ -243,8 +285,8 @@ def find_peaks(values: Map, *, distance: Sequence[int], n_most: int = 5) -> list
 def name_of_place(x: float, y: float, z: float) -> str:
     """Name a place in MNI space (mm): "right hippocampus", or "22 mm from left hippocampus" if none is nearer.
 
-    The centres are those of Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum, and those of Seitzman
-    et al. (2020) for hippocampus and amygdala.
+    The centres are those of Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum,
+    and those of Seitzman et al. (2020) for hippocampus and amygdala.
     """
     centres, names = _regions()
     distances = np.linalg.norm(centres - (x, y, z), axis=1)
@@ -260,5 +302,9 @@ def _regions() -> tuple[npt.NDArray[np.float64], Sequence[str]]:
 
     cortex, deep = datasets.fetch_coords_dosenbach_2010(), datasets.fetch_coords_seitzman_2018()
     missing = np.isin(deep.regions, ("hippocampus", "amygdala"))
-    names = [str(label).rpartition(" ")[0] for label in cortex.labels] + [str(name) for name in deep.regions[missing]]
-    return np.vstack([cortex.rois.to_numpy(dtype=float), deep.rois.to_numpy(dtype=float)[missing]]), names
+    names = [str(label).rpartition(" ")[0] for label in cortex.labels] + [
+        str(name) for name in deep.regions[missing]
+    ]
+    return np.vstack(
+        [cortex.rois.to_numpy(dtype=float), deep.rois.to_numpy(dtype=float)[missing]]
+    ), names

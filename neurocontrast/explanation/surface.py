@@ -27,12 +27,17 @@ Labels = dict[str, tuple[npt.NDArray[np.int32], list[str]]]
 def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Labels | None:
     """Read the parcellation of both hemispheres of fsaverage5 from a folder, or return None where none is found.
 
-    The folder has such files as ``lh.aparc.annot``; by default it is that of ``$FREESURFER_HOME``. `atlas` are
-    FreeSurfer's names of the measures' atlases, such as ``aparc.a2009s+aseg``; that of the cortex is taken, or
-    ``aparc``. A ConfigError tells that a given folder lacks a file, or that a file is damaged or of another mesh.
+    The folder has such files as ``lh.aparc.annot``; by default it is that of ``$FREESURFER_HOME``.
+    `atlas` are FreeSurfer's names of the measures' atlases, such as ``aparc.a2009s+aseg``; that of
+    the cortex is taken, or ``aparc``. A ConfigError tells that a given folder lacks a file, or that
+    a file is damaged or of another mesh.
     """
-    place = Path(os.environ.get("FREESURFER_HOME", "")) / _FOLDER if folder is None else Path(folder)
-    of_cortex = next((part for part in atlas.split("+") if part.startswith("aparc")), _DEFAULT_ATLAS)
+    place = (
+        Path(os.environ.get("FREESURFER_HOME", "")) / _FOLDER if folder is None else Path(folder)
+    )
+    of_cortex = next(
+        (part for part in atlas.split("+") if part.startswith("aparc")), _DEFAULT_ATLAS
+    )
     files = {side: place / f"{side}.{of_cortex}.annot" for side in SIDES}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing and folder is None:
@@ -49,7 +54,9 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
     try:
         labels, _, names = read_annot(path)
     except (OSError, ValueError, IndexError, TypeError) as error:
-        raise ConfigError(f"atlas: {path} is not a readable annotation of FreeSurfer ({said(error)}).") from error
+        raise ConfigError(
+            f"atlas: {path} is not a readable annotation of FreeSurfer ({said(error)})."
+        ) from error
     if len(labels) != N_VERTICES:
         raise ConfigError(
             f"atlas: {path} is of a mesh with {len(labels)} vertices; {N_VERTICES} are needed, those of fsaverage5."
@@ -57,7 +64,9 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
     return labels, [name.decode() for name in names]
 
 
-def values_of_vertices(values: Mapping[str, float], labels: Labels, kind: Kind) -> dict[str, npt.NDArray[np.float64]]:
+def values_of_vertices(
+    values: Mapping[str, float], labels: Labels, kind: Kind
+) -> dict[str, npt.NDArray[np.float64]]:
     """Return the value at each vertex of both hemispheres, NaN where no measure of the kind is of its region.
 
     The `values` are by the name of the measure, in the spelling of `region_of`.
@@ -80,11 +89,18 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
     from nilearn import datasets, plotting
 
     drawn = {kind: values_of_vertices(values, labels, kind) for kind in UNITS}
-    drawn = {kind: each for kind, each in drawn.items() if any(np.isfinite(side).any() for side in each.values())}
+    drawn = {
+        kind: each
+        for kind, each in drawn.items()
+        if any(np.isfinite(side).any() for side in each.values())
+    }
     if not drawn:
         return False
     mesh = datasets.fetch_surf_fsaverage("fsaverage5")  # part of nilearn: nothing is downloaded
-    limit = max(float(np.nanmax(np.abs(side))) for each in drawn.values() for side in each.values()) or 1.0
+    limit = (
+        max(float(np.nanmax(np.abs(side))) for each in drawn.values() for side in each.values())
+        or 1.0
+    )
     figure = Figure(figsize=(12, 3 * len(drawn)))
     axes = figure.subplots(len(drawn), len(_VIEWS), subplot_kw={"projection": "3d"}, squeeze=False)
     for row, (kind, sides) in zip(axes, drawn.items(), strict=True):

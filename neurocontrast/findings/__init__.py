@@ -1,6 +1,7 @@
 """What an evaluation finds, one question each: measured, recorded in ``evaluation.json``, and shown in the report.
 
-A finding is one file, or a folder of ``measure.py`` and ``show.py`` where it is long, and a line of `FINDINGS`.
+A finding is one file, or a folder of ``measure.py`` and ``show.py`` where it is long, and a line of
+`FINDINGS`.
 """
 
 import os
@@ -102,7 +103,10 @@ def measure(
 
 
 def open_folder(
-    folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Finding] = FINDINGS
+    folder: str | os.PathLike[str],
+    *,
+    show_ids: bool = False,
+    findings: Sequence[Finding] = FINDINGS,
 ) -> EvaluationFolder:
     """Read and check an evaluation folder for a report of some findings, whose records are checked too."""
     return read_folder(folder, show_ids=show_ids, findings=findings)

@@ -12,7 +12,17 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder, Explanation
 from neurocontrast.findings.prose import section, write, write_paragraphs
-from neurocontrast.page.blocks import Block, Column, Facts, Items, Section, Table, make_table, note, pictures
+from neurocontrast.page.blocks import (
+    Block,
+    Column,
+    Facts,
+    Items,
+    Section,
+    Table,
+    make_table,
+    note,
+    pictures,
+)
 from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_intervals, styled
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
@@ -30,7 +40,9 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
         return section("regions", [*blocks, *_ranking(files, explanation)], name="brain")
-    regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
+    regions = [
+        each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)
+    ][:10]
     try:
         image = read_map(explanation)
         blocks += pictures(*_draw(image, write("brain.j2", files, what="colours")), wide=True)
@@ -44,14 +56,19 @@ def show_brain(files: EvaluationFolder) -> Section | None:
 
 def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
     """Return the measures that carry most, as a figure and a table, with their intervals."""
-    found = read_table(explanation.map_path, needed=["region", "value", "low", "high"]).head(_N_REGIONS)
+    found = read_table(explanation.map_path, needed=["region", "value", "low", "high"]).head(
+        _N_REGIONS
+    )
     caption = "Share of the differences in score between subjects that each measure carries, the largest first."
     picture = draw_intervals(
         "regions", [Series(found)], found["region"].astype(str).tolist(), caption, reference=(0.0, None),
         numbers=found, xlabel="Share of the differences in score",
     )  # fmt: skip
     rows = found.rename(columns={"low": "value_low", "high": "value_high"})
-    columns = (Column("Measure", "region", "heading"), Column("Share", "value", digits=3, signed=True, interval=True))
+    columns = (
+        Column("Measure", "region", "heading"),
+        Column("Share", "value", digits=3, signed=True, interval=True),
+    )
     return [
         *pictures(picture),
         *pictures(_surface(explanation), wide=True),
@@ -67,12 +84,16 @@ def _surface(explanation: Explanation) -> Picture | None:
     if not path.is_file():
         return None
     pixels = matplotlib.image.imread(path)
-    figure = blank_figure(height=2 * WIDTH * pixels.shape[0] / pixels.shape[1], width=2 * WIDTH, layout="none")
+    figure = blank_figure(
+        height=2 * WIDTH * pixels.shape[0] / pixels.shape[1], width=2 * WIDTH, layout="none"
+    )
     axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axis.imshow(pixels)
     axis.set_axis_off()
     caption = "The shares of cortical regions on the inflated surface of fsaverage5."
-    return Picture("surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption)
+    return Picture(
+        "surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption
+    )
 
 
 def _region_table(regions: list[dict], about: str) -> Table:
@@ -106,7 +127,9 @@ def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
     mask = datasets.load_mni152_brain_mask(resolution=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        inside = images.resample_to_img(mask, image, interpolation="nearest", force_resample=True, copy_header=True)
+        inside = images.resample_to_img(
+            mask, image, interpolation="nearest", force_resample=True, copy_header=True
+        )
     return np.asarray(inside.dataobj) > 0
 
 
@@ -130,7 +153,9 @@ def _draw(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
     fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
     highest = np.unravel_index(int(sizes.argmax()), image.shape)
     x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
-    crossing = f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
+    crossing = (
+        f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
+    )
     template = datasets.load_mni152_template(resolution=2)
     drawn = []
     for name, mode, cuts, height, about in (
@@ -144,11 +169,14 @@ def _draw(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
                 image, bg_img=template, figure=figure, display_mode=mode, cut_coords=cuts, cmap="PuOr_r", vmin=-limit,
                 vmax=limit, threshold=None, transparency=fading, draw_cross=mode == "ortho", black_bg=False,
             )  # fmt: skip
-            # Half the largest values: solid where they speak for, dashed where against, to be told without colour.
+            # Half the largest values: solid where they speak for, dashed where against, to be told
+            # without colour.
             for sign, line in ((1.0, "solid"), (-1.0, "dashed")):
                 if (sign * data > limit / 2).any():
                     signed = nibabel.Nifti1Image(sign * data, image.affine)
-                    shown.add_contours(signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line)
+                    shown.add_contours(
+                        signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line
+                    )
         alt = f"The map on the MNI152 template. {about}."
         drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {colours}"))
     return drawn

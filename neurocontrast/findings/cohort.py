@@ -13,11 +13,20 @@ def show_cohort(files: EvaluationFolder) -> Section:
     """Return sizes, the flow of scans with who was left out and why, and the table by site."""
     n = files.summary.n
     counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
-    facts = [(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()]
-    facts += [(f"Left out: {_label(reason)}", f"{count:,}") for reason, count in n.excluded.items() if count]
+    facts = [
+        (label, "not recorded" if count is None else f"{count:,}")
+        for label, count in counts.items()
+    ]
+    facts += [
+        (f"Left out: {_label(reason)}", f"{count:,}")
+        for reason, count in n.excluded.items()
+        if count
+    ]
     blocks: list[Block] = [Facts(facts)]
     steps, cohort = list_steps(files), files.table("cohort", "site")
-    absent = note("flow.tsv is absent: what happened before the embeddings were made is not known here.")
+    absent = note(
+        "flow.tsv is absent: what happened before the embeddings were made is not known here."
+    )
     blocks.append(absent if steps is None else flow_table(files, steps))
     absent = note("cohort.tsv is absent: no counts by site can be shown.")
     blocks.append(absent if cohort is None else _site_table(files, cohort))
@@ -29,7 +38,9 @@ def list_steps(files: EvaluationFolder) -> pd.DataFrame | None:
     flow = files.table("flow", "step", "n_scans")
     if flow is None:
         return None
-    table = flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"]).fillna({"step": "", "reason": ""})
+    table = flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"]).fillna(
+        {"step": "", "reason": ""}
+    )
     leaves = table["step"].str.contains("exclu|left out", case=False)
     named = table["step"].map(_label) + ": " + table["reason"]
     left = "Left out: " + table["reason"].where(table["reason"] != "", table["step"]).map(_label)
@@ -46,7 +57,9 @@ def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
     columns = (
         Column("Step", "step", "heading"),
         Column(capitalise(items), "n_scans", "count"),
-        Column("Subjects", "n_subjects", "count", reason="not counted at this step") if "n_subjects" in steps else None,
+        Column("Subjects", "n_subjects", "count", reason="not counted at this step")
+        if "n_subjects" in steps
+        else None,
     )
     return make_table(f"How the {items} came to be evaluated.", steps, columns)
 
@@ -56,16 +69,31 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
     site = Column("Site", "site", "heading")
     names = [name for name in cohort.columns if name != "site"]
     if files.kind == "continuous":
-        titles = {"n": "Scans", "mean": f"Mean {files.target}", "sd": "SD", "min": "Smallest", "max": "Largest"}
+        titles = {
+            "n": "Scans",
+            "mean": f"Mean {files.target}",
+            "sd": "SD",
+            "min": "Smallest",
+            "max": "Largest",
+        }
         kinds, digits, few = {"n": "count"}, 1, "fewer than two scans"
-        if files.target == "age" and not files.show_ids and {"mean", "sd", "min", "max"} <= set(names):
+        if (
+            files.target == "age"
+            and not files.show_ids
+            and {"mean", "sd", "min", "max"} <= set(names)
+        ):
             # Of fewer than five scans, mean and spread would tell the age that is not shown.
             told = (cohort["max"] < OLDEST_SHOWN) | (cohort["n"] >= 5)
             cohort = cohort.assign(**{name: cohort[name].where(told) for name in ("mean", "sd")})
             cohort = cohort.assign(**{name: rough_ages(cohort[name]) for name in ("min", "max")})
-            kinds, digits, few = kinds | {"min": "text", "max": "text"}, 0, f"{few}, or it would tell a high age"
+            kinds, digits, few = (
+                kinds | {"min": "text", "max": "text"},
+                0,
+                f"{few}, or it would tell a high age",
+            )
         columns = [
-            Column(titles.get(name, name), name, kinds.get(name, "number"), digits, reason=few) for name in names
+            Column(titles.get(name, name), name, kinds.get(name, "number"), digits, reason=few)
+            for name in names
         ]
         caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
         return make_table(caption, cohort, [site, *columns])

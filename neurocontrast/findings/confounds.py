@@ -103,27 +103,41 @@ def measure_confounds(inputs: Inputs) -> Found:
     }
     if not settings.confounds:
         return Found({"confounds": summary})
-    among = study.splits[0].test if study.fixed else np.arange(len(study.table))  # pretraining has seen the others
+    among = (
+        study.splits[0].test if study.fixed else np.arange(len(study.table))
+    )  # pretraining has seen the others
     drawn, note = draw_subjects(study.subjects[among], seed=settings.seed, n_scans=MAX_SCANS)
     rows, asked = among[drawn], ("site", "age", "sex", *settings.covariates)
     columns = choose_covariates(study.table, asked, target=target.name, sites_held_out=False)[0]
     classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
-    parts = {"all": rows} | {name: rows[target.values[rows] == code] for code, name in enumerate(classes)}
+    parts = {"all": rows} | {
+        name: rows[target.values[rows] == code] for code, name in enumerate(classes)
+    }
     found, site = [], None
-    with inputs.progress.task("Looking for confounds", len(columns) * len(parts) + 1, "probe") as task:
+    with inputs.progress.task(
+        "Looking for confounds", len(columns) * len(parts) + 1, "probe"
+    ) as task:
         for column, within in product(columns, parts):
             reading = read_column(study, column, parts[within])
             site = reading if (column, within) == ("site", "all") else site
-            found += [{"column": column, "within": within} | row for row in _describe(study, column, reading, note)]
+            found += [
+                {"column": column, "within": within} | row
+                for row in _describe(study, column, reading, note)
+            ]
             task.advance()
-        score: dict[str, Any] | str = "the effect of unseen sites cannot be taken out (harmonise, residualise)"
+        score: dict[str, Any] | str = (
+            "the effect of unseen sites cannot be taken out (harmonise, residualise)"
+        )
         if settings.harmonise == "none" and "site" not in settings.residualise:
             score = _openbhb_score(study, rows, site)
         task.advance()
     table = pd.DataFrame(found, columns=list(_COLUMNS))
     table = table.astype({"low": float, "high": float, "n": "Int64", "n_levels": "Int64"})
     has_score = not isinstance(score, str)
-    summary |= {"openbhb": score if has_score else None, "openbhb_reason": None if has_score else score}
+    summary |= {
+        "openbhb": score if has_score else None,
+        "openbhb_reason": None if has_score else score,
+    }
     return Found({"confounds": summary}, {"confounds": table}, _look_at(study, table))
 
 
@@ -141,7 +155,8 @@ def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
         target = Target(column, "continuous", values.to_numpy(dtype=float)[present])
     else:
         present &= _frequent(texts, subjects)
-        # Not read_target, which refuses what nobody should ask for: sites that all subjects went to, sessions.
+        # Not read_target, which refuses what nobody should ask for: sites that all subjects went
+        # to, sessions.
         levels, codes = np.unique(texts[present].astype(str), return_inverse=True)
         if len(levels) < 2:
             return f"fewer than two values with {N_FOLDS} subjects each"
@@ -149,9 +164,13 @@ def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
             return f"{len(levels)} values, more than {MAX_LEVELS}"
         classes = tuple(map(str, levels))
         kind: Kind = "binary" if len(levels) == 2 else "multiclass"
-        target = Target(column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None)
+        target = Target(
+            column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None
+        )
     kept, seed = rows[present], derive_seed("confound-folds", study.settings.seed)
-    splits = stratified(target, study.sites[kept], study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
+    splits = stratified(
+        target, study.sites[kept], study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed
+    )
     return _fit(study, target, kept, splits)
 
 
@@ -169,7 +188,9 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:
     """Predict a target in folds of the rows it belongs to, on the features that the probe of the study gets."""
     design = study.design(predicted=target.name)
-    settings = study.settings.model_copy(update=_SETTINGS | {"seed": derive_seed("confounds", study.settings.seed)})
+    settings = study.settings.model_copy(
+        update=_SETTINGS | {"seed": derive_seed("confounds", study.settings.seed)}
+    )
 
     def of_rows(train: Rows, test: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         return design(rows[train], rows[test])
@@ -179,16 +200,22 @@ def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Readi
     return Reading(target, rows, found, splits)
 
 
-def _resample(study: Study, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
+def _resample(
+    study: Study, reading: Reading, metric: str, *, by_subject: bool = False
+) -> Resamples:
     """Return a metric on resamples; where the site is predicted, subjects are resampled."""
     units = study.subjects if by_subject or reading.target.name == "site" else study.units.labels
     seed, n = derive_seed("confound-intervals", study.settings.seed), study.settings.n_bootstraps
     models = {"embedding": reading.model}
-    drawn = bootstrap_metrics(reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric])
+    drawn = bootstrap_metrics(
+        reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric]
+    )
     return drawn["embedding"][metric]
 
 
-def _describe(study: Study, column: str, reading: Reading | str, note: str | None) -> list[dict[str, Any]]:
+def _describe(
+    study: Study, column: str, reading: Reading | str, note: str | None
+) -> list[dict[str, Any]]:
     if isinstance(reading, str):
         metric = "mae" if _is_number(study, column) else "balanced_accuracy"
         return [{"metric": metric, "n": 0, "note": reading}]
@@ -198,7 +225,12 @@ def _describe(study: Study, column: str, reading: Reading | str, note: str | Non
     if target.kind == "continuous":
         chances = {"mae": _median_error(reading), "r2": 0.0}
     return [
-        {"metric": metric, **_resample(study, reading, metric).figure(level=level), "chance": chance, **shared}
+        {
+            "metric": metric,
+            **_resample(study, reading, metric).figure(level=level),
+            "chance": chance,
+            **shared,
+        }
         for metric, chance in chances.items()
     ]
 
@@ -206,15 +238,18 @@ def _describe(study: Study, column: str, reading: Reading | str, note: str | Non
 def _median_error(reading: Reading) -> float:
     """Return the mean absolute error of guessing, in every fold, the median of the training rows."""
     values = reading.target.values.astype(float)
-    errors = [np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits]
+    errors = [
+        np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits
+    ]
     return float(np.concatenate(errors).mean())
 
 
 def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict[str, Any] | str:
     """Return the OpenBHB score with its parts and intervals, or why there is none. Lower is better.
 
-    Mean absolute error of age, by ridge regression tested on sites that it was not trained on, times the balanced
-    accuracy of the site, by logistic regression in stratified folds, to the power 0.3 (Dufumier et al., 2022).
+    Mean absolute error of age, by ridge regression tested on sites that it was not trained on,
+    times the balanced accuracy of the site, by logistic regression in stratified folds, to the
+    power 0.3 (Dufumier et al., 2022).
     """
     table = study.table.iloc[rows]
     kept = rows[(table["site"].notna() & table["age"].notna()).to_numpy()]
@@ -234,7 +269,10 @@ def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict
         return "the same people at all sites: none of them is unseen"
     age = _fit(study, Target("age", "continuous", ages), kept, splits)
     # The same scans and seed, and subjects in both, so the two are resampled together.
-    errors, accuracies = _resample(study, age, "mae", by_subject=True), _resample(study, site, "balanced_accuracy")
+    errors, accuracies = (
+        _resample(study, age, "mae", by_subject=True),
+        _resample(study, site, "balanced_accuracy"),
+    )
     score = errors.combine(accuracies, lambda mae, accuracy: mae * accuracy**SITE_EXPONENT)
     interval = score.interval(level=study.settings.confidence_level)
     levels, guessed = len(site.target.classes), _median_error(age)
@@ -248,14 +286,22 @@ def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict
         "site_balanced_accuracy": accuracies.value,
         "site_chance": 1 / levels,
         "exponent": SITE_EXPONENT,
-        "n": {"scans": len(age.rows), "subjects": len(set(study.subjects[age.rows])), "sites": levels},
+        "n": {
+            "scans": len(age.rows),
+            "subjects": len(set(study.subjects[age.rows])),
+            "sites": levels,
+        },
         "n_site_folds": len(splits),
     }
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
     """Return folds that hold out every site, or each of ten groups of sites, with the subjects scanned there."""
-    fold_of = {site: fold for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS)) for site in group}
+    fold_of = {
+        site: fold
+        for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS))
+        for site in group
+    }
     return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
 
 
@@ -268,7 +314,9 @@ def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
     """Return the row of ``confounds.tsv`` about the site among all scans; None without one."""
     if readings is None:
         return None
-    whole = readings[(readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()]
+    whole = readings[
+        (readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()
+    ]
     return None if whole.empty else whole.iloc[0]
 
 
@@ -277,10 +325,14 @@ def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
     site = site_reading(readings)
     if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
         return []
-    known = study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
+    known = (
+        study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
+    )
     strength = 0.0
     if study.target.kind != "continuous":
-        strength = cramers_v(study.target.values[known], study.table["site"][known].to_numpy(dtype=object))
+        strength = cramers_v(
+            study.target.values[known], study.table["site"][known].to_numpy(dtype=object)
+        )
     found = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
     if strength > SITE_ASSOCIATION:
         confounded = {"target": study.target.name, "strength": strength}
@@ -306,7 +358,9 @@ def show_confounds(files: EvaluationFolder) -> Section:
 
 
 def _table(confounds: pd.DataFrame) -> Table:
-    rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
+    rows = confounds.reindex(
+        columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))]
+    )
     within, remark = rows["within"].fillna("all"), rows["note"].fillna("")
     rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
         column=rows["column"].map(partial(naming, "column")),
@@ -329,5 +383,10 @@ def _table(confounds: pd.DataFrame) -> Table:
 
 
 CONFOUNDS = Finding(
-    "confounds", show_confounds, measure_confounds, record=Confounds, methods="methods_confounds.j2", of=("scans",)
+    "confounds",
+    show_confounds,
+    measure_confounds,
+    record=Confounds,
+    methods="methods_confounds.j2",
+    of=("scans",),
 )

@@ -16,7 +16,12 @@ from pydantic import StrictFloat, StrictInt
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
-from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.metrics import (
+    POOLED_ONLY,
+    explain_undefined,
+    explain_value,
+    finite_or_none,
+)
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
@@ -114,13 +119,19 @@ def plan_external(
     )  # fmt: skip
     notices = [] if doubt is None else [Notice.of("encoder_unknown", doubt=doubt)]
     own, where = study.settings.test_where, study.settings.where
-    hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
+    hint = (
+        " evaluation.test_where selects rows of the test table alone ({} for all)."
+        if own is None
+        else ""
+    )
     with _naming_the_test_table():
         tidy = tidy_table(table)
         check_rows(tidy, features)
     with _naming_the_test_table(hint):
         kept = np.flatnonzero(matching_rows(tidy, where if own is None else own, place="where"))
-    target, present = encode_target(tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test")
+    target, present = encode_target(
+        tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test"
+    )
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
     shared, found = _check_shared(study, chosen)
@@ -129,11 +140,17 @@ def plan_external(
     names, dropped = _covariates(study, chosen)
     baseline = [Notice.of("external_baseline", name=each) for each in dropped]
     notices += [*found, *leaks, *baseline]
-    excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
+    excluded = {
+        "not selected by where": len(tidy) - len(kept),
+        f"{target.name} missing": int((~present).sum()),
+    }
     excluded = {why: n for why, n in excluded.items() if n}
     tested = study.models[0]
     assert isinstance(tested, ProbeModel)
-    models = replace(tested, design=joined.design()), with_covariates(study.models[1], joined.table, names)
+    models = (
+        replace(tested, design=joined.design()),
+        with_covariates(study.models[1], joined.table, names),
+    )
     return External(replace(joined, models=models), excluded, shared + n_overlap, notices)
 
 
@@ -162,11 +179,15 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]
     return len(both), [Notice.of("external_shared_subjects", text=text)]
 
 
-def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target) -> Study:
+def _join(
+    study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target
+) -> Study:
     n, n_test = len(study.table), len(chosen)
     both = pd.concat([study.table, chosen], ignore_index=True)
     joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
-    split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
+    split = Split(
+        0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation
+    )
     people = both["subject_id"].to_numpy(dtype=object)
     units = Units("subject", people)
     together = np.concatenate([study.features, features])
@@ -185,9 +206,13 @@ def _check_leaks(
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
             known = {notice.message for notice in study.notices}
-    found = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen]
+    found = [
+        Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen
+    ]
     twins = [each for each in twins if each.message not in known]
-    return n_overlap, found + [Notice.of("external_duplicates", text=each.message) for each in twins]
+    return n_overlap, found + [
+        Notice.of("external_duplicates", text=each.message) for each in twins
+    ]
 
 
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
@@ -224,7 +249,10 @@ def measure_external_test(inputs: Inputs) -> Found:
             models[model.name] = gather(study.target, [split], [decided])
             task.advance()
     outlying = measure_rows(study, split.test, inputs.reference, "probe")
-    notices = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in outlying.notices]
+    notices = [
+        Notice(f"external_{each.code}", f"test: {each.message}", each.explanation)
+        for each in outlying.notices
+    ]
     tables = {
         "external_predictions": prediction_table(study.table, study.target, models),
         "external_sites": site_table(study, models),
@@ -234,11 +262,17 @@ def measure_external_test(inputs: Inputs) -> Found:
 
 
 def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]:
-    study, split, level = external.study, external.study.splits[0], external.study.settings.confidence_level
+    study, split, level = (
+        external.study,
+        external.study.splits[0],
+        external.study.settings.confidence_level,
+    )
     rows = split.test
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
     drawn = resample(study, models, rows, names, study.subjects, "external-intervals")
-    drawn["increment"] = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
+    drawn["increment"] = {
+        name: drawn["embedding"][name] - drawn["baseline"][name] for name in names
+    }
     why = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
     figures: dict[str, dict[str, Any]] = {model: {} for model in drawn}
     for model, name in product(drawn, names):
@@ -248,7 +282,11 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         reason = {"reason": explain_value(name, why)} if value is None and model in models else {}
         figures[model][name] = figure | reason
     tested = study.table.iloc[rows]
-    n_tested = {"scans": len(rows), "subjects": tested["subject_id"].nunique(), "sites": tested["site"].nunique()}
+    n_tested = {
+        "scans": len(rows),
+        "subjects": tested["subject_id"].nunique(),
+        "sites": tested["site"].nunique(),
+    }
     return {
         "n": n_tested | {"excluded": external.excluded},
         "sites": sorted(tested["site"].dropna().unique()),
@@ -290,8 +328,17 @@ def show_external(files: EvaluationFolder) -> Section | None:
         if isinstance(block, Pictures) else block
         for block in blocks
     ]  # fmt: skip
-    who = "People some of whom had been seen before" if about.n_overlap else "People who had no part in any choice"
-    return section("external", blocks, who=who, fitted="the scans of training" if files.fixed else "all scans above")
+    who = (
+        "People some of whom had been seen before"
+        if about.n_overlap
+        else "People who had no part in any choice"
+    )
+    return section(
+        "external",
+        blocks,
+        who=who,
+        fitted="the scans of training" if files.fixed else "all scans above",
+    )
 
 
 def _tested(files: EvaluationFolder) -> pd.DataFrame | None:
@@ -304,10 +351,15 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     if external is None:
         return None
     metrics, baseline = (
-        {name: Metric(pooled=found.value, interval=found.interval, reason=found.reason) for name, found in part.items()}
+        {
+            name: Metric(pooled=found.value, interval=found.interval, reason=found.reason)
+            for name, found in part.items()
+        }
         for part in (external.metrics, external.baseline)
     )
-    threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
+    threshold = files.summary.threshold.model_copy(
+        update={"rule": external.threshold, "values": []}
+    )
     changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment,
                "baseline_covariates": external.baseline_covariates,
                "threshold": threshold, "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed",
@@ -318,12 +370,19 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     return replace(
         files,
         summary=files.summary.model_copy(update=changes),
-        predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
+        predictions=tested.assign(
+            **{name: 0.0 for name in ("repeat", "fold") if name not in tested}
+        ),
         sites=pd.DataFrame() if sites is None else sites,
         tables={"cohort": None, "outlyingness": outside},
     )
 
 
 EXTERNAL = Finding(
-    "external", show_external, measure_external_test, record=ExternalTest, methods="methods_external.j2", of=("scans",)
+    "external",
+    show_external,
+    measure_external_test,
+    record=ExternalTest,
+    methods="methods_external.j2",
+    of=("scans",),
 )

@@ -35,7 +35,8 @@ class Inputs:
     external : External or None
         The external test set, as `plan_external` returned it.
     reference : Reference, str or None
-        Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for.
+        Distribution of the scans that the probe was fitted on; the reason why there is none; None
+        if not asked for.
     progress : Progress
         Receives progress messages.
     found : Found
@@ -67,9 +68,11 @@ class Finding:
     record : type of Part, optional
         Model of the finding's key in ``evaluation.json``.
     methods : str
-        Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")`` gives its number.
+        Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")``
+        gives its number.
     of, kinds : tuple of str
-        Evaluations (of ``scans``, of ``images``) and kinds of target whose reports have the section.
+        Evaluations (of ``scans``, of ``images``) and kinds of target whose reports have the
+        section.
     last : bool
         Whether the finding is measured after the others, since it uses what they found.
     """

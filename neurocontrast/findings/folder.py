@@ -95,8 +95,9 @@ class Explanation:
 class EvaluationFolder(Results):
     """Content of an evaluation folder; tables of findings are read when they are asked for.
 
-    `summary` is ``evaluation.json``, `explanation` comes from the folder of that name, `show_ids` allows identifiers in
-    the report, `findings` are those that the report is made of, and `tables` are those that were read, by name.
+    `summary` is ``evaluation.json``, `explanation` comes from the folder of that name, `show_ids`
+    allows identifiers in the report, `findings` are those that the report is made of, and `tables`
+    are those that were read, by name.
     """
 
     folder: Path
@@ -113,24 +114,33 @@ class EvaluationFolder(Results):
     def table(self, name: str, *needed: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
         """Return a table of the folder by the name of its file without ``.tsv``; None if it is absent or empty.
 
-        DataError names a `needed` column that is missing, and a cell that is no number, unless its column is one of
-        `text` or text in every table, such as ``site``.
+        DataError names a `needed` column that is missing, and a cell that is no number, unless its
+        column is one of `text` or text in every table, such as ``site``.
         """
         known = self.tables.get(name)
         if name not in self.tables or (known is not None and not set(needed) <= set(known)):
-            self.tables[name] = _read(self.folder / f"{name}.tsv", needed, kind=self.kind, text=text)
+            self.tables[name] = _read(
+                self.folder / f"{name}.tsv", needed, kind=self.kind, text=text
+            )
         return self.tables[name]
 
     @cached_property
     def origin(self) -> Mapping[str, Any]:
         """The ``images.json`` next to the store of the evaluated images; empty if it is absent or cannot be read.
 
-        A store like ``images.npy`` is looked for where it is named, and then in the evaluation folder.
+        A store like ``images.npy`` is looked for where it is named, and then in the evaluation
+        folder.
         """
-        tables = [table for table in (self.table("scans", "path"), self.predictions) if table is not None]
-        named = [path for table in tables if "path" in table for path in table["path"].dropna().head(1)]
+        tables = [
+            table for table in (self.table("scans", "path"), self.predictions) if table is not None
+        ]
+        named = [
+            path for table in tables if "path" in table for path in table["path"].dropna().head(1)
+        ]
         stores = [split_image_path(path)[0] for path in named if is_image_path(path)][:1]
-        places = [place for store in stores for place in (store, self.folder / store) if place.is_file()]
+        places = [
+            place for store in stores for place in (store, self.folder / store) if place.is_file()
+        ]
         try:
             return read_json(places[0].with_name("images.json"), limit=_LARGEST) if places else {}
         except DataError:
@@ -165,12 +175,16 @@ class EvaluationFolder(Results):
     def sites_tested(self) -> str:
         """Where the tested scans are from, seen from the scans that their models were fitted on.
 
-        ``unseen``: all are of sites that were held out; ``known``: none is; ``mixed``: some are, or nobody can tell, as
-        with one test set.
+        ``unseen``: all are of sites that were held out; ``known``: none is; ``mixed``: some are, or
+        nobody can tell, as with one test set.
         """
         if self.summary.splits == "leave-site-out":
             return "unseen"
-        if self.fixed or "site" not in self.predictions or (site_names(self.predictions["site"]) == NO_SITE).any():
+        if (
+            self.fixed
+            or "site" not in self.predictions
+            or (site_names(self.predictions["site"]) == NO_SITE).any()
+        ):
             return "mixed"
         n_folds = self.predictions.groupby(["repeat", "site"])["fold"].nunique()
         if n_folds.empty or (n_folds > 1).all():
@@ -220,8 +234,8 @@ def read_folder(
 ) -> EvaluationFolder:
     """Read the folder that ``neurocontrast evaluate --out`` wrote, and check it, with the records of `findings`.
 
-    With `show_ids`, identifiers of participants may appear in the report. ConfigError says what else was given;
-    DataError names a file that is missing, damaged or of another format.
+    With `show_ids`, identifiers of participants may appear in the report. ConfigError says what
+    else was given; DataError names a file that is missing, damaged or of another format.
     """
     root = Path(folder)
     _check_is_evaluation(root)
@@ -232,9 +246,14 @@ def read_folder(
             f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
-    required = _REQUIRED if summary.kind == "continuous" else _REQUIRED | {"predictions": (*_PREDICTED, "y_pred")}
+    required = (
+        _REQUIRED
+        if summary.kind == "continuous"
+        else _REQUIRED | {"predictions": (*_PREDICTED, "y_pred")}
+    )
     tables: dict[str, Any] = {
-        name: _read(root / f"{name}.tsv", needed, kind=summary.kind) for name, needed in required.items()
+        name: _read(root / f"{name}.tsv", needed, kind=summary.kind)
+        for name, needed in required.items()
     }
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
@@ -242,7 +261,9 @@ def read_folder(
         wrong = sorted(set(tables["predictions"][column].dropna()) - set(summary.classes))
         if wrong:
             known = f"a class of {FILE}: {one_of(summary.classes)}"
-            raise DataError(f"{root / 'predictions.tsv'}, column '{column}': '{wrong[0]}' is not {known}. {_REMEDY}")
+            raise DataError(
+                f"{root / 'predictions.tsv'}, column '{column}': '{wrong[0]}' is not {known}. {_REMEDY}"
+            )
     tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
     config = root / "config.yaml"
     found = EvaluationFolder(
@@ -250,7 +271,9 @@ def read_folder(
         summary=summary,
         **tables,
         explanation=_read_explanation(root / "explanation"),
-        config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
+        config_text=config.read_text(encoding="utf-8", errors="replace")
+        if config.is_file()
+        else None,
         show_ids=show_ids,
         findings=tuple(findings),
     )
@@ -273,10 +296,14 @@ def _check_is_evaluation(root: Path) -> None:
             hint = " It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
         elif (root / "comparison.json").is_file():
             hint = " It is a comparison, which has its page already: comparison.html."
-    raise ConfigError(f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {found}.{hint}")
+    raise ConfigError(
+        f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {found}.{hint}"
+    )
 
 
-def _read(path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
+def _read(
+    path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()
+) -> pd.DataFrame | None:
     """Read a table as text, then convert what must be a number; None if it is absent or empty."""
     if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
         return None
@@ -284,7 +311,9 @@ def _read(path: Path, required: Sequence[str], *, kind: str, text: Sequence[str]
     if table.empty:
         return None
     known = {*text, *(_TEXT - {"y_true", "target"} if kind == "continuous" else _TEXT)}
-    return table.apply(lambda column: column if column.name in known else _convert(column, path, required))
+    return table.apply(
+        lambda column: column if column.name in known else _convert(column, path, required)
+    )
 
 
 def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:

@@ -13,7 +13,12 @@ from matplotlib.ticker import NullLocator, StrMethodFormatter
 from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
 from neurocontrast.evaluation import record
-from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    POOLED_ONLY,
+    compute_metrics,
+    finite_or_none,
+)
 from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
@@ -75,8 +80,8 @@ def check_sizes(study: Study) -> None:
 def measure_learning_curve(inputs: Inputs) -> Found:
     """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
 
-    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans, target and seed,
-    and are the same for other encoders.
+    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
+    target and seed, and are the same for other encoders.
     """
     study, settings = inputs.study, inputs.study.settings
     if not settings.train_sizes:
@@ -88,9 +93,18 @@ def measure_learning_curve(inputs: Inputs) -> Found:
             for draw in range(settings.n_draws):
                 order = draw_of_split(study.table, study.target, split, draw, settings.seed)
                 for size in settings.train_sizes:
-                    train = split.train[np.isin(study.subjects[split.train].astype(str), order[:size])]
-                    row = {"n_train": size, "draw": draw, "repeat": split.repeat, "fold": split.fold}
-                    seed = derive_seed("learning-probe", settings.seed, split.repeat, split.fold, draw, size)
+                    train = split.train[
+                        np.isin(study.subjects[split.train].astype(str), order[:size])
+                    ]
+                    row = {
+                        "n_train": size,
+                        "draw": draw,
+                        "repeat": split.repeat,
+                        "fold": split.fold,
+                    }
+                    seed = derive_seed(
+                        "learning-probe", settings.seed, split.repeat, split.fold, draw, size
+                    )
                     rows.append(row | _fit(study, split, train, seed))
                     task.advance()
     table = pd.DataFrame(rows).sort_values(["n_train", "draw", "repeat", "fold"], ignore_index=True)
@@ -110,17 +124,28 @@ def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> 
     for model in study.models:
         drawn = replace(split, train=train, validation=None)
         decided = model.predict(
-            study.target, drawn, subjects=study.subjects, settings=study.settings, seed=seed, sites=study.sites
+            study.target,
+            drawn,
+            subjects=study.subjects,
+            settings=study.settings,
+            seed=seed,
+            sites=study.sites,
         )
         truth = study.target.values[split.test]
-        values = compute_metrics(study.target.kind, truth, decided.scores, decisions=decided.decisions)
+        values = compute_metrics(
+            study.target.kind, truth, decided.scores, decisions=decided.decisions
+        )
         found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(study)}
     return found
 
 
 def _names(study: Study) -> list[str]:
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
-    return [name for name in study.target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+    return [
+        name
+        for name in study.target.metric_names
+        if name not in POOLED_ONLY and name not in DESCRIPTIVE
+    ]
 
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
@@ -132,7 +157,9 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
     ]
 
 
-def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> npt.NDArray[np.str_]:
+def draw_of_split(
+    table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
+) -> npt.NDArray[np.str_]:
     """Return the training subjects of a split in the order in which a draw of a learning curve takes them."""
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
@@ -145,21 +172,29 @@ def draw_order(
 ) -> npt.NDArray[np.str_]:
     """Return subjects in an order whose every beginning is stratified by class and, within class, by site.
 
-    The number of subjects of a class among the first k is within one of its share of k. A continuous target is
-    stratified by site only.
+    The number of subjects of a class among the first k is within one of its share of k. A
+    continuous target is stratified by site only.
     """
     owners = subjects.astype(str)
     places = np.unique(sites, return_inverse=True)[1]
     site_of = subject_values(places, owners)
-    class_of = np.zeros(len(site_of)) if target.kind == "continuous" else subject_values(target.values, owners)
+    class_of = (
+        np.zeros(len(site_of))
+        if target.kind == "continuous"
+        else subject_values(target.values, owners)
+    )
     generator = derive_generator("draw", seed)
     chance = generator.random(len(site_of))
     within_site = _interleaved([class_of, site_of], chance, generator)
-    return np.unique(owners)[np.argsort(_interleaved([class_of], within_site, generator), kind="stable")]
+    return np.unique(owners)[
+        np.argsort(_interleaved([class_of], within_site, generator), kind="stable")
+    ]
 
 
 def _interleaved(
-    keys: list[npt.NDArray[np.float64]], order_by: npt.NDArray[np.float64], generator: np.random.Generator
+    keys: list[npt.NDArray[np.float64]],
+    order_by: npt.NDArray[np.float64],
+    generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
     """Return a place between 0 and 1 for each subject: those of a group evenly spaced, in the order given."""
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
@@ -195,10 +230,13 @@ def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]])
 
 
 @style.styled
-def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str) -> style.Picture | None:
+def draw_learning(
+    files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str
+) -> style.Picture | None:
     """Draw a metric of every model over the number of training scans; None without a learning curve.
 
-    `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are taken.
+    `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are
+    taken.
     """
     rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
     if rows.empty:
@@ -209,9 +247,14 @@ def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str,
         part, look = part.sort_values("n_train"), style.look_of(place)
         low, high = (part["mean"] + sign * part["sd"].fillna(0.0) for sign in (-1, 1))
         axes.fill_between(part["n_train"], low, high, color=look["color"], alpha=0.12, linewidth=0)
-        axes.plot(part["n_train"], part["mean"], linewidth=2, label=style.plain_label(model), **look)
+        axes.plot(
+            part["n_train"], part["mean"], linewidth=2, label=style.plain_label(model), **look
+        )
         points = zip(part["n_train"], part["mean"], strict=True)
-        parts.append(f"{model}: " + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points))
+        parts.append(
+            f"{model}: "
+            + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points)
+        )
     axes.set_xscale("log")
     axes.set_xticks(sorted(rows["n_train"].unique()), minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
@@ -230,4 +273,6 @@ def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str,
     )
 
 
-LEARNING = Finding("learning", show_learning, measure_learning_curve, check_sizes, record=LearningCurve)
+LEARNING = Finding(
+    "learning", show_learning, measure_learning_curve, check_sizes, record=LearningCurve
+)

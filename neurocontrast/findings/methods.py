@@ -7,7 +7,16 @@ from typing import Any
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import permutation_result, section, template_of, write_paragraphs
-from neurocontrast.page.blocks import Block, Citations, Code, Items, Numbered, Paragraph, Section, note
+from neurocontrast.page.blocks import (
+    Block,
+    Citations,
+    Code,
+    Items,
+    Numbered,
+    Paragraph,
+    Section,
+    note,
+)
 from neurocontrast.page.wording import flatten, lower_first, shorten_paths
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
@@ -17,7 +26,9 @@ _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 def show_methods(files: EvaluationFolder) -> Section:
     """Return the paragraphs of a methods section with their references."""
     cite = Citations()
-    blocks: list[Block] = [Paragraph(text, label=label) for label, text in write_methods(files, cite)]
+    blocks: list[Block] = [
+        Paragraph(text, label=label) for label, text in write_methods(files, cite)
+    ]
     return section("methods", [*blocks, Numbered("References", cite.listed())])
 
 
@@ -28,8 +39,14 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
         "methods.j2",
         files,
         cite=cite,
-        parts=[template_of(each.methods, files.words) for each in files.findings if each.methods and each.fits(files)],
-        labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],
+        parts=[
+            template_of(each.methods, files.words)
+            for each in files.findings
+            if each.methods and each.fits(files)
+        ],
+        labels=[
+            label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels
+        ],
         headline=files.headline,
         permutation=permutation_result(files, files.headline),
     )
@@ -37,7 +54,9 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
 
 def show_silences(files: EvaluationFolder) -> Section:
     """Return what a reader must not read into the report."""
-    return Section("silences", "What this report does not say", [Items(write_paragraphs("silences.j2", files))])
+    return Section(
+        "silences", "What this report does not say", [Items(write_paragraphs("silences.j2", files))]
+    )
 
 
 _RECORDED = (
@@ -60,7 +79,9 @@ def show_provenance(files: EvaluationFolder) -> Section:
         recorded["bootstrap"] = recorded["bootstrap"] | {"unit": unit}
     blocks: list[Block] = [record_block("Record (evaluation.json)", recorded)]
     if files.config_text:
-        blocks.append(Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text)))
+        blocks.append(
+            Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text))
+        )
     else:
         blocks.append(note("config.yaml is absent from the evaluation folder."))
     return Section("provenance", "Provenance", blocks)
@@ -68,7 +89,9 @@ def show_provenance(files: EvaluationFolder) -> Section:
 
 def record_block(title: str, content: Mapping[str, Any]) -> Code:
     """Return a nested record as folded text, a value a line under its dotted name, without lists of people."""
-    leaves = [(name, text) for name, text in flatten(content) if not set(name.split(".")) & set(_SKIPPED)]
+    leaves = [
+        (name, text) for name, text in flatten(content) if not set(name.split(".")) & set(_SKIPPED)
+    ]
     return Code(title, "\n".join(f"{name}: {textwrap.shorten(text, 300)}" for name, text in leaves))
 
 

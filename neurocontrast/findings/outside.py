@@ -68,10 +68,16 @@ def measure_rows(study: Study, rows: Rows, reference: Reference | str | None, na
 
 def _count(study: Study, rows: Rows, scores: Floats, reference: str, why_not: set[str]) -> Found:
     """Return counts, the table of scans, and a warning where more are outside than chance gives."""
-    table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(drop=True)
-    table = table.assign(reference=reference, mahalanobis=scores[:, 0], mahalanobis_percentile=scores[:, 1])
+    table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
+        drop=True
+    )
+    table = table.assign(
+        reference=reference, mahalanobis=scores[:, 0], mahalanobis_percentile=scores[:, 1]
+    )
     percentiles, threshold = table["mahalanobis_percentile"], study.settings.outside_percentile
-    table["outside"] = [None if np.isnan(value) else bool(value > threshold) for value in percentiles]
+    table["outside"] = [
+        None if np.isnan(value) else bool(value > threshold) for value in percentiles
+    ]
     counts, notices = count_outside(table, percentiles, reference=reference, threshold=threshold)
     n_without = count_text(int(percentiles.isna().sum()), "scan")
     why = f"Without a score: {n_without} ({'; '.join(sorted(why_not))})." if why_not else None
@@ -94,7 +100,10 @@ def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Blo
         blocks.append(note(block.note))
     rows = [
         each.model_dump()
-        | {"share": each.n_outside / each.n if each.n else 0.0, "share_detail": f"{each.n_outside:,} of {each.n:,}"}
+        | {
+            "share": each.n_outside / each.n if each.n else 0.0,
+            "share_detail": f"{each.n_outside:,} of {each.n:,}",
+        }
         for each in block.by_site
     ]
     columns = (
@@ -103,10 +112,17 @@ def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Blo
         Column("Outside", "share", "share", 0),
         Column("Median percentile", "median_percentile", digits=0),
     )
-    caption = f"Scans outside, by site. Each scan is in {'external_' if title else ''}outlyingness.tsv."
+    caption = (
+        f"Scans outside, by site. Each scan is in {'external_' if title else ''}outlyingness.tsv."
+    )
     return [*blocks, make_table(caption, rows, columns, folded=len(rows) > 25)] if rows else blocks
 
 
 OUTSIDE = Finding(
-    "outlyingness", show_outside, measure_outlyingness, record=Outlyingness, methods="methods_outside.j2", of=("scans",)
+    "outlyingness",
+    show_outside,
+    measure_outlyingness,
+    record=Outlyingness,
+    methods="methods_outside.j2",
+    of=("scans",),
 )

@@ -36,18 +36,37 @@ def show_curves(files: EvaluationFolder) -> Section:
 @style.styled
 def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
     """Draw ``roc`` or ``precision_recall`` of the baseline, and of the embedding over it; None where undefined."""
-    title, (metric, area), s, tested = _TITLES[curve], _AREAS[curve], files.summary, tested_rows(files)
+    title, (metric, area), s, tested = (
+        _TITLES[curve],
+        _AREAS[curve],
+        files.summary,
+        tested_rows(files),
+    )
     figure, axes = style.new_figure(height=style.WIDTH * 1.02)
-    covariates = f" ({style.plain_label(' + '.join(s.baseline_covariates))})" if s.baseline_covariates else ""
+    covariates = (
+        f" ({style.plain_label(' + '.join(s.baseline_covariates))})"
+        if s.baseline_covariates
+        else ""
+    )
     named = {"baseline": f"Baseline{covariates}", "embedding": "Embedding"}
     parts = []
-    for model, column, found in (("baseline", "baseline_score", s.baseline), ("embedding", "y_score", files.metrics)):
+    for model, column, found in (
+        ("baseline", "baseline_score", s.baseline),
+        ("embedding", "y_score", files.metrics),
+    ):
         values, drawn = found.get(metric), _points(tested, column, files.positive, curve)
         label = f"{named[model]}: {area} {number_text(point_estimate(values), digits=2)}"
-        label += f" [{interval_text(values.interval, digits=2)}]" if values and values.interval else ""
+        label += (
+            f" [{interval_text(values.interval, digits=2)}]" if values and values.interval else ""
+        )
         for repeat, points in enumerate(drawn):
-            look: dict[str, Any] = {"linewidth": 2.1} if len(drawn) == 1 else {"linewidth": 1.0, "alpha": 0.6}
-            look |= {"drawstyle": "default" if curve == "roc" else "steps-pre", "label": None if repeat else label}
+            look: dict[str, Any] = (
+                {"linewidth": 2.1} if len(drawn) == 1 else {"linewidth": 1.0, "alpha": 0.6}
+            )
+            look |= {
+                "drawstyle": "default" if curve == "roc" else "steps-pre",
+                "label": None if repeat else label,
+            }
             axes.plot(points["x"], points["y"], **_LOOKS[model], **look)
             parts.append(points.assign(curve=named[model], repeat=repeat))
     if not parts:
@@ -57,13 +76,17 @@ def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
         axes.plot([0, 1], [0, 1], label="Chance: 0.50", **_CHANCE)
     else:
         axes.axhline(share, label=f"Chance: share of positives, {share:.2f}", **_CHANCE)
-        note = f" Precision depends on how common “{files.positive}” is in this cohort ({share:.0%})."
+        note = (
+            f" Precision depends on how common “{files.positive}” is in this cohort ({share:.0%})."
+        )
     found_class = f" (“{style.plain_label(files.positive, length=20)}” found)"
     labels = {"roc": ("1 − specificity", f"Sensitivity{found_class}")}
     xlabel, ylabel = labels.get(curve, (f"Recall{found_class}", "Precision"))
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     style.legend_below(figure, axes, n_columns=1)
-    legend = "; ".join(str(label).replace("\\", "") for label in axes.get_legend_handles_labels()[1])
+    legend = "; ".join(
+        str(label).replace("\\", "") for label in axes.get_legend_handles_labels()[1]
+    )
     about = f"{title} curves of all tested {files.words.items} pooled"
     about += ", a line for each repeat" if tested["repeat"].nunique() > 1 else ""
     return style.Picture(
@@ -85,7 +108,10 @@ def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[
             if curve == "roc":
                 x, y, _ = roc_curve(truth, part[column])
             else:
-                y, x, _ = (each[-2::-1] for each in precision_recall_curve(truth, part[column], drop_intermediate=True))
+                y, x, _ = (
+                    each[-2::-1]
+                    for each in precision_recall_curve(truth, part[column], drop_intermediate=True)
+                )
             curves.append(pd.DataFrame({"x": x, "y": y}))
     return curves
 
@@ -96,12 +122,16 @@ def show_calibration(files: EvaluationFolder) -> Section | None:
     if table is None:
         return None
     known = set(table["class"].dropna()) if "class" in table else {files.positive}
-    shown = pictures(*(_draw_calibration(files, table, name) for name in files.classes if name in known))
+    shown = pictures(
+        *(_draw_calibration(files, table, name) for name in files.classes if name in known)
+    )
     return section("calibration", shown) if shown else None
 
 
 @style.styled
-def _draw_calibration(files: EvaluationFolder, table: pd.DataFrame, name: str) -> style.Picture | None:
+def _draw_calibration(
+    files: EvaluationFolder, table: pd.DataFrame, name: str
+) -> style.Picture | None:
     """Draw observed shares over predicted probabilities of a class, bin by bin; None where there is no bin."""
     rows = table[table["class"] == name] if "class" in table else table
     rows = rows.dropna(subset=["mean_predicted", "observed"]).reset_index(drop=True)
@@ -111,15 +141,28 @@ def _draw_calibration(files: EvaluationFolder, table: pd.DataFrame, name: str) -
     label, parts = style.plain_label(name, length=20), []
     figure, axes = style.new_figure(height=style.WIDTH)
     axes.plot([0, 1], [0, 1], label="Perfectly calibrated", **_CHANCE)
-    for model, title, marker in (("baseline", "Covariates only", "D"), ("embedding", "Embedding", "o")):
+    for model, title, marker in (
+        ("baseline", "Covariates only", "D"),
+        ("embedding", "Embedding", "o"),
+    ):
         part = rows[rows["model"] == model].sort_values("mean_predicted")
         if part.empty:
             continue
         x, y, look = part["mean_predicted"], part["observed"], _LOOKS[model]
         if {"observed_low", "observed_high"} <= set(part):
-            axes.vlines(x, part["observed_low"], part["observed_high"], color=look["color"], linewidth=1.4, alpha=0.75)
+            axes.vlines(
+                x,
+                part["observed_low"],
+                part["observed_high"],
+                color=look["color"],
+                linewidth=1.4,
+                alpha=0.75,
+            )
         axes.plot(x, y, marker=marker, markersize=6, linewidth=1.7, label=title, **look)
-        bins = [f"{a:.2f} → {b:.2f} (n = {size:.0f})" for a, b, size in zip(x, y, part["n"], strict=True)]
+        bins = [
+            f"{a:.2f} → {b:.2f} (n = {size:.0f})"
+            for a, b, size in zip(x, y, part["n"], strict=True)
+        ]
         parts.append(f"{title}, predicted → observed: {', '.join(bins)}")
     axes.set(xlabel=f"Predicted probability of “{label}”", ylabel=f"Observed share of “{label}”")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -161,7 +204,9 @@ def _class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np
     """Return the probability of each class (columns) for each row."""
     if files.kind == "binary":
         positive = rows["y_score"].to_numpy(dtype=float)
-        return np.column_stack([positive if name == files.positive else 1 - positive for name in files.classes])
+        return np.column_stack(
+            [positive if name == files.positive else 1 - positive for name in files.classes]
+        )
     return rows.reindex(columns=[f"score_{name}" for name in files.classes]).to_numpy(dtype=float)
 
 
@@ -171,7 +216,9 @@ def _pool_repeats(files: EvaluationFolder) -> pd.DataFrame:
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table
     keys = [name for name in ("participant_id", "session") if name in table]
-    how = {name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys}
+    how = {
+        name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys
+    }
     most: dict = {"y_pred": lambda given: given.mode().iat[0]} if "y_pred" in how else {}
     return table.groupby(keys, sort=False, dropna=False).agg(how | most).reset_index()
 
@@ -200,12 +247,18 @@ def _count_text(n: float) -> str:
 @style.styled
 def draw_confusion(files: EvaluationFolder) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
-    numbers, rule, n_classes = count_confusion(files), naming("threshold", files), len(files.classes)
+    numbers, rule, n_classes = (
+        count_confusion(files),
+        naming("threshold", files),
+        len(files.classes),
+    )
     totals, many = numbers.sum(axis=1), n_classes > _MAX_CELLS
     shares = numbers / np.where(totals > 0, totals, 1)[:, None]
     side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
     figure, axes = style.new_figure(height=side * 0.94, width=side)
-    shown = ConfusionMatrixDisplay(shares, display_labels=style.distinct_labels(files.classes, length=16))
+    shown = ConfusionMatrixDisplay(
+        shares, display_labels=style.distinct_labels(files.classes, length=16)
+    )
     # A square root shows the mistakes of each class, which are small beside what is right.
     shown.plot(
         ax=axes, include_values=not many, values_format=".0%", cmap="Blues", colorbar=many,
@@ -231,7 +284,11 @@ def draw_confusion(files: EvaluationFolder) -> style.Picture:
         for text, n in zip(shown.text_.flat, numbers.flat, strict=True):
             text.set_text(f"{_count_text(n)}\n{text.get_text()}")
         what += ", under their number"
-    counts = pd.DataFrame(numbers, index=files.classes, columns=files.classes).rename_axis("true").reset_index()
+    counts = (
+        pd.DataFrame(numbers, index=files.classes, columns=files.classes)
+        .rename_axis("true")
+        .reset_index()
+    )
     return style.Picture(
         "confusion",
         figure,
@@ -245,22 +302,32 @@ def draw_confusion(files: EvaluationFolder) -> style.Picture:
 def draw_predicted(files: EvaluationFolder) -> style.Picture:
     """Draw predicted values against true ones by site, with their trend."""
     pooled, target, items = _pool_repeats(files), style.plain_label(files.target), files.words.items
-    everyone = pd.DataFrame({"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)})
-    everyone = everyone.assign(predicted=pooled["y_score"].astype(float)).dropna(subset=["true", "predicted"])
+    everyone = pd.DataFrame(
+        {"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)}
+    )
+    everyone = everyone.assign(predicted=pooled["y_score"].astype(float)).dropna(
+        subset=["true", "predicted"]
+    )
     everyone = everyone.reset_index(drop=True)
     known, rough = everyone["true"], files.target == "age" and not files.show_ids
     if rough:
         everyone = everyone.assign(true=known.round().clip(upper=OLDEST_SHOWN))
     rows, ends = thin_rows(everyone), np.quantile(everyone["true"], [0, 1])
     figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
-    axes.plot(ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4)
+    axes.plot(
+        ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4
+    )
     about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
-    mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
+    mae, r2 = (
+        number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2")
+    )
     about += f" Mean absolute error {mae}, R² {r2}."
     if known.nunique() > 2:
         slope, intercept = np.polyfit(known, everyone["predicted"], 1)
         shown = f"slope {number_text(slope, digits=2)}"
-        axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}")
+        axes.plot(
+            ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}"
+        )
         about += f" The fitted trend has {shown}."
     draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
     axes.set(xlabel=f"True {target}", ylabel=f"Predicted {target}")
@@ -282,19 +349,25 @@ def draw_predicted(files: EvaluationFolder) -> style.Picture:
 
 def name_scans(files: EvaluationFolder, rows: pd.DataFrame) -> list[str]:
     """Return identifiers of scans, or pseudonyms that only who has the evaluation's files can trace back."""
-    names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna("")
+    names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna(
+        ""
+    )
     sessions = rows.get("session", pd.Series("", index=rows.index)).fillna("")
     if files.show_ids:
         return [f"{name} {session}".strip() for name, session in zip(names, sessions, strict=True)]
     key, pairs = files.key.encode(), zip(names, sessions, strict=True)
-    return [hmac.new(key, f"{name}\t{session}".encode(), "sha256").hexdigest()[:10] for name, session in pairs]
+    return [
+        hmac.new(key, f"{name}\t{session}".encode(), "sha256").hexdigest()[:10]
+        for name, session in pairs
+    ]
 
 
 def list_errors(files: EvaluationFolder) -> pd.DataFrame:
     """Return the scans that the model got wrong, the most confident mistakes or the largest residuals first.
 
-    Columns: ``scan, age, sex, site, y_true, given, score, error``. Of classes, a scan is wrong where most repeats gave
-    another class than the true one, whose probability is ``score``; of a number, ``score`` is predicted − true.
+    Columns: ``scan, age, sex, site, y_true, given, score, error``. Of classes, a scan is wrong
+    where most repeats gave another class than the true one, whose probability is ``score``; of a
+    number, ``score`` is predicted − true.
     """
     rows = _pool_repeats(files).dropna(subset=["y_true"]).reset_index(drop=True)
     if files.kind == "continuous":
@@ -303,8 +376,12 @@ def list_errors(files: EvaluationFolder) -> pd.DataFrame:
     else:
         place = pd.Categorical(rows["y_true"], categories=files.classes).codes
         score = _class_scores(files, rows)[np.arange(len(rows)), place]
-        rows = rows.assign(given=rows["y_pred"], score=score, error=1 - score)[rows["y_pred"] != rows["y_true"]]
-    rows = rows.dropna(subset=["error"]).sort_values("error", ascending=False, kind="stable", ignore_index=True)
+        rows = rows.assign(given=rows["y_pred"], score=score, error=1 - score)[
+            rows["y_pred"] != rows["y_true"]
+        ]
+    rows = rows.dropna(subset=["error"]).sort_values(
+        "error", ascending=False, kind="stable", ignore_index=True
+    )
     rows["scan"] = name_scans(files, rows)
     if "age" in rows and not files.show_ids:
         rows["age"] = rough_ages(rows["age"])
@@ -328,7 +405,13 @@ def show_worst(files: EvaluationFolder) -> Section:
         Column("Site", "site", "text"),
         Column("True", "y_true", number if digits else "text", 1),
         Column("Predicted", "given", number, digits),
-        Column(score, "score", digits=digits if continuous else 2, signed=continuous, reason="would tell a high age"),
+        Column(
+            score,
+            "score",
+            digits=digits if continuous else 2,
+            signed=continuous,
+            reason="would tell a high age",
+        ),
     )
     hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names them."
     about = "Scans have their identifiers." if files.show_ids else hidden
@@ -341,6 +424,8 @@ def show_worst(files: EvaluationFolder) -> Section:
 
 
 CURVES = Finding("curves", show_curves, kinds=("binary",))
-CALIBRATION = Finding("calibration", show_calibration, kinds=("binary", "multiclass"), of=("scans",))
+CALIBRATION = Finding(
+    "calibration", show_calibration, kinds=("binary", "multiclass"), of=("scans",)
+)
 ERRORS = Finding("errors", show_errors)
 WORST = Finding("worst", show_worst, of=("scans",))

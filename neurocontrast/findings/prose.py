@@ -12,13 +12,17 @@ from neurocontrast.page import wording
 from neurocontrast.page.blocks import Block, Section
 from neurocontrast.page.wording import join_words, value_text
 
-_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load((TEMPLATES / "sections.yaml").read_text("utf-8"))
+_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
+    (TEMPLATES / "sections.yaml").read_text("utf-8")
+)
 
 
 def count_texts(n: Any) -> list[str]:
     """Write how many scans, subjects and sites there are, those that are recorded: "120 scans"."""
     counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
-    return [wording.count_text(count, key[:-1]) for key, count in counts.items() if count is not None]
+    return [
+        wording.count_text(count, key[:-1]) for key, count in counts.items() if count is not None
+    ]
 
 
 def loss_citations(objective: Mapping[str, Any]) -> list[str]:
@@ -34,7 +38,13 @@ def permutation_result(files: EvaluationFolder, metric: str | None) -> dict[str,
     if test is None or p_value is None or not test.n:
         return None
     k, observed = round(p_value * (1 + test.n)) - 1, test.observed.get(metric or "")
-    return {**vars(test), "p_value": p_value, "k": k, "unit": test.unit or "subject", "observed": observed}
+    return {
+        **vars(test),
+        "p_value": p_value,
+        "k": k,
+        "unit": test.unit or "subject",
+        "observed": observed,
+    }
 
 
 _JINJA = jinja2.Environment(
@@ -73,9 +83,14 @@ def naming(what: str, *given: Any) -> str:
 def template_of(text: str, words: wording.Words) -> jinja2.Template:
     """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``.
 
-    A file in the folder of what was evaluated, such as ``images/``, comes before that of all evaluations.
+    A file in the folder of what was evaluated, such as ``images/``, comes before that of all
+    evaluations.
     """
-    return _JINJA.select_template([f"{words.kind}/{text}", text]) if text.endswith(".j2") else _JINJA.from_string(text)
+    return (
+        _JINJA.select_template([f"{words.kind}/{text}", text])
+        if text.endswith(".j2")
+        else _JINJA.from_string(text)
+    )
 
 
 def write(text: str, files: Any, **names: Any) -> str:
@@ -88,7 +103,10 @@ def write(text: str, files: Any, **names: Any) -> str:
 
 def write_paragraphs(text: str, files: Any, **names: Any) -> list[tuple[str, str]]:
     """Fill a Jinja text of several paragraphs, and return each that says something, with its ``## Heading.``."""
-    parts = [part.partition("\n") for part in re.split(r"^\s*## ", _fill(text, files, names), flags=re.MULTILINE)[1:]]
+    parts = [
+        part.partition("\n")
+        for part in re.split(r"^\s*## ", _fill(text, files, names), flags=re.MULTILINE)[1:]
+    ]
     return [(heading.strip(), _one_line(body)) for heading, _, body in parts if body.strip()]
 
 
@@ -99,7 +117,11 @@ def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: obje
 
 
 def _fill(text: str, files: Any, names: dict[str, Any]) -> str:
-    words, s, run = getattr(files, "words", wording.SCANS), getattr(files, "summary", None), getattr(files, "run", {})
+    words, s, run = (
+        getattr(files, "words", wording.SCANS),
+        getattr(files, "summary", None),
+        getattr(files, "run", {}),
+    )
     return template_of(text, words).render(files=files, words=words, s=s, run=run, **names)
 
 

@@ -54,13 +54,19 @@ def show_result(files: EvaluationFolder) -> Section:
 def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> str:
     """Say what the headline metric, or `key`, means.
 
-    `what` is ``sentence`` (one for the head of the page), ``plain`` (all without a technical term), ``reviewer`` (all,
-    with what a reviewer asks for first), ``p`` (what permutation p-values are), ``data`` (its size), ``increment`` or
-    ``rivals`` (whether the embedding adds to the covariates; to voxels and regional measures).
+    `what` is ``sentence`` (one for the head of the page), ``plain`` (all without a technical term),
+    ``reviewer`` (all, with what a reviewer asks for first), ``p`` (what permutation p-values are),
+    ``data`` (its size), ``increment`` or ``rivals`` (whether the embedding adds to the covariates;
+    to voxels and regional measures).
     """
     key = key or files.headline
     return write(
-        "result.j2", files, what=what, key=key, permutation=permutation_result(files, key), others=rivals(files.summary)
+        "result.j2",
+        files,
+        what=what,
+        key=key,
+        permutation=permutation_result(files, key),
+        others=rivals(files.summary),
     )
 
 
@@ -87,7 +93,10 @@ def rivals(s: Evaluation) -> list[Rival]:
 def _cards(files: EvaluationFolder) -> list[Card]:
     s, level, key = files.summary, files.level, str(files.headline)
     if not s.baseline_covariates:
-        return [_card(files, name, "", s.metrics[name], strong=name == key) for name in files.leading[:2]]
+        return [
+            _card(files, name, "", s.metrics[name], strong=name == key)
+            for name in files.leading[:2]
+        ]
     about, increment = describe_metric(key), s.increment.get(key, Increment())
     better = "lower" if is_error(key) else "higher"
     gain = interval_phrase(level, interval_text(increment.interval, digits=2, signed=True))
@@ -101,11 +110,25 @@ def _cards(files: EvaluationFolder) -> list[Card]:
 
 
 def _card(
-    files: EvaluationFolder, key: str, of: str, values: Metric | None, more: str = "", *, strong: bool = False
+    files: EvaluationFolder,
+    key: str,
+    of: str,
+    values: Metric | None,
+    more: str = "",
+    *,
+    strong: bool = False,
 ) -> Card:
-    value, interval, chance = point_estimate(values), values.interval if values else None, files.chance(key)
+    value, interval, chance = (
+        point_estimate(values),
+        values.interval if values else None,
+        files.chance(key),
+    )
     if key in files.words.in_percent:
-        shown, ends, guessed = metric_text(key, value), metric_range(key, interval), metric_text(key, chance)
+        shown, ends, guessed = (
+            metric_text(key, value),
+            metric_range(key, interval),
+            metric_text(key, chance),
+        )
     else:
         shown, ends = number_text(value, digits=2), interval_text(interval, digits=2)
         guessed = number_text(chance, digits=2)
@@ -125,9 +148,17 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
     others = rivals(s)
     looks = {"Embedding": style.MAIN, covariates: style.BASELINE}
-    looks |= {f"Only {each.name}": style.PALETTE[(2 + place) % len(style.PALETTE)] for place, each in enumerate(others)}
-    models = zip(looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True)
-    rows, about = tabulate_estimates([(name, found.get(key)) for name, found in models]), files.describe(key)
+    looks |= {
+        f"Only {each.name}": style.PALETTE[(2 + place) % len(style.PALETTE)]
+        for place, each in enumerate(others)
+    }
+    models = zip(
+        looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True
+    )
+    rows, about = (
+        tabulate_estimates([(name, found.get(key)) for name, found in models]),
+        files.describe(key),
+    )
     series = [
         Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
         for row, name in enumerate(rows["model"])
@@ -152,15 +183,21 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         columns += _against("Covariates only", "Difference", "baseline", "not defined")
     else:
         columns.append(Column("Chance", "chance", reason="depends on the data"))
-        texts += ["Chance: naming classes at random, whatever their sizes."] if files.classes else []
+        texts += (
+            ["Chance: naming classes at random, whatever their sizes."] if files.classes else []
+        )
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
         texts.append(say_result(files, "p"))
     for each in rivals(s):
         reason = "not tested: no better or worse, too few folds, or sites held out"
-        columns += _against(f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined")
+        columns += _against(
+            f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined"
+        )
         columns.append(Column("p", f"{each.key}_p", "p", reason=reason))
-        texts.append(f"p next to {each.name}: corrected resampled t-test of embedding and {each.name} over folds.")
+        texts.append(
+            f"p next to {each.name}: corrected resampled t-test of embedding and {each.name} over folds."
+        )
     about = f"All metrics, of all tested {files.words.items} at once, with their {files.percent} intervals."
     if any(row["sd"] is not None for row in rows):
         about += " Under means of folds: their standard deviation and number, a spread and not an interval."
@@ -168,17 +205,30 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
 
 
 def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:
-    return [Column(name, key, reason=absent), Column(gain, f"{key}_gain", signed=True, interval=True, reason=absent)]
+    return [
+        Column(name, key, reason=absent),
+        Column(gain, f"{key}_gain", signed=True, interval=True, reason=absent),
+    ]
 
 
 def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
     values, about, s = files.metrics[key], files.describe(key), files.summary
     n_defined = values.n_folds_defined
-    undefined = f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
+    undefined = (
+        f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
+    )
     tested = permutation_result(files, key)
     row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval)}
-    row |= {"pooled_reason": values.reason or "not defined for all tested scans together", "chance": files.chance(key)}
-    row |= {"mean": values.mean, "mean_reason": undefined, "sd": values.sd, "p": tested["p_value"] if tested else None}
+    row |= {
+        "pooled_reason": values.reason or "not defined for all tested scans together",
+        "chance": files.chance(key),
+    }
+    row |= {
+        "mean": values.mean,
+        "mean_reason": undefined,
+        "sd": values.sd,
+        "p": tested["p_value"] if tested else None,
+    }
     if values.sd is not None:
         row["mean_detail"] = f"± {number_text(values.sd)}, {n_defined} folds"
     if about.ideal is not None:
@@ -186,7 +236,11 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
     others = [(each.key, each.metrics, each.increment) for each in rivals(s)]
     for name, figures, gains in (("baseline", s.baseline, s.increment), *others):
         gain = gains.get(key) or Increment()
-        row |= {name: point_estimate(figures.get(key)), f"{name}_gain": gain.difference, f"{name}_p": gain.p_value}
+        row |= {
+            name: point_estimate(figures.get(key)),
+            f"{name}_gain": gain.difference,
+            f"{name}_p": gain.p_value,
+        }
         row |= ends(f"{name}_gain", gain.interval)
     return row
 
@@ -204,7 +258,9 @@ def show_warnings(files: EvaluationFolder) -> Section:
 def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return each warning with its explanation, in the order of the evaluation."""
     found = [each for each in files.summary.warnings if each.code not in files.words.unasked]
-    return [(hide_ids(each.message or each.code, files, each.code), each.explanation) for each in found]
+    return [
+        (hide_ids(each.message or each.code, files, each.code), each.explanation) for each in found
+    ]
 
 
 _OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness", "splits")
@@ -216,7 +272,8 @@ _LISTING = re.compile(r"duplicate|shared_subjects|voxels_left_out")
 def hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
     """Replace identifiers of participants and folders in a message, unless they may appear.
 
-    Identifiers made of digits alone look like counts, so they are looked for only in warnings that list people.
+    Identifiers made of digits alone look like counts, so they are looked for only in warnings that
+    list people.
     """
     text = shorten_paths(text)
     if files.show_ids:
@@ -233,7 +290,11 @@ def hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)
-    pattern = r"(?<![\w-])(?<!of )(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![^\W_]|-| of )"
+    pattern = (
+        r"(?<![\w-])(?<!of )(?:"
+        + "|".join(re.escape(name) for name in longest_first)
+        + r")(?![^\W_]|-| of )"
+    )
     return re.sub(pattern, "[id]", text)
 
 

@@ -12,7 +12,15 @@ from contourpy import contour_generator
 from neurocontrast.files import digest_of
 from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.page.blocks import Gallery, Items, Paragraph, Pictures, Section, render
-from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, distinct_labels, new_figure, styled
+from neurocontrast.page.style import (
+    BASELINE,
+    MAIN,
+    MUTED,
+    Picture,
+    distinct_labels,
+    new_figure,
+    styled,
+)
 from neurocontrast.page.wording import capitalise
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
 
@@ -34,14 +42,21 @@ def render_quality(
 ) -> str:
     """Return the page of scans, a row of `table` each, the worst first, with the flags of each.
 
-    `table` has ``participant_id``, ``session``, ``name``, ``site`` and the measures; with a column ``qc_rating``,
-    ratings are shown as chosen. `thumbnails` are JPEG files by the row that they show, `template` is the template's
-    brain (height, width) on the same slices, `source` what the table of scans is called.
+    `table` has ``participant_id``, ``session``, ``name``, ``site`` and the measures; with a column
+    ``qc_rating``, ratings are shown as chosen. `thumbnails` are JPEG files by the row that they
+    show, `template` is the template's brain (height, width) on the same slices, `source` what the
+    table of scans is called.
     """
     names = [name for name in RULES if name in table and table[name].notna().any()]
-    raised = pd.DataFrame({name: [name in {flag.measure for flag in each} for each in flags] for name in names})
+    raised = pd.DataFrame(
+        {name: [name in {flag.measure for flag in each} for each in flags] for name in names}
+    )
     n_flagged = sum(map(bool, flags))
-    shown = f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all." if len(table) > N_SHOWN else ""
+    shown = (
+        f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all."
+        if len(table) > N_SHOWN
+        else ""
+    )
     sections = [
         section("gallery", _gallery(table, flags, raised, thumbnails, template), shown=shown),
         section(
@@ -50,7 +65,11 @@ def render_quality(
         ),
         Section("limits", "What cannot be told", [Items(write_paragraphs("quality.j2", None, n_site=N_SITE))]),
     ]  # fmt: skip
-    facts = [("Scans", f"{len(table):,}"), ("Sites", f"{table['site'].nunique():,}"), ("Flagged", f"{n_flagged:,}")]
+    facts = [
+        ("Scans", f"{len(table):,}"),
+        ("Sites", f"{table['site'].nunique():,}"),
+        ("Flagged", f"{n_flagged:,}"),
+    ]
     return render(
         sections,
         kicker="neurocontrast quality control",
@@ -73,7 +92,10 @@ def _gallery(
     if not len(table):
         return [Paragraph("No scan.", role="note")]
     names, flagged = list(map(str, raised)), np.array([bool(each) for each in flags])
-    matches = {"any flag": flagged, **{RULES[name].title: raised[name] for name in names if raised[name].any()}}
+    matches = {
+        "any flag": flagged,
+        **{RULES[name].title: raised[name] for name in names if raised[name].any()},
+    }
     kinds = pd.DataFrame(matches | {"no flag": ~flagged})
     sites = table["site"].value_counts(sort=False).sort_index()
     by_site = table.groupby("site")[names]
@@ -115,7 +137,10 @@ def _gallery(
 def _outline(mask: npt.NDArray[np.bool_]) -> str:
     """Return the contour of a mask as the path of an SVG, a pixel a unit."""
     lines = contour_generator(z=np.pad(mask.astype(float), 1)).lines(0.5)
-    return "".join(f"M{'L'.join(f'{x - 0.5:.1f} {y - 0.5:.1f}' for x, y in np.asarray(line))}z" for line in lines)
+    return "".join(
+        f"M{'L'.join(f'{x - 0.5:.1f} {y - 0.5:.1f}' for x, y in np.asarray(line))}z"
+        for line in lines
+    )
 
 
 @styled
@@ -133,10 +158,14 @@ def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]
         axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)
         for bound in bounds_of(name, table[name].to_numpy(dtype=float)[of_site]):
             if np.isfinite(bound.value):
-                axes.plot([bound.value] * 2, [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2)
+                axes.plot(
+                    [bound.value] * 2, [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2
+                )
         if len(values):
             low, middle, high = np.quantile(values, (0, 0.5, 1))
-            told.append(f"{site}: median {middle:.3g}, {low:.3g} to {high:.3g}, {int(bad.sum())} flagged")
+            told.append(
+                f"{site}: median {middle:.3g}, {low:.3g} to {high:.3g}, {int(bad.sum())} flagged"
+            )
     title = RULES[name].title
     axes.set_yticks(range(len(sites)), distinct_labels(sites, length=20))
     axes.set_ylim(len(sites) - 0.4, -0.6)

@@ -12,13 +12,26 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, exp
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.rows import Rows
 from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.uncertainty import MIN_SITES, Resamples, bootstrap_metrics, count_resamples
+from neurocontrast.evaluation.uncertainty import (
+    MIN_SITES,
+    Resamples,
+    bootstrap_metrics,
+    count_resamples,
+)
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import section
 from neurocontrast.findings.result import rivals
 from neurocontrast.page.blocks import Block, Column, Section, Table, make_table, note, pictures
-from neurocontrast.page.style import BASELINE, INK, Picture, Series, distinct_labels, draw_intervals, tabulate_estimates
+from neurocontrast.page.style import (
+    BASELINE,
+    INK,
+    Picture,
+    Series,
+    distinct_labels,
+    draw_intervals,
+    tabulate_estimates,
+)
 from neurocontrast.page.wording import leading_metrics, point_estimate
 from neurocontrast.seeds import derive_seed
 
@@ -46,7 +59,8 @@ def site_table(study: Study, models: Models) -> pd.DataFrame:
     names = sorted(set(sites[tested]))
     return pd.DataFrame(
         [
-            {"site": name} | describe_part(study, models, tested[sites[tested] == name], "site-intervals", name)
+            {"site": name}
+            | describe_part(study, models, tested[sites[tested] == name], "site-intervals", name)
             for name in names
         ]
     )
@@ -68,7 +82,9 @@ def describe_part(
     too_few = why_no_interval(study, members, units)
     for model, predictions in models.items():
         bounded = model == "embedding" and too_few is None
-        drawn = resample(study, {model: predictions}, members, names, units, *keys, bounded=bounded)[model]
+        drawn = resample(
+            study, {model: predictions}, members, names, units, *keys, bounded=bounded
+        )[model]
         found = tabulate_figures(study, drawn)
         row |= found if model == "embedding" else {f"{model}_{name}": found[name] for name in names}
     reason = explain_undefined(target.kind, target.values[members], target.classes)
@@ -79,22 +95,38 @@ def describe_part(
 
 
 def resample(
-    study: Study, models: Models, members: Rows, names: Sequence[str], units: Names, *keys: str, bounded: bool = True
+    study: Study,
+    models: Models,
+    members: Rows,
+    names: Sequence[str],
+    units: Names,
+    *keys: str,
+    bounded: bool = True,
 ) -> dict[str, dict[str, Resamples]]:
     """Return metrics of some tested scans by every model, with the resamples of their intervals where `bounded`.
 
-    Calls with the same scans, `units` and `keys`, from which the seed is derived, share the resamples.
+    Calls with the same scans, `units` and `keys`, from which the seed is derived, share the
+    resamples.
     """
     n = count_resamples(study.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], study.settings.seed, *keys[1:])
-    return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names)
+    return bootstrap_metrics(
+        study.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names
+    )
 
 
-def tabulate_figures(study: Study, drawn: Mapping[str, Resamples], *, prefix: str = "") -> dict[str, float | None]:
+def tabulate_figures(
+    study: Study, drawn: Mapping[str, Resamples], *, prefix: str = ""
+) -> dict[str, float | None]:
     """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
-    figures = {prefix + name: each.figure(level=study.settings.confidence_level) for name, each in drawn.items()}
+    figures = {
+        prefix + name: each.figure(level=study.settings.confidence_level)
+        for name, each in drawn.items()
+    }
     ends = {"value": "", "low": "_low", "high": "_high"}
-    return {name + end: figure[key] for name, figure in figures.items() for key, end in ends.items()}
+    return {
+        name + end: figure[key] for name, figure in figures.items() for key, end in ends.items()
+    }
 
 
 def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:
@@ -104,13 +136,16 @@ def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:
         return f"fewer than {least} subjects ({n}): no interval"
     n = len(set(units[members]))
     of_sites = study.units.name == "site" and units is study.units.labels
-    return f"fewer than {MIN_SITES} sites ({n}): no interval" if of_sites and n < MIN_SITES else None
+    return (
+        f"fewer than {MIN_SITES} sites ({n}): no interval" if of_sites and n < MIN_SITES else None
+    )
 
 
 def measure_groups(inputs: Inputs) -> Found:
     """Return one row a sex and one an age band that has scans, with the columns of ``sites.tsv``.
 
-    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an empty column.
+    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
+    empty column.
     """
     study, tested = inputs.study, inputs.models["embedding"].tested
     sexes = study.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
@@ -121,12 +156,16 @@ def measure_groups(inputs: Inputs) -> Found:
         ("age", bands, order),
     ):
         found = set(labels[tested])
-        if found == {_UNKNOWN} or (study.target.name == group_by and study.target.kind != "continuous"):
+        if found == {_UNKNOWN} or (
+            study.target.name == group_by and study.target.kind != "continuous"
+        ):
             continue
         for group in (name for name in names if name in found):
             keys = ("group-intervals", group_by, group)
             members = tested[labels[tested] == group]
-            described = describe_part(study, inputs.models, members, *keys, units=study.units.labels)
+            described = describe_part(
+                study, inputs.models, members, *keys, units=study.units.labels
+            )
             rows.append({"group_by": group_by, "group": group} | described)
     return Found(tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})})
 
@@ -143,7 +182,9 @@ def age_bands(ages: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.object_], l
     shown = [f"{edge:g}" for edge in AGE_BANDS]
     between = [f"{low} to <{high}" for low, high in pairwise(shown)]
     names = [f"under {shown[0]}", *between, f"{shown[-1]} and over"]
-    bands = pd.Series(pd.cut(ages, [-np.inf, *AGE_BANDS, np.inf], right=False, labels=names), dtype=object)
+    bands = pd.Series(
+        pd.cut(ages, [-np.inf, *AGE_BANDS, np.inf], right=False, labels=names), dtype=object
+    )
     return bands.fillna(_UNKNOWN).to_numpy(), [*names, _UNKNOWN]
 
 
@@ -169,14 +210,22 @@ def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Blo
     why = note("No metric is defined at each site, so there is no forest plot.")
     # Counts of classes by site are in the cohort table, where there is one.
     classes = [files.positive] if files.table("cohort") is not None else files.classes
-    return [*(drawn or [why]), table_parts(files, sites, "site", "at each site", classes=classes, file=file)]
+    return [
+        *(drawn or [why]),
+        table_parts(files, sites, "site", "at each site", classes=classes, file=file),
+    ]
 
 
 def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> Picture | None:
     """Draw a metric by site, everybody in the last row; None if it has no value anywhere."""
     if metric not in sites or sites[metric].isna().all():
         return None
-    sources = {"value": metric, "low": f"{metric}_low", "high": f"{metric}_high", "baseline": f"baseline_{metric}"}
+    sources = {
+        "value": metric,
+        "low": f"{metric}_low",
+        "high": f"{metric}_high",
+        "baseline": f"baseline_{metric}",
+    }
     rows = sites.reindex(columns=["site", "n", *sources.values()])
     rows = rows.set_axis(["site", "n", *sources], axis=1).fillna({"site": "not stated"})
     total = tabulate_estimates([("", files.metrics.get(metric))])
@@ -188,9 +237,14 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
         [
             Series(rows, "Embedding"),
             Series(total, color=INK, marker="s"),
-            Series(pd.concat([rows, total]), "Covariates only", "baseline", BASELINE, "D", filled=False),
+            Series(
+                pd.concat([rows, total]), "Covariates only", "baseline", BASELINE, "D", filled=False
+            ),
         ],
-        [*(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)), "All sites, pooled"],
+        [
+            *(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)),
+            "All sites, pooled",
+        ],
         f"{about.label} at each site, with {files.percent} bootstrap intervals.",
         note="Small groups scatter widely by chance alone: read the interval, not the point.",
         xlabel=about.label,
@@ -202,11 +256,18 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
 
 
 def table_parts(
-    files: EvaluationFolder, parts: pd.DataFrame, column: str, where: str, *, classes: Sequence[str | None], file: str
+    files: EvaluationFolder,
+    parts: pd.DataFrame,
+    column: str,
+    where: str,
+    *,
+    classes: Sequence[str | None],
+    file: str,
 ) -> Table:
     """Return the metrics of each part of the cohort with their intervals; the note says why one is absent.
 
-    `column` names the part, `where` says it in running text, `classes` are those whose scans are counted.
+    `column` names the part, `where` says it in running text, `classes` are those whose scans are
+    counted.
     """
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
     columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]
@@ -217,7 +278,9 @@ def table_parts(
     notes = parts["note"].fillna("") if "note" in parts else pd.Series("", parts.index)
     columns += [Column("Note", "note", "text")] if notes.any() else []
     why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
-    parts = parts.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
+    parts = parts.assign(
+        note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")}
+    )
     caption = f"Metrics {where}, with their {files.percent} intervals. Cov. only: the baseline of covariates."
     return make_table(f"{caption} All metrics are in {file}.", parts, columns)
 
@@ -228,7 +291,14 @@ def show_groups(files: EvaluationFolder) -> Section | None:
     if groups is None:
         return None
     tables = [
-        table_parts(files, part.reset_index(drop=True), "group", f"by {name}", classes=files.classes, file="groups.tsv")
+        table_parts(
+            files,
+            part.reset_index(drop=True),
+            "group",
+            f"by {name}",
+            classes=files.classes,
+            file="groups.tsv",
+        )
         for name, part in groups.groupby("group_by", sort=False)
     ]
     return section("groups", tables)
@@ -243,7 +313,9 @@ def show_folds(files: EvaluationFolder) -> Section | None:
 def table_folds(files: EvaluationFolder) -> Table:
     """Return the folds: their sizes, and the metrics of embedding and baselines."""
     folds = files.folds
-    penalty = next((name for name in ("C", "alpha") if name in folds and folds[name].notna().any()), "")
+    penalty = next(
+        (name for name in ("C", "alpha") if name in folds and folds[name].notna().any()), ""
+    )
     if penalty:
         folds = folds.assign(penalty=folds[penalty].map("{:.3g}".format, na_action="ignore"))
     left_out = "held_out_site" in folds and folds["held_out_site"].notna().any()
@@ -259,13 +331,20 @@ def table_folds(files: EvaluationFolder) -> Table:
         Column("Test", "n_test", "count"),
         Column("Positive in test", "n_positive_test", "count") if positive else None,
         *(
-            Column(title or files.describe(key).short, name + key, digits=2, reason="not defined in this fold")
+            Column(
+                title or files.describe(key).short,
+                name + key,
+                digits=2,
+                reason="not defined in this fold",
+            )
             for key in metrics
             for name, title in models.items()
         ),
         Column(penalty, "penalty", "text") if penalty else None,
     )
-    return make_table("Each test fold. All metrics are in folds.tsv.", folds, columns, folded=len(folds) > 25)
+    return make_table(
+        "Each test fold. All metrics are in folds.tsv.", folds, columns, folded=len(folds) > 25
+    )
 
 
 SITES = Finding("sites", show_sites, measure_sites, of=("scans",))

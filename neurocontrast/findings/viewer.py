@@ -58,7 +58,10 @@ def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> st
         max_sliced=MAX_SLICED,
         data={
             "maps": {name: np.round(points, 3).tolist() for name, points in maps.items()},
-            "names": [" ".join(filter(None, map(str, key))) for key in table[["participant_id", "session"]].to_numpy()],
+            "names": [
+                " ".join(filter(None, map(str, key)))
+                for key in table[["participant_id", "session"]].to_numpy()
+            ],
             "columns": _columns(_with_findings(table, files)),
             "slices": slices,
             "palette": PALETTE,
@@ -89,7 +92,9 @@ def _with_findings(table: pd.DataFrame, files: EvaluationFolder) -> pd.DataFrame
         (files.table("outlyingness"), "mahalanobis_percentile", "percentile of distance"),
     ):
         if found is not None and {"participant_id", "session", source} <= set(found):
-            values = found.assign(session=found["session"].fillna("")).groupby(["participant_id", "session"])[source]
+            values = found.assign(session=found["session"].fillna("")).groupby(
+                ["participant_id", "session"]
+            )[source]
             table = table.join(values.mean().rename(name), on=["participant_id", "session"])
     return table
 
@@ -101,7 +106,11 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
         values = table[name]
         is_file = values.dtype.kind not in "fiub" and values.astype(str).str.contains(_FILE).any()
         if values.nunique() > 1 and not is_file:
-            known = values.round(4).replace([np.inf, -np.inf], np.nan) if values.dtype.kind == "f" else values
+            known = (
+                values.round(4).replace([np.inf, -np.inf], np.nan)
+                if values.dtype.kind == "f"
+                else values
+            )
             columns[str(name)] = known.astype(object).where(known.notna(), None).tolist()
     return columns
 

@@ -27,11 +27,12 @@ _MISSING = ("None", "nan", "NaT", "<NA>")
 class Kernel(nn.Module):
     """A symmetric weight between scans, computed from their metadata.
 
-    ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular (n, m) part of it.
-    Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum. Metadata is a dictionary of tensors on
-    one device: continuous columns (n,) or (n, p) with NaN where a value is missing, categorical columns integer codes
-    (n,) with -1 where missing. Lists, arrays and the columns of a DataFrame are taken too, categories then also as
-    words, where None, NaN, "" and "n/a" are missing. Weights carry no gradient.
+    ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular (n,
+    m) part of it. Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum.
+    Metadata is a dictionary of tensors on one device: continuous columns (n,) or (n, p) with NaN
+    where a value is missing, categorical columns integer codes (n,) with -1 where missing. Lists,
+    arrays and the columns of a DataFrame are taken too, categories then also as words, where None,
+    NaN, "" and "n/a" are missing. Weights carry no gradient.
     """
 
     columns: dict[str, Kind]
@@ -43,7 +44,12 @@ class Kernel(nn.Module):
     positive_semidefinite: bool = True
     """Whether every matrix of weights without missing values is positive semi-definite."""
 
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:  # noqa: ARG002
+    def supremum_over(
+        self,
+        metadata: Metadata,  # noqa: ARG002
+        *,
+        dtype: torch.dtype | None = None,  # noqa: ARG002
+    ) -> float | Tensor:
         """‖w‖∞ of a batch: ``supremum`` where that is finite, else the maximum over the batch."""
         return self.supremum
 
@@ -51,8 +57,8 @@ class Kernel(nn.Module):
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
         """Prepare the columns of row and column scans once; return the function that computes any block of weights.
 
-        Scans are compared with themselves where ``cols`` is ``rows``; otherwise no scan is in both. `dtype` is that of
-        the weights, by default the column's or float32.
+        Scans are compared with themselves where ``cols`` is ``rows``; otherwise no scan is in both.
+        `dtype` is that of the weights, by default the column's or float32.
         """
 
     def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
@@ -60,18 +66,25 @@ class Kernel(nn.Module):
         return self
 
     @abstractmethod
-    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
+    def check(
+        self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False
+    ) -> None:
         """Refuse metadata of a cohort that the kernel cannot read, naming the column and all rows at fault.
 
-        `names` are those of the rows, for the message. With `nonnegative`, metadata on which the kernel goes below zero
-        are refused too, as y-Aware InfoNCE and conditional uniformity need.
+        `names` are those of the rows, for the message. With `nonnegative`, metadata on which the
+        kernel goes below zero are refused too, as y-Aware InfoNCE and conditional uniformity need.
         """
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
         """Return the (n, n) weights of a batch, or the (n, m) block of ``rows`` with ``cols``."""
-        wide = any(column in rows and getattr(rows[column], "dtype", None) == torch.float64 for column in self.columns)
+        wide = any(
+            column in rows and getattr(rows[column], "dtype", None) == torch.float64
+            for column in self.columns
+        )
         dtype = torch.float64 if wide else torch.float32
-        return self.bind(rows, rows if cols is None else cols, dtype=dtype)(_EVERYTHING, _EVERYTHING)
+        return self.bind(rows, rows if cols is None else cols, dtype=dtype)(
+            _EVERYTHING, _EVERYTHING
+        )
 
     def __mul__(self, other: Kernel | float) -> Product | WeightedSum:
         return Product(self, other) if isinstance(other, Kernel) else WeightedSum((other, self))
@@ -83,17 +96,25 @@ class Kernel(nn.Module):
         return WeightedSum(self, other)
 
 
-def column_of(metadata: Metadata | None, name: str, *, needed_by: str, words: bool = False) -> Tensor:
+def column_of(
+    metadata: Metadata | None, name: str, *, needed_by: str, words: bool = False
+) -> Tensor:
     """Return a column of one or two dimensions, or refuse metadata without it; with `words`, words become codes."""
     if metadata is not None and not hasattr(metadata, "keys"):
-        raise DataError(f"metadata must be columns by name, as in {{'{name}': values}}, got {type(metadata).__name__}.")
+        raise DataError(
+            f"metadata must be columns by name, as in {{'{name}': values}}, got {type(metadata).__name__}."
+        )
     if metadata is None or name not in metadata:
-        given = "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
+        given = (
+            "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
+        )
         near = suggestion(name, metadata or ())
         raise DataError(f"metadata has no column '{name}', which {needed_by} needs; {given}.{near}")
     column = _as_tensor(metadata[name], name, words=words)
     if column.ndim not in (1, 2):
-        raise DataError(f"metadata['{name}'] must have shape (n,) or (n, p), got shape {tuple(column.shape)}.")
+        raise DataError(
+            f"metadata['{name}'] must have shape (n,) or (n, p), got shape {tuple(column.shape)}."
+        )
     return column
 
 
@@ -102,18 +123,32 @@ def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
     if isinstance(given, Tensor):
         return given.as_subclass(Tensor)  # of MONAI's MetaTensor, too
     values = np.asarray(given)
-    values = np.asarray(given, dtype=object) if values.dtype.kind in "US" else values  # else NaN is the word "nan"
+    values = (
+        np.asarray(given, dtype=object) if values.dtype.kind in "US" else values
+    )  # else NaN is the word "nan"
     if values.dtype.kind in "biuf":
-        return torch.tensor(values if values.dtype.kind == "f" else values.astype(np.int64))  # pandas' are read-only
-    cells = [None if not isinstance(value, str) and str(value) in _MISSING else value for value in values.ravel()]
+        return torch.tensor(
+            values if values.dtype.kind == "f" else values.astype(np.int64)
+        )  # pandas' are read-only
+    cells = [
+        None if not isinstance(value, str) and str(value) in _MISSING else value
+        for value in values.ravel()
+    ]
     try:
         if words:
-            codes = [-1 if cell in (None, "", "n/a") else derive_seed("category", str(cell)) for cell in cells]
+            codes = [
+                -1 if cell in (None, "", "n/a") else derive_seed("category", str(cell))
+                for cell in cells
+            ]
             return torch.tensor(codes).reshape(values.shape)
-        return torch.tensor([math.nan if cell is None else float(cell) for cell in cells]).reshape(values.shape)
+        return torch.tensor([math.nan if cell is None else float(cell) for cell in cells]).reshape(
+            values.shape
+        )
     except (TypeError, ValueError):
         allowed = "numbers, or words of categories," if words else "numbers"
-        raise DataError(f"metadata['{name}'] must hold {allowed} one a sample, got {given!r:.80}.") from None
+        raise DataError(
+            f"metadata['{name}'] must hold {allowed} one a sample, got {given!r:.80}."
+        ) from None
 
 
 class _Composite(Kernel):
@@ -143,8 +178,12 @@ class _Composite(Kernel):
     def kernels(self) -> list[Kernel]:
         return [part for part in self.parts if isinstance(part, Kernel)]
 
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
-        combined: float | Tensor = self.combine(kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
+    def supremum_over(
+        self, metadata: Metadata, *, dtype: torch.dtype | None = None
+    ) -> float | Tensor:
+        combined: float | Tensor = self.combine(
+            kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels
+        )
         return combined
 
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
@@ -156,7 +195,9 @@ class _Composite(Kernel):
             kernel.fit(metadata)
         return self
 
-    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
+    def check(
+        self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False
+    ) -> None:
         for kernel in self.kernels:
             kernel.check(metadata, names=names, nonnegative=nonnegative)
 
@@ -205,7 +246,11 @@ class WeightedSum(_Composite):
     """
 
     def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
-        flat = [part for term in terms for part in _weighted(*((1.0, term) if isinstance(term, Kernel) else term))]
+        flat = [
+            part
+            for term in terms
+            for part in _weighted(*((1.0, term) if isinstance(term, Kernel) else term))
+        ]
         self.factors = tuple(float(factor) for factor, _ in flat)
         super().__init__([kernel for _, kernel in flat])
 

@@ -24,8 +24,12 @@ class _Codes(ColumnKernel):
         for dimension in range(1, rows.shape[1]):
             equal &= rows[:, dimension].unsqueeze(1) == cols[:, dimension]
         weights = self.of_equality(equal, dtype)
-        if rows.device.type != "cpu":  # no host transfer to raise an error: the loss turns NaN and training stops
-            weights = weights.masked_fill_(~self.observed(rows).unsqueeze(1) | ~self.observed(cols), torch.nan)
+        if (
+            rows.device.type != "cpu"
+        ):  # no host transfer to raise an error: the loss turns NaN and training stops
+            weights = weights.masked_fill_(
+                ~self.observed(rows).unsqueeze(1) | ~self.observed(cols), torch.nan
+            )
         return weights
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
@@ -39,8 +43,8 @@ class Categorical(_Codes):
     Parameters
     ----------
     column : str
-        A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With (n, p) codes
-        all p must be equal.
+        A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With (n, p)
+        codes all p must be equal.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -55,9 +59,10 @@ class Categorical(_Codes):
 class Different(_Codes):
     """The inverse of `Categorical`: w = 1 where the categories differ, ``within`` where they are equal; ‖w‖∞ = 1.
 
-    As a factor, ``Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")``, it lets scans of like age
-    and sex attract across sites and not only within one. A scan is always alike to itself, w = 1: its own second view
-    stays a positive, also where nobody of another site is in the batch.
+    As a factor, ``Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")``, it lets
+    scans of like age and sex attract across sites and not only within one. A scan is always alike
+    to itself, w = 1: its own second view stays a positive, also where nobody of another site is in
+    the batch.
 
     Not positive semi-definite (with ``within`` below 1), so no kernel for a conditional embedding.
 
@@ -66,9 +71,11 @@ class Different(_Codes):
     column : str
         A categorical metadata column, see `Categorical`.
     within : float
-        From 0 to 1: the weight of two scans of one category. 0: they do not attract; 1: the category does not matter.
+        From 0 to 1: the weight of two scans of one category. 0: they do not attract; 1: the
+        category does not matter.
     missing : {"error", "marginal"}
-        See `ColumnKernel`. With ``within=0`` the mean is the share of pairs of observed scans that differ.
+        See `ColumnKernel`. With ``within=0`` the mean is the share of pairs of observed scans that
+        differ.
 
     Examples
     --------

@@ -31,10 +31,11 @@ class ColumnKernel(Configurable, Kernel):
     column : str
         The metadata column.
     missing : {"error", "marginal"}
-        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair of scans with a missing
-        side takes the mean of this factor over all ordered pairs of different observed scans of the batch. Two views of
-        a scan are the same person, known or not: a scan whose value is missing is as alike to itself as observed scans
-        are to themselves, on average. Without any observed scan both are 1.
+        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair of
+        scans with a missing side takes the mean of this factor over all ordered pairs of different
+        observed scans of the batch. Two views of a scan are the same person, known or not: a scan
+        whose value is missing is as alike to itself as observed scans are to themselves, on
+        average. Without any observed scan both are 1.
     """
 
     Settings = FactorSettings
@@ -49,7 +50,9 @@ class ColumnKernel(Configurable, Kernel):
         self.columns = {self.column: self.kind}
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__signature__.parameters)
+        return ", ".join(
+            f"{name}={getattr(self, name)!r}" for name in self.__signature__.parameters
+        )
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         """The column as (n, p), or an error that names it."""
@@ -58,7 +61,11 @@ class ColumnKernel(Configurable, Kernel):
         ).detach()
         if self.kind == "continuous":
             if dtype is None:
-                dtype = column.dtype if column.dtype in (torch.float32, torch.float64) else torch.float32
+                dtype = (
+                    column.dtype
+                    if column.dtype in (torch.float32, torch.float64)
+                    else torch.float32
+                )
             column = column.to(dtype)
         return column if column.ndim == 2 else column.unsqueeze(1)
 
@@ -94,7 +101,9 @@ class ColumnKernel(Configurable, Kernel):
         if own is None:
             return block
         scans = torch.arange(len(own), device=own.device)
-        return lambda i, j: torch.where(scans[i].unsqueeze(1) == scans[j], own[i].unsqueeze(1), block(i, j))
+        return lambda i, j: torch.where(
+            scans[i].unsqueeze(1) == scans[j], own[i].unsqueeze(1), block(i, j)
+        )
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
         """Weights of scans with themselves, (n,), where they are not those of the formula, else None."""
@@ -122,8 +131,8 @@ class ColumnKernel(Configurable, Kernel):
     ) -> tuple[Tensor, Tensor | None]:
         """Mean weight over pairs of different observed scans, and of scans with themselves, the mean where missing.
 
-        Where `b` are other scans than `a`, the second is None. In O(n) memory: blocks are summed and dropped. Of a
-        single observed scan, the mean is its weight with itself.
+        Where `b` are other scans than `a`, the second is None. In O(n) memory: blocks are summed
+        and dropped. Of a single observed scan, the mean is its weight with itself.
         """
         row_means, own = a.new_zeros(len(a), dtype=dtype), a.new_zeros(len(a), dtype=dtype)
         n_others = (seen_b.sum() - int(a is b)).clamp_min(1)
@@ -136,17 +145,23 @@ class ColumnKernel(Configurable, Kernel):
                     own[i] = weights.diagonal()
                     weights.fill_diagonal_(0)
                 row_means[i] += weights.mul_(seen_b[j]).sum(1) / n_others
-        mean, mean_own = ((each * seen_a).sum() / seen_a.sum().clamp_min(1) for each in (row_means, own))
+        mean, mean_own = (
+            (each * seen_a).sum() / seen_a.sum().clamp_min(1) for each in (row_means, own)
+        )
         if a is not b:
             return torch.where(seen_a.any() & seen_b.any(), mean, 1.0), None
         mean_own = torch.where(seen_a.any(), mean_own, 1.0)
         return torch.where(seen_a.sum() > 1, mean, mean_own), torch.where(seen_a, own, mean_own)
 
-    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
+    def check(
+        self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False
+    ) -> None:
         values = self.values(metadata)
         if self.kind == "continuous" and values.isinf().any():
             rows = values.isinf().any(dim=1).nonzero()[:, 0].tolist()
-            raise DataError(f"Column '{self.column}' is infinite for {listed(rows, names)}; give finite values.")
+            raise DataError(
+                f"Column '{self.column}' is infinite for {listed(rows, names)}; give finite values."
+            )
         seen = self.observed(values)
         if self.missing == "error" and not seen.all():
             raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), names))

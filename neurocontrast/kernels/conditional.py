@@ -21,7 +21,8 @@ def conditional_operator(
             return matrix * (1 / (matrix.sum(1) + ridge))
         if all(getattr(part, "missing", "error") == "error" for part in kernel.modules()):
             return _solve(matrix, ridge)
-        # With mean weights in place of missing ones: of the nearest matrix that is positive semi-definite.
+        # With mean weights in place of missing ones: of the nearest matrix that is positive
+        # semi-definite.
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         values = values.clamp_min(0)
         return (vectors * (values / (values + ridge))) @ vectors.T
@@ -30,20 +31,23 @@ def conditional_operator(
 class ConditionalEmbedding(nn.Module):
     """Conditional embedding operator W = (K + λI)⁻¹ K of a kernel on metadata.
 
-    With K the kernel matrix of the batch's conditions, the columns of W say how the samples of the batch are to be
-    weighted to represent "a sample drawn under this condition": [K_XY W]_ii estimates the mean of exp(similarity) given
-    the condition of sample i (Tsai et al. 2022, eq. 6). W carries no gradient.
+    With K the kernel matrix of the batch's conditions, the columns of W say how the samples of the
+    batch are to be weighted to represent "a sample drawn under this condition": [K_XY W]_ii
+    estimates the mean of exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6).
+    W carries no gradient.
 
-    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0 elsewhere. A kernel with
-    ``missing="marginal"`` may give a matrix that is not positive semi-definite; the nearest that is replaces it.
+    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0
+    elsewhere. A kernel with ``missing="marginal"`` may give a matrix that is not positive
+    semi-definite; the nearest that is replaces it.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float
-        Weight λ > 0, raised to the rounding level of K (ten times machine epsilon times its trace) where it falls
-        below. Small: W comes close to the identity for distinct conditions. Large: W is small and smooth.
+        Weight λ > 0, raised to the rounding level of K (ten times machine epsilon times its trace)
+        where it falls below. Small: W comes close to the identity for distinct conditions. Large: W
+        is small and smooth.
 
     Examples
     --------
@@ -59,7 +63,11 @@ class ConditionalEmbedding(nn.Module):
     def __init__(self, kernel: Kernel, *, ridge: float = 0.1) -> None:
         super().__init__()
         self.kernel = check_condition(kernel)
-        if isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not 0 < ridge < math.inf:
+        if (
+            isinstance(ridge, bool)
+            or not isinstance(ridge, (int, float))
+            or not 0 < ridge < math.inf
+        ):
             raise ConfigError(f"ridge must be a finite number above 0, got {ridge!r}.")
         self.ridge = float(ridge)
 
@@ -72,7 +80,11 @@ def check_condition(kernel: Kernel) -> Kernel:
     """Return the kernel, or raise a ConfigError where its matrix need not be positive semi-definite."""
     if kernel.positive_semidefinite:
         return kernel
-    parts = [part for part in kernel.modules() if isinstance(part, Different) and not part.positive_semidefinite]
+    parts = [
+        part
+        for part in kernel.modules()
+        if isinstance(part, Different) and not part.positive_semidefinite
+    ]
     named = ", ".join(f"Different('{part.column}')" for part in parts)
     raise ConfigError(
         f"kernel: a conditional embedding (CCL-K) needs a positive semi-definite kernel, and {named} is none. To "

@@ -21,14 +21,19 @@ def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
     if sigma in ("scott", "silverman"):
         return str(sigma)
     numbers = sigma if isinstance(sigma, list | tuple) and sigma else [sigma]
-    if any(isinstance(x, bool) or not isinstance(x, int | float) or not 0 < x < math.inf for x in numbers):
+    if any(
+        isinstance(x, bool) or not isinstance(x, int | float) or not 0 < x < math.inf
+        for x in numbers
+    ):
         raise ValueError("must be a number above 0 (a standard deviation), 'scott' or 'silverman'")
     return tuple(float(x) for x in numbers) if numbers is sigma else float(numbers[0])
 
 
 def _without_rule(standardise: bool, info: ValidationInfo) -> bool:
     if standardise and isinstance(info.data.get("sigma"), str):
-        raise ValueError("is for a sigma that is a number: 'scott' and 'silverman' measure the spread themselves")
+        raise ValueError(
+            "is for a sigma that is a number: 'scott' and 'silverman' measure the spread themselves"
+        )
     return standardise
 
 
@@ -60,8 +65,9 @@ class _Bandwidth(ColumnKernel):
     def fit(self, metadata: Metadata) -> Kernel:
         """Set σ by the rule, or by `standardise`, on the training cohort, per dimension; else it stays.
 
-        Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard deviation
-        (n − 1 in its denominator) of a dimension, n the number of observed scans, p of dimensions.
+        Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard
+        deviation (n − 1 in its denominator) of a dimension, n the number of observed scans, p of
+        dimensions.
         """
         if not (self.standardise or self.rule):
             return self
@@ -71,13 +77,21 @@ class _Bandwidth(ColumnKernel):
         spread = values.std(dim=0) if n > 1 else values.new_zeros(p)
         constant = (~(spread > 0)).nonzero()[:, 0].tolist()
         if constant:
-            which = f"dimensions {constant} of '{self.column}' have" if p > 1 else f"'{self.column}' has"
+            which = (
+                f"dimensions {constant} of '{self.column}' have"
+                if p > 1
+                else f"'{self.column}' has"
+            )
             raise DataError(
                 f"{self._to_fit()} needs a column that varies, but {which} the same value in all {n} scans that have "
                 "one. Give sigma as a number, or leave the column out."
             )
         if self.standardise:
-            sigma = self._per_dimension(torch.as_tensor(self.given).to(spread), p) * spread * p ** (1 / self.norm)
+            sigma = (
+                self._per_dimension(torch.as_tensor(self.given).to(spread), p)
+                * spread
+                * p ** (1 / self.norm)
+            )
         else:
             sigma = spread * (n if self.rule == "scott" else n * (p + 2) / 4) ** (-1 / (p + 4))
         self.sigma = (sigma[0] if p == 1 else sigma).to(self.sigma.device)
@@ -97,7 +111,9 @@ class _Bandwidth(ColumnKernel):
 
     def _per_dimension(self, sigma: Tensor, p: int) -> Tensor:
         if sigma.ndim == 1 and sigma.shape[0] != p:
-            raise DataError(f"sigma has {sigma.shape[0]} numbers, but column '{self.column}' has {p} dimensions.")
+            raise DataError(
+                f"sigma has {sigma.shape[0]} numbers, but column '{self.column}' has {p} dimensions."
+            )
         return sigma
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -116,14 +132,16 @@ class Gaussian(_Bandwidth):
     column : str
         A continuous metadata column, (n,) or (n, p).
     sigma : float, sequence of float, "scott" or "silverman"
-        Standard deviation in the column's own unit (years for an age), never a variance; one, or one a
-        dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ of each other
-        attract; σ → 0 leaves only the two views of one scan, a large σ makes everyone alike.
+        Standard deviation in the column's own unit (years for an age), never a variance; one, or
+        one a dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ of
+        each other attract; σ → 0 leaves only the two views of one scan, a large σ makes everyone
+        alike.
     standardise : bool
-        Measures each dimension in its standard deviation over the cohort given to ``fit``, times √p, so that ``sigma``
-        has no unit and does not depend on how many dimensions there are: w = exp(−d²/2σ²), with d² the mean squared
-        difference of the standardised values. Two people drawn at random have d² = 2 on average. For a vector of
-        regional volumes, as in AnatCL (Barbano et al. 2024).
+        Measures each dimension in its standard deviation over the cohort given to ``fit``, times
+        √p, so that ``sigma`` has no unit and does not depend on how many dimensions there are: w =
+        exp(−d²/2σ²), with d² the mean squared difference of the standardised values. Two people
+        drawn at random have d² = 2 on average. For a vector of regional volumes, as in AnatCL
+        (Barbano et al. 2024).
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -138,14 +156,17 @@ class Gaussian(_Bandwidth):
     norm = 2.0
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        distances = torch.sub(rows, cols.T) if rows.shape[1] == 1 else torch.cdist(rows, cols, 2.0, _EXACT)
+        distances = (
+            torch.sub(rows, cols.T) if rows.shape[1] == 1 else torch.cdist(rows, cols, 2.0, _EXACT)
+        )
         return distances.square_().mul_(-0.5).exp_().to(dtype)
 
 
 class Laplacian(_Bandwidth):
     """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁), or of the Euclidean norm; ‖w‖∞ = 1.
 
-    Sharper at 0 and with heavier tails than `Gaussian`: nearest scans count most, distant ones still a little.
+    Sharper at 0 and with heavier tails than `Gaussian`: nearest scans count most, distant ones
+    still a little.
 
     Parameters
     ----------
@@ -154,7 +175,8 @@ class Laplacian(_Bandwidth):
     sigma : float, sequence of float, "scott" or "silverman"
         Scale in the column's own unit; see `Gaussian`.
     standardise : bool
-        As for `Gaussian`; dimensions count by their mean absolute difference, in standard deviations.
+        As for `Gaussian`; dimensions count by their mean absolute difference, in standard
+        deviations.
     norm : {1, 2}
         Order of the norm; 2 is that of the released code of CCL-K.
     missing : {"error", "marginal"}
@@ -171,7 +193,11 @@ class Laplacian(_Bandwidth):
         norm: Literal[1, 2] = 1
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        distances = torch.sub(rows, cols.T).abs_() if rows.shape[1] == 1 else torch.cdist(rows, cols, self.norm, _EXACT)
+        distances = (
+            torch.sub(rows, cols.T).abs_()
+            if rows.shape[1] == 1
+            else torch.cdist(rows, cols, self.norm, _EXACT)
+        )
         return distances.neg_().exp_().to(dtype)
 
 
@@ -209,9 +235,9 @@ class Linear(ColumnKernel):
     column : str
         A continuous metadata column, (n,) or (n, p).
     twin : {"formula", "supremum"}
-        Weight of the two views of a scan. ``"formula"``: w(y, y), which is below ‖w‖∞ for all but the longest y of the
-        batch, so that conditional uniformity repels the views of all others. ``"supremum"``: ‖w‖∞, so that a scan is as
-        alike to itself as anything can be.
+        Weight of the two views of a scan. ``"formula"``: w(y, y), which is below ‖w‖∞ for all but
+        the longest y of the batch, so that conditional uniformity repels the views of all others.
+        ``"supremum"``: ‖w‖∞, so that a scan is as alike to itself as anything can be.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -230,7 +256,9 @@ class Linear(ColumnKernel):
     nonnegative = False
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:
-        return self.supremum_over(metadata, dtype=dtype).expand(n) if self.twin == "supremum" else None
+        return (
+            self.supremum_over(metadata, dtype=dtype).expand(n) if self.twin == "supremum" else None
+        )
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         # By Cauchy–Schwarz the maximum is that of a scan with itself.

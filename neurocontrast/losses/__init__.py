@@ -1,7 +1,8 @@
 """Every loss: ``loss(z1, z2, metadata)`` of two views of a batch, a scalar.
 
-All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the loss, ``loss.columns`` the metadata it
-needs. See ``docs/losses.md`` for what each pulls, repels and costs. A loss is imported when it is asked for.
+All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the loss,
+``loss.columns`` the metadata it needs. See ``docs/losses.md`` for what each pulls, repels and
+costs. A loss is imported when it is asked for.
 """
 
 from neurocontrast.lazy import lazy_exports
@@ -11,6 +12,8 @@ _CLASSES = dict(place.removeprefix("losses.").split(":")[::-1] for place in LOSS
 
 __all__ = [*_CLASSES, "LossSettings", "Objective", "on_this_process_only"]  # pyright: ignore
 
-_PLACES = {module: [name for name in _CLASSES if _CLASSES[name] == module] for module in _CLASSES.values()}
+_PLACES = {
+    module: [name for name in _CLASSES if _CLASSES[name] == module] for module in _CLASSES.values()
+}
 _PLACES["objective"] = ["LossSettings", "Objective"]
 __getattr__ = lazy_exports(__name__, {**_PLACES, ".parallel.collectives": ["on_this_process_only"]})

@@ -23,13 +23,14 @@ _DUFUMIER = (
 class AlignmentUniformity(Objective):
     """Alignment and uniformity on the hypersphere, without metadata.
 
-    E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola 2020).
-    Choose it to weigh the two forces freely; near `NTXent` with τ = 1/(2t).
+    E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola
+    2020). Choose it to weigh the two forces freely; near `NTXent` with τ = 1/(2t).
 
     Parameters
     ----------
     alpha : float
-        Exponent α > 0: the power of the distance of the two views; larger cares more for the worst pairs.
+        Exponent α > 0: the power of the distance of the two views; larger cares more for the worst
+        pairs.
     t : float
         Scale t > 0: sharpness of the repulsion; larger pushes only the nearest.
     uniformity_weight : float
@@ -61,8 +62,13 @@ class AlignmentUniformity(Objective):
         squared = (pool.anchors[0] - pool.anchors[1]).square().sum(1)
         differ = squared > 0
         distances = torch.where(differ, torch.where(differ, squared, 1.0) ** (self.alpha / 2), 0.0)
-        uniformity = (self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))) / 2
-        return {"alignment": pool.mean(distances.unsqueeze(0)), "uniformity": self.uniformity_weight * uniformity}
+        uniformity = (
+            self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))
+        ) / 2
+        return {
+            "alignment": pool.mean(distances.unsqueeze(0)),
+            "uniformity": self.uniformity_weight * uniformity,
+        }
 
     def _uniformity(self, pool: Pool) -> Tensor:
         n = pool.n_samples
@@ -75,8 +81,8 @@ class AlignmentUniformity(Objective):
 class GlobalUniformity(Objective):
     """Global uniformity: push all scans apart, whatever their metadata.
 
-    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). It has no positive: use it with an
-    alignment.
+    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). It has no positive:
+    use it with an alignment.
 
     Parameters
     ----------
@@ -102,8 +108,9 @@ class GlobalUniformity(Objective):
 class ConditionalAlignment(Objective):
     """Conditional alignment: pull scans together as far as their metadata are alike.
 
-    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term); an anchor without any weight counts
-    0, and of one view has no part in the mean. Alone it collapses: use it with a uniformity.
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term); an anchor
+    without any weight counts 0, and of one view has no part in the mean. Alone it collapses: use it
+    with a uniformity.
 
     Parameters
     ----------
@@ -141,15 +148,16 @@ class ConditionalAlignment(Objective):
 class ConditionalUniformity(Objective):
     """Conditional uniformity: push scans apart as far as their metadata differ.
 
-    log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij (Dufumier et al.
-    2021, the estimator below eq. 4). The logarithm is outside both sums, so the most crowded anchors of the batch
-    decide. Scans with equal metadata do not repel at all. An anchor with no dissimilar scan is left out; with none
-    left the term is 0.
+    log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij
+    (Dufumier et al. 2021, the estimator below eq. 4). The logarithm is outside both sums, so the
+    most crowded anchors of the batch decide. Scans with equal metadata do not repel at all. An
+    anchor with no dissimilar scan is left out; with none left the term is 0.
 
     With ``negatives``, a second kernel v, d_ij = (‖w‖∞ − w_ij) v_ij takes the place of ‖w‖∞ − w_ij:
-    log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik > 0. With v the
-    `Categorical` kernel on the site, scans of different age are pushed apart within a site only, so that the contrast
-    of ages has to be learnt from brains of one scanner, and nothing is gained by telling sites apart.
+    log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik >
+    0. With v the `Categorical` kernel on the site, scans of different age are pushed apart within a
+    site only, so that the contrast of ages has to be learnt from brains of one scanner, and nothing
+    is gained by telling sites apart.
 
     Parameters
     ----------
@@ -201,13 +209,14 @@ def _uniformity(pool: Pool, sums: Tensor, mass: Tensor) -> Tensor:
 class ConditionalAlignmentUniformity(ConditionalUniformity):
     """Conditional alignment + λ · conditional uniformity: like pulls like, only unlike repels.
 
-    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ]
-    (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE` it never pushes scans of equal metadata apart. Choose it
-    when metadata should organise the representation and the batch holds many alike scans.
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ −
+    Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE` it never pushes scans of
+    equal metadata apart. Choose it when metadata should organise the representation and the batch
+    holds many alike scans.
 
-    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, those of like age too. To
-    pull by one kernel and push by another, add `ConditionalAlignment` and `ConditionalUniformity` in a
-    `SumOfObjectives`.
+    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, those
+    of like age too. To pull by one kernel and push by another, add `ConditionalAlignment` and
+    `ConditionalUniformity` in a `SumOfObjectives`.
 
     Parameters
     ----------
@@ -218,7 +227,8 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     uniformity_weight : float
         Weight λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
     negatives : Kernel, optional
-        Kernel v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`. None: all repel.
+        Kernel v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`.
+        None: all repel.
 
     Examples
     --------

@@ -35,7 +35,9 @@ _SMALLEST_WEIGHT = 1e-6
 class _CCLK(Objective):
     """What the three losses share: log M_i of each anchor, in blocks of anchors."""
 
-    citation = "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022."
+    citation = (
+        "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022."
+    )
     needs_nonnegative = False
 
     class Settings(LossSettings):
@@ -58,9 +60,14 @@ class _CCLK(Objective):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         pulls, pushes, clamped = self._anchors(pool)
         pool.figures["clamped"] = pool.mean(clamped)
-        return {"alignment": -pool.mean(pulls), "uniformity": pool.mean(torch.logaddexp(pulls, pushes))}
+        return {
+            "alignment": -pool.mean(pulls),
+            "uniformity": pool.mean(torch.logaddexp(pulls, pushes)),
+        }
 
-    def pull_and_push(self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
+    def pull_and_push(
+        self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int
+    ) -> tuple[Tensor, Tensor]:
         """Return log a and log b of −log(a / (a + b)), of the logarithms of K_ii, M_i and Σ_{j≠i} K_ij, (1, n)."""
         raise NotImplementedError
 
@@ -76,8 +83,9 @@ class _CCLK(Objective):
     def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor]:
         """Compare the anchors of a view with the candidates of the other.
 
-        M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition
-        whose samples are all far from the anchor does not vanish at a small temperature.
+        M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so
+        that a condition whose samples are all far from the anchor does not vanish at a small
+        temperature.
         """
         kernel, columns = self.condition(pool, view)
         operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)
@@ -93,7 +101,12 @@ class _CCLK(Objective):
             summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
             mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
             rest = pairs.log_sum_exp(without="sample")
-            return pairs.twins(), mean.clamp_min(math.log(tiny)), rest, (mean <= math.log(tiny)).to(mean)
+            return (
+                pairs.twins(),
+                mean.clamp_min(math.log(tiny)),
+                rest,
+                (mean <= math.log(tiny)).to(mean),
+            )
 
         own, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
         return *self.pull_and_push(own, mean, rest, pool.n_samples), clamped
@@ -105,25 +118,29 @@ class WeaklySupervisedCCLK(_CCLK):
     With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
     L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ).
 
-    M_i estimates the similarity to a sample drawn under the condition of i, so the loss works where no two samples
-    share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be
-    negative, so M_i can fall to 0 or below: it is clamped at the dtype's tiny, and the anchor is no longer attracted,
-    but keeps its repulsion. Where that is frequent (`clamped` in the metrics of training), give a larger ridge or
-    bandwidth, or ``own=False``.
+    M_i estimates the similarity to a sample drawn under the condition of i, so the loss works where
+    no two samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or
+    of many dimensions. W can be negative, so M_i can fall to 0 or below: it is clamped at the
+    dtype's tiny, and the anchor is no longer attracted, but keeps its repulsion. Where that is
+    frequent (`clamped` in the metrics of training), give a larger ridge or bandwidth, or
+    ``own=False``.
 
     Parameters
     ----------
     kernel : Kernel
-        On the metadata to learn. A narrow one makes every sample its own condition, which is InfoNCE.
+        On the metadata to learn. A narrow one makes every sample its own condition, which is
+        InfoNCE.
     temperature : float
         Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
-        Weight λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many samples.
+        Weight λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many
+        samples.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
     own : bool
-        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all of M_i, which then
-        hardly trains. False: W_ii and entries below 1e-6 are 0, as in the released code.
+        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all
+        of M_i, which then hardly trains. False: W_ii and entries below 1e-6 are 0, as in the
+        released code.
 
     Examples
     --------
@@ -136,7 +153,13 @@ class WeaklySupervisedCCLK(_CCLK):
 
     title = "weakly supervised CCL-K"
 
-    def pull_and_push(self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    def pull_and_push(
+        self,
+        own: Tensor,  # noqa: ARG002
+        mean: Tensor,
+        rest: Tensor,
+        n_samples: int,  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor]:
         return mean, rest
 
 
@@ -145,9 +168,10 @@ class FairCCLK(_CCLK):
 
     With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) ).
 
-    Telling a sample from others of its own site cannot be done with what the site looks like, so nothing is
-    gained from encoding the site. Choose it (often in a sum of objectives) when a variable must not leak
-    into the embedding; for a categorical one with large classes in the batch `FairInfoNCE` is simpler.
+    Telling a sample from others of its own site cannot be done with what the site looks like, so
+    nothing is gained from encoding the site. Choose it (often in a sum of objectives) when a
+    variable must not leak into the embedding; for a categorical one with large classes in the batch
+    `FairInfoNCE` is simpler.
 
     Parameters
     ----------
@@ -169,16 +193,25 @@ class FairCCLK(_CCLK):
 
     title = "fair CCL-K"
 
-    def pull_and_push(self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        return own, mean + (math.log(n_samples - 1) if n_samples > 1 else torch.finfo(mean.dtype).min)
+    def pull_and_push(
+        self,
+        own: Tensor,
+        mean: Tensor,
+        rest: Tensor,  # noqa: ARG002
+        n_samples: int,
+    ) -> tuple[Tensor, Tensor]:
+        return own, mean + (
+            math.log(n_samples - 1) if n_samples > 1 else torch.finfo(mean.dtype).min
+        )
 
 
 class HardNegativeCCLK(FairCCLK):
     """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 9).
 
-    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is contrasted with those
-    it now resembles most. It reads no metadata, but with ``on="features"`` a column "features", (n, 2p): the encoder's
-    features of both views, side by side, which training fills.
+    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is
+    contrasted with those it now resembles most. It reads no metadata, but with ``on="features"`` a
+    column "features", (n, 2p): the encoder's features of both views, side by side, which training
+    fills.
 
     Parameters
     ----------
@@ -186,8 +219,8 @@ class HardNegativeCCLK(FairCCLK):
         On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
         ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
     on : {"embedding", "features"}
-        What fills the column: unit embeddings, or the features before the head, of any norm, as its authors ran. A
-        width for features makes W uniform on unit embeddings.
+        What fills the column: unit embeddings, or the features before the head, of any norm, as its
+        authors ran. A width for features makes W uniform on unit embeddings.
     ridge : float
         Weight λ > 0. Large values make the repulsion smaller.
     temperature, symmetric, own
@@ -218,8 +251,16 @@ class HardNegativeCCLK(FairCCLK):
             raise ConfigError(
                 "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a rule on."
             )
-        self.kernel, self.embedding_kernel, self.reads_features = None, kernel, self.on == "features"
+        self.kernel, self.embedding_kernel, self.reads_features = (
+            None,
+            kernel,
+            self.on == "features",
+        )
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:
-        filled = pool.metadata["features"].chunk(2, 1)[view] if self.reads_features else pool.anchors[view].detach()
+        filled = (
+            pool.metadata["features"].chunk(2, 1)[view]
+            if self.reads_features
+            else pool.anchors[view].detach()
+        )
         return self.embedding_kernel, {"embedding": filled}

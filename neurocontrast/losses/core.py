@@ -1,7 +1,7 @@
 """The shared core of the losses: similarities, weights, and weighted log-sum-exp of each anchor, block by block.
 
-A loss writes its formula for a block of anchors (`Pairs`), and `Pool.each_anchor` applies it to all of them. Letters of
-shapes, here and in every loss::
+A loss writes its formula for a block of anchors (`Pairs`), and `Pool.each_anchor` applies it to all
+of them. Letters of shapes, here and in every loss::
 
     V  views of a batch              n    samples of all processes
     d  dimensions of an embedding    n_i  samples of one block of anchors
@@ -47,7 +47,8 @@ _ALL = slice(None)
 class Pairs:
     """The pairs of a block of anchors with all candidates: what the formula of a loss is written in.
 
-    Sums over candidates j leave the anchor i itself out. Weights between samples, (n_i, n), count for all their views.
+    Sums over candidates j leave the anchor i itself out. Weights between samples, (n_i, n), count
+    for all their views.
     """
 
     s: Tensor
@@ -70,17 +71,23 @@ class Pairs:
         apart = supremum - w
         return apart.masked_fill_(apart <= supremum * (16 * torch.finfo(w.dtype).eps), 0)
 
-    def log_sum_exp(self, weights: Tensor | None = None, *, without: Literal["anchor", "sample"] = "anchor") -> Tensor:
+    def log_sum_exp(
+        self, weights: Tensor | None = None, *, without: Literal["anchor", "sample"] = "anchor"
+    ) -> Tensor:
         """Return log Σ_j b_ij exp s_ij of each anchor, (V, n_i); −1e30 without gradient where all b_ij are 0.
 
-        `weights` are the b ≥ 0 between samples, 1 by default. The sum is `without` the anchor, or all views of its
-        sample.
+        `weights` are the b ≥ 0 between samples, 1 by default. The sum is `without` the anchor, or
+        all views of its sample.
         """
         return cast(Tensor, _LogSumExp.apply(self.s, weights, self, without))
 
     def mean(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
-        others, own, mass = self._of_others(weights)[0], weights.diagonal(self.samples.start), self.mass(weights)
+        others, own, mass = (
+            self._of_others(weights)[0],
+            weights.diagonal(self.samples.start),
+            self.mass(weights),
+        )
         summed = (self.s.sum(2) * others).sum(2)
         if self.pool.n_views > 1:
             summed = summed + (self.pool.n_views - 1) * own * self.twins()
@@ -89,7 +96,9 @@ class Pairs:
     def mass(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij of each anchor, (V, n_i)."""
         n_views, own = self.pool.n_views, weights.diagonal(self.samples.start)
-        return (n_views * self._of_others(weights)[1] + (n_views - 1) * own).expand(self.s.shape[:2])
+        return (n_views * self._of_others(weights)[1] + (n_views - 1) * own).expand(
+            self.s.shape[:2]
+        )
 
     def twins(self) -> Tensor:
         """Return the similarity of each anchor with the other view of its sample, or the mean over several, (V, n_i).
@@ -105,28 +114,36 @@ class Pairs:
     def contrast(self, weights: Tensor) -> Tensor:
         """Return Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor, (V, n_i), in one piece.
 
-        With two views, similarities are relative to the twin's, whose own difference of 0 is left out of the sums:
-        value and gradient keep their digits where the loss is close to 0. An anchor without weight counts with its
-        log-sum-exp.
+        With two views, similarities are relative to the twin's, whose own difference of 0 is left
+        out of the sums: value and gradient keep their digits where the loss is close to 0. An
+        anchor without weight counts with its log-sum-exp.
         """
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)
         (others, total), twins, mass = self._of_others(weights), self.twins(), self.mass(weights)
         nearer = (self.s.sum(2) * others).sum(2) - twins * (2 * total)
-        nearer = torch.where(mass <= 0, -twins, nearer / torch.where(mass <= 0, 1, mass))  # NaN stays
+        nearer = torch.where(
+            mass <= 0, -twins, nearer / torch.where(mass <= 0, 1, mass)
+        )  # NaN stays
         return softplus_of(self.log_sum_exp(without="sample") - twins) - nearer
 
     @cached_property
     def itself(self) -> Tensor:
         """Whether a candidate is the anchor, (V, n_i, V, n)."""
-        return self.leave_out(torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True)
+        return self.leave_out(
+            torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True
+        )
 
     def _of_others(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights with 0 between a sample and itself, and their sums, computed once for the same weights."""
         if id(weights) not in self._others:
             others = weights.clone()
             others.diagonal(self.samples.start).zero_()
-            self._others[id(weights)] = weights, others, others.sum(1)  # the weights are kept, and so is their id
+            self._others[id(weights)] = (
+                weights,
+                others,
+                others.sum(1),
+            )  # the weights are kept, and so is their id
         return self._others[id(weights)][1:]
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
@@ -159,7 +176,12 @@ class _LogSumExp(torch.autograd.Function):
         s, logarithms, sums = ctx.saved_tensors
         sums = torch.where(sums <= EMPTY / 2, torch.inf, sums)
         terms = _plus(s, logarithms).sub_(sums[..., None, None]).exp_()
-        return ctx.pairs.leave_out(terms, ctx.without, 0).mul_(gradient[..., None, None]), None, None, None
+        return (
+            ctx.pairs.leave_out(terms, ctx.without, 0).mul_(gradient[..., None, None]),
+            None,
+            None,
+            None,
+        )
 
 
 def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
@@ -214,7 +236,11 @@ class Pool:
     def between(self, view: int, other: int) -> Pool:
         """Return the pool of the anchors of one view, and the candidates of one view."""
         anchors = self.anchors[view : view + 1]
-        return replace(self, anchors=anchors, candidates=anchors if view == other else self.anchors[other : other + 1])
+        return replace(
+            self,
+            anchors=anchors,
+            candidates=anchors if view == other else self.anchors[other : other + 1],
+        )
 
     def bind(self, kernel: Kernel) -> Block:
         """Return the function of blocks of weights w ≥ 0 of a kernel between the samples."""
@@ -226,13 +252,18 @@ class Pool:
     def supremum(self, kernel: Kernel) -> float | Tensor:
         """Return ‖w‖∞ > 0, which of some kernels is the maximum over the batch."""
         supremum = kernel.supremum_over(self.metadata, dtype=self.anchors.dtype)
-        return supremum.clamp_min(torch.finfo(supremum.dtype).tiny) if isinstance(supremum, Tensor) else supremum
+        return (
+            supremum.clamp_min(torch.finfo(supremum.dtype).tiny)
+            if isinstance(supremum, Tensor)
+            else supremum
+        )
 
     def each_anchor(self, formula: Formula, *learned: Tensor) -> tuple[Tensor, ...]:
         """Apply a formula to blocks of anchors, and join what it returns for each to (…, n).
 
-        A block is computed, reduced and dropped, and computed again for the gradient. Processes share several blocks.
-        The formula is given the pairs, and the `learned` tensors that it is differentiated by as well.
+        A block is computed, reduced and dropped, and computed again for the gradient. Processes
+        share several blocks. The formula is given the pairs, and the `learned` tensors that it is
+        differentiated by as well.
         """
         n, n_of_sample = self.n_samples, self.n_views * len(self.candidates) * self.n_samples
         at_once = AT_ONCE * (ON_GPU if self.anchors.is_cuda else 1)
@@ -240,13 +271,21 @@ class Pool:
             return formula(self._pairs(self.anchors, self.candidates, slice(0, n)), *learned)
         step = min(max(FEWEST, at_once // n_of_sample), max(1, n // self.processes.size))
         blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-        shares = [replace(self.processes, rank=rank).share(blocks) for rank in range(self.processes.size)]
+        shares = [
+            replace(self.processes, rank=rank).share(blocks) for rank in range(self.processes.size)
+        ]
         tensors = self.anchors, self.candidates if self.is_across else None, *learned
-        joined = cast(tuple[Tensor, ...], _InBlocks.apply(self, formula, shares[self.processes.rank], *tensors))
+        joined = cast(
+            tuple[Tensor, ...],
+            _InBlocks.apply(self, formula, shares[self.processes.rank], *tensors),
+        )
         if self.processes.size == 1:
             return joined
         sizes = [share[-1].stop - share[0].start for share in shares]
-        return tuple(gather_samples(each.movedim(-1, 0).contiguous(), sizes).movedim(0, -1) for each in joined)
+        return tuple(
+            gather_samples(each.movedim(-1, 0).contiguous(), sizes).movedim(0, -1)
+            for each in joined
+        )
 
     def _pairs(self, anchors: Tensor, candidates: Tensor, i: slice) -> Pairs:
         """Return the pairs of the anchors of some samples."""
@@ -256,8 +295,8 @@ class Pool:
     def mean(self, values: Tensor, mass: Tensor | None = None) -> Tensor:
         """Return the mean over the anchors, of values (V, n), or what `reduction` asks for in its place.
 
-        With one view an anchor can be without a positive: the mean is then over the anchors whose `mass` of positives,
-        (V, n), is above 0, and it is 0 without any.
+        With one view an anchor can be without a positive: the mean is then over the anchors whose
+        `mass` of positives, (V, n), is above 0, and it is 0 without any.
         """
         counts = torch.ones_like(values)
         if mass is not None and self.n_views == 1:
@@ -276,11 +315,15 @@ class Pool:
 
     def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
         """Return log mean_i exp of logarithms (V, n) over the anchors, those whose `mass` is above 0; 0 without any."""
-        counts = torch.ones_like(logarithms) if mass is None else (~(mass <= 0)).to(logarithms)  # NaN stays
+        counts = (
+            torch.ones_like(logarithms) if mass is None else (~(mass <= 0)).to(logarithms)
+        )  # NaN stays
         if self.sample_weights is not None:
             counts = counts * self.sample_weights.to(logarithms)
             smallest = torch.finfo(counts.dtype).tiny
-            logarithms = torch.where(counts > 0, logarithms + counts.clamp_min(smallest).log(), EMPTY)
+            logarithms = torch.where(
+                counts > 0, logarithms + counts.clamp_min(smallest).log(), EMPTY
+            )
         total = counts.sum()
         value = logarithms.flatten().logsumexp(0) - torch.where(total > 0, total, 1).log()
         return torch.where(total > 0, value, 0.0)
@@ -290,15 +333,21 @@ class _InBlocks(torch.autograd.Function):
     """A formula of anchors, block by block, each computed again for its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, pool: Pool, formula: Formula, blocks: list[slice], *tensors: Tensor | None) -> Any:
+    def forward(
+        ctx: Any, pool: Pool, formula: Formula, blocks: list[slice], *tensors: Tensor | None
+    ) -> Any:
         anchors, candidates, *learned = tensors
         ctx.pool, ctx.formula, ctx.blocks = pool, formula, blocks
         ctx.save_for_backward(*tensors)
         assert anchors is not None
         first, joined = blocks[0].start, list[Tensor]()
         for i in blocks:
-            found = formula(pool._pairs(anchors, anchors if candidates is None else candidates, i), *learned)
-            joined = joined or [each.new_empty(*each.shape[:-1], blocks[-1].stop - first) for each in found]
+            found = formula(
+                pool._pairs(anchors, anchors if candidates is None else candidates, i), *learned
+            )
+            joined = joined or [
+                each.new_empty(*each.shape[:-1], blocks[-1].stop - first) for each in found
+            ]
             for whole, part in zip(joined, found, strict=True):
                 whole[..., i.start - first : i.stop - first] = part
         return tuple(joined)
@@ -319,15 +368,28 @@ class _InBlocks(torch.autograd.Function):
                 with torch.enable_grad():
                     found = ctx.formula(replace(pairs, s=inputs[0]), *inputs[1:])
                 parts = [each[..., i.start - first : i.stop - first] for each in gradients]
-                kept = [(each, part) for each, part in zip(found, parts, strict=True) if each.requires_grad]
+                kept = [
+                    (each, part)
+                    for each, part in zip(found, parts, strict=True)
+                    if each.requires_grad
+                ]
                 outputs, upstream = zip(*kept, strict=True)
                 of_s, *of_rest = torch.autograd.grad(outputs, inputs, upstream)
                 of_s = of_s.reshape(-1, len(columns))
                 of_anchors[:, i] += (of_s @ columns).mul_(pool.scale).view_as(anchors[:, i])
-                of_candidates.view_as(columns).addmm_(of_s.T, anchors[:, i].flatten(0, 1) * pool.scale)
+                of_candidates.view_as(columns).addmm_(
+                    of_s.T, anchors[:, i].flatten(0, 1) * pool.scale
+                )
                 for total, part in zip(of_learned, of_rest, strict=True):
                     total += part
-        return None, None, None, of_anchors, None if candidates is None else of_candidates, *of_learned
+        return (
+            None,
+            None,
+            None,
+            of_anchors,
+            None if candidates is None else of_candidates,
+            *of_learned,
+        )
 
 
 def distances(cosines: Tensor) -> Tensor:

@@ -17,11 +17,12 @@ from neurocontrast.settings import Column, NonNegative
 class InfoNCE(Objective):
     r"""InfoNCE (CLIP's loss): find the other view of a sample among the other views of all samples.
 
-    L = mean_i [ −s(z1_i, z2_i) + log Σ_j exp s(z1_i, z2_j) ], s = <·, ·>/τ, averaged over both directions (van den Oord
-    et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two views: nothing within one view is compared.
-    With more than two views, the mean over all pairs of views (Tian et al. 2020). The mutual information of the views
-    is at least log n − L, the `bound` in the metrics of training. Choose it when views come from different modalities
-    or encoders; for two augmentations of one image `NTXent` uses each batch more fully.
+    L = mean_i [ −s(z1_i, z2_i) + log Σ_j exp s(z1_i, z2_j) ], s = <·, ·>/τ, averaged over both
+    directions (van den Oord et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two
+    views: nothing within one view is compared. With more than two views, the mean over all pairs of
+    views (Tian et al. 2020). The mutual information of the views is at least log n − L, the `bound`
+    in the metrics of training. Choose it when views come from different modalities or encoders; for
+    two augmentations of one image `NTXent` uses each batch more fully.
 
     Parameters
     ----------
@@ -30,8 +31,8 @@ class InfoNCE(Objective):
     symmetric : bool
         Average both directions. False: only the earlier view looks for the later one.
     normalise : bool
-        Divide embeddings by their norm, so that s is a cosine over τ. False: raw inner products, as a critic that can
-        take any value, such as the logarithm of a density ratio, needs.
+        Divide embeddings by their norm, so that s is a cosine over τ. False: raw inner products, as
+        a critic that can take any value, such as the logarithm of a density ratio, needs.
 
     Examples
     --------
@@ -67,10 +68,11 @@ class InfoNCE(Objective):
 class NTXent(Objective):
     r"""NT-Xent, the loss of SimCLR: find the twin among all 2n − 1 other embeddings of the batch.
 
-    L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al. 2020, eq. 1); with
-    more views the mean over an anchor's other views takes the place of the twin. Pulls the views of a scan together and
-    pushes all other scans away, whatever their metadata. Choose it as the baseline that knows nothing of the subjects.
-    The mutual information of the views is at least log n − L, the `bound` in the metrics of training.
+    L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al.
+    2020, eq. 1); with more views the mean over an anchor's other views takes the place of the twin.
+    Pulls the views of a scan together and pushes all other scans away, whatever their metadata.
+    Choose it as the baseline that knows nothing of the subjects. The mutual information of the
+    views is at least log n − L, the `bound` in the metrics of training.
 
     Parameters
     ----------
@@ -114,9 +116,9 @@ class NTXent(Objective):
 class DebiasedInfoNCE(Objective):
     """Debiased InfoNCE: NT-Xent whose negatives are corrected for those that are in truth positives.
 
-    mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 − τ⁺), N e^{−1/τ} },
-    s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020, with one positive). Kept
-    in log space, so that a small τ stays finite.
+    mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 −
+    τ⁺), N e^{−1/τ} }, s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020,
+    with one positive). Kept in log space, so that a small τ stays finite.
 
     Choose it without labels, when random negatives often share the anchor's (unknown) class.
 
@@ -125,7 +127,8 @@ class DebiasedInfoNCE(Objective):
     temperature : float
         Temperature τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
     positive_prior : float
-        Prior τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives `NTXent`.
+        Prior τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives
+        `NTXent`.
 
     Examples
     --------
@@ -142,7 +145,9 @@ class DebiasedInfoNCE(Objective):
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        twins, negatives = pool.each_anchor(lambda pairs: (pairs.twins(), self.log_negatives(pairs)))
+        twins, negatives = pool.each_anchor(
+            lambda pairs: (pairs.twins(), self.log_negatives(pairs))
+        )
         if pool.n_samples == 1:
             return {"contrast": pool.mean(twins * 0)}
         log_n = math.log(pool.n_candidates - 1)
@@ -164,8 +169,8 @@ class DebiasedInfoNCE(Objective):
 class HardNegativeInfoNCE(DebiasedInfoNCE):
     """Hard-negative InfoNCE: `DebiasedInfoNCE` in which close negatives count more.
 
-    As there, with Σ_negatives e^{s_ij} replaced by Σ b_ij e^{s_ij} / mean_j b_ij, b_ij = e^{β s_ij}; the importance
-    weights b carry gradient, as in the released code (Robinson et al. 2021).
+    As there, with Σ_negatives e^{s_ij} replaced by Σ b_ij e^{s_ij} / mean_j b_ij, b_ij = e^{β
+    s_ij}; the importance weights b carry gradient, as in the released code (Robinson et al. 2021).
 
     Choose it without labels, when most negatives are easy and training stalls.
 
@@ -201,10 +206,10 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
 class FairInfoNCE(Objective):
     """Fair-InfoNCE: NT-Xent whose negatives come only from the anchor's cluster, both views.
 
-    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ] (Tsai et al. 2022, equation 4, in batches of several
-    clusters; the paper draws each batch from one, which is `InfoNCE` with ``training.sampling: one-group``). To tell
-    scans apart within a cluster the cluster itself is of no use, so it is forgotten: choose a sensitive or nuisance
-    variable such as the site.
+    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ] (Tsai et al. 2022, equation 4, in
+    batches of several clusters; the paper draws each batch from one, which is `InfoNCE` with
+    ``training.sampling: one-group``). To tell scans apart within a cluster the cluster itself is of
+    no use, so it is forgotten: choose a sensitive or nuisance variable such as the site.
 
     Parameters
     ----------

@@ -16,7 +16,12 @@ from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool, Reduction
-from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
+from neurocontrast.parallel.collectives import (
+    Processes,
+    gather_samples,
+    gather_sizes,
+    is_distributed,
+)
 from neurocontrast.settings import Configurable, Positive, Settings
 
 Views = Tensor | Sequence[Tensor]
@@ -52,17 +57,19 @@ class LossSettings(Settings):
 class Objective(Configurable, nn.Module):
     """A loss on two views of a batch, and optionally its metadata.
 
-    A loss of your own is one class: its keys in a nested ``Settings``, ``title`` and ``citation`` for reports, and
-    ``parts``. See ``docs/losses.md``.
+    A loss of your own is one class: its keys in a nested ``Settings``, ``title`` and ``citation``
+    for reports, and ``parts``. See ``docs/losses.md``.
 
-    Under autocast a loss computes in float32. In a distributed run candidates, metadata and counts are those of all
-    processes, and every process returns the loss of the whole batch (see `neurocontrast.parallel.collectives`).
+    Under autocast a loss computes in float32. In a distributed run candidates, metadata and counts
+    are those of all processes, and every process returns the loss of the whole batch (see
+    `neurocontrast.parallel.collectives`).
 
     Parameters
     ----------
     temperature : float, "learnable" or torch.nn.Parameter
-        Temperature τ > 0. "learnable" starts at 0.07 and learns log 1/τ, as CLIP does; a parameter of one number is τ
-        itself, and learns. Either is a parameter of the loss, with its exact gradient, and is kept at 0.01 or above.
+        Temperature τ > 0. "learnable" starts at 0.07 and learns log 1/τ, as CLIP does; a parameter
+        of one number is τ itself, and learns. Either is a parameter of the loss, with its exact
+        gradient, and is kept at 0.01 or above.
     """
 
     title: ClassVar[str]
@@ -94,9 +101,13 @@ class Objective(Configurable, nn.Module):
         learnt = keywords.get("temperature")
         if isinstance(learnt, Tensor):
             if learnt.numel() != 1:
-                raise ConfigError(f"temperature must be one number, got a tensor of shape {tuple(learnt.shape)}.")
+                raise ConfigError(
+                    f"temperature must be one number, got a tensor of shape {tuple(learnt.shape)}."
+                )
             if learnt.requires_grad and not isinstance(learnt, nn.Parameter):
-                raise ConfigError("temperature: a tensor that learns must be a torch.nn.Parameter, or 'learnable'.")
+                raise ConfigError(
+                    "temperature: a tensor that learns must be a torch.nn.Parameter, or 'learnable'."
+                )
             keywords["temperature"] = float(learnt.detach())
         self.configure(*arguments, **keywords)
         if isinstance(learnt, nn.Parameter):
@@ -110,7 +121,9 @@ class Objective(Configurable, nn.Module):
         """Keep a value of the settings; factors become a kernel, a column of labels the kernel of equal labels."""
         if name in ("label", "cluster"):
             self.kernel = Categorical(value)
-        super().accept(name, build_kernel(value) if name in _KERNELS and value is not None else value)
+        super().accept(
+            name, build_kernel(value) if name in _KERNELS and value is not None else value
+        )
 
     @property
     def columns(self) -> dict[str, Kind]:
@@ -143,15 +156,18 @@ class Objective(Configurable, nn.Module):
         Parameters
         ----------
         z1, z2 : Tensor (n, d)
-            Embeddings of two views, of any norm; or a list of views, or a tensor (V, n, d), in place of ``z1``.
+            Embeddings of two views, of any norm; or a list of views, or a tensor (V, n, d), in
+            place of ``z1``.
         metadata : mapping or DataFrame, optional
-            The ``columns`` that the loss needs, as kernels take them (`neurocontrast.kernels.Kernel`), for instance a
-            batch of a `CohortDataset`.
+            The ``columns`` that the loss needs, as kernels take them
+            (`neurocontrast.kernels.Kernel`), for instance a batch of a `CohortDataset`.
         weights : Tensor (n,), optional
-            Weight of each sample in the mean over anchors, at least 0. As candidates all samples count alike.
+            Weight of each sample in the mean over anchors, at least 0. As candidates all samples
+            count alike.
         reduction : {"mean", "sum", "none"}
-            Mean or sum over the anchors, or their values, (V, n), multiplied by the weights; 0 of an anchor without
-            a positive. Losses that are no mean over anchors (``of_anchors``) have their mean alone.
+            Mean or sum over the anchors, or their values, (V, n), multiplied by the weights; 0 of
+            an anchor without a positive. Losses that are no mean over anchors (``of_anchors``) have
+            their mean alone.
         """
         return self._with_pool(self.value, z1, z2, metadata, weights, reduction)
 
@@ -161,18 +177,22 @@ class Objective(Configurable, nn.Module):
         """Return the named parts that sum to the loss; the arguments are those of the loss."""
         return self._with_pool(self.parts, z1, z2, metadata, **options)
 
-    def figures(self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None) -> dict[str, Tensor]:
+    def figures(
+        self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> dict[str, Tensor]:
         """Return what training records of a batch: ``term_`` and the name of each part, and what else is known.
 
-        That is ``temperature`` where it learns, ``bound`` of a loss that bounds an information, and ``clamped``, the
-        fraction of clamped anchors, of CCL-K.
+        That is ``temperature`` where it learns, ``bound`` of a loss that bounds an information, and
+        ``clamped``, the fraction of clamped anchors, of CCL-K.
         """
 
         def all_of(pool: Pool) -> dict[str, Tensor]:
             return {f"term_{name}": part for name, part in self.parts(pool).items()} | pool.figures
 
         found, tau = self._with_pool(all_of, z1, z2, metadata), self.tau
-        return {**found, "temperature": tau.detach().reshape(())} if isinstance(tau, Tensor) else found
+        return (
+            {**found, "temperature": tau.detach().reshape(())} if isinstance(tau, Tensor) else found
+        )
 
     def value(self, pool: Pool) -> Tensor:
         """Return the loss of a pool of unit embeddings."""
@@ -209,33 +229,65 @@ class Objective(Configurable, nn.Module):
         views = _views(z1, z2)
         reductions = get_args(Reduction) if self.of_anchors else ("mean",)
         if reduction not in reductions:
-            raise DataError(f"reduction must be {one_of(reductions)} for {type(self).__name__}, got {reduction!r}.")
+            raise DataError(
+                f"reduction must be {one_of(reductions)} for {type(self).__name__}, got {reduction!r}."
+            )
         fewest, most = self.n_views
         if not fewest <= len(views) <= (most or len(views)):
             allowed = f"{fewest} views" if fewest == most else f"at least {fewest} views"
-            raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}.")
+            raise DataError(
+                f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}."
+            )
         with torch.autocast(views[0].device.type, enabled=False):
-            needed: dict[str, Kind] = {**self.columns, **({"features": "continuous"} if self.reads_features else {})}
-            columns = {name: self._column(metadata, name, kind, views[0]) for name, kind in needed.items()}
+            needed: dict[str, Kind] = {
+                **self.columns,
+                **({"features": "continuous"} if self.reads_features else {}),
+            }
+            columns = {
+                name: self._column(metadata, name, kind, views[0]) for name, kind in needed.items()
+            }
             sample_weights = None if weights is None else _weights(weights, views[0])
-            # A temperature that learns is kept at the lowest or above, in place, as after an optimiser's step.
+            # A temperature that learns is kept at the lowest or above, in place, as after an
+            # optimiser's step.
             if self.log_scale is not None:
                 self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
             elif isinstance(self.tau, nn.Parameter):
                 self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
-            embeddings = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
+            embeddings = (
+                normalise(*views)
+                if self.normalise
+                else torch.stack(views).to(_at_least_float32(views[0]))
+            )
             scale = self.scale
-            if isinstance(scale, Tensor):  # its gradient goes through the embeddings, which are multiplied by 1
+            if isinstance(
+                scale, Tensor
+            ):  # its gradient goes through the embeddings, which are multiplied by 1
                 embeddings = embeddings * (scale / scale.detach()).sqrt().reshape(()).to(embeddings)
                 scale = float(scale.detach())
             processes = Processes()
             if is_distributed():
-                processes = Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
-                gather = partial(gather_samples, sizes=gather_sizes(embeddings.shape[1], embeddings.device))
+                processes = Processes(
+                    torch.distributed.get_rank(), torch.distributed.get_world_size()
+                )
+                gather = partial(
+                    gather_samples, sizes=gather_sizes(embeddings.shape[1], embeddings.device)
+                )
                 columns = {name: gather(column) for name, column in columns.items()}
-                embeddings = gather(embeddings.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
+                embeddings = (
+                    gather(embeddings.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
+                )
                 sample_weights = None if sample_weights is None else gather(sample_weights)
-            return use(Pool(embeddings, embeddings, columns, scale, processes, sample_weights, reduction=reduction))
+            return use(
+                Pool(
+                    embeddings,
+                    embeddings,
+                    columns,
+                    scale,
+                    processes,
+                    sample_weights,
+                    reduction=reduction,
+                )
+            )
 
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
@@ -243,7 +295,9 @@ class Objective(Configurable, nn.Module):
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
         """Return a column on the device of a view; words of categories only where the loss codes them itself."""
-        column = column_of(metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical")
+        column = column_of(
+            metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical"
+        )
         if metadata is not None and not isinstance(metadata[name], Tensor):
             column = column.to(view.device)
         if len(column) != len(view):
@@ -271,7 +325,9 @@ def _weights(given: Any, view: Tensor) -> Tensor:
     """Return weights of the samples, (n,), on the device of a view."""
     weights = torch.as_tensor(given, dtype=_at_least_float32(view), device=view.device).detach()
     if weights.shape != view.shape[:1]:
-        raise DataError(f"weights must be one number a sample, ({len(view)},), got shape {tuple(weights.shape)}.")
+        raise DataError(
+            f"weights must be one number a sample, ({len(view)},), got shape {tuple(weights.shape)}."
+        )
     if weights.device.type == "cpu" and not ((weights >= 0) & weights.isfinite()).all():
         raise DataError("weights must be finite and at least 0.")
     return weights
@@ -282,14 +338,22 @@ def _views(z1: Views, z2: Tensor | None) -> list[Tensor]:
     views: dict[str, Any] = {"z1": z1} if is_one else {f"z1[{k}]": z for k, z in enumerate(z1)}
     if z2 is not None:
         views["z2"] = z2
-    views = {name: torch.as_tensor(z) if isinstance(z, np.ndarray) else z for name, z in views.items()}
+    views = {
+        name: torch.as_tensor(z) if isinstance(z, np.ndarray) else z for name, z in views.items()
+    }
     if not views:
         raise DataError("z1 must be a tensor or a list of views, got an empty list.")
     (first, reference), *others = views.items()
     for name, z in views.items():
         if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[0] == 0 or not z.is_floating_point():
-            found = f"{z.dtype} of shape {tuple(z.shape)}" if isinstance(z, Tensor) else type(z).__name__
-            raise DataError(f"{name} must be a floating-point tensor of shape (n, d) with n ≥ 1, got {found}.")
+            found = (
+                f"{z.dtype} of shape {tuple(z.shape)}"
+                if isinstance(z, Tensor)
+                else type(z).__name__
+            )
+            raise DataError(
+                f"{name} must be a floating-point tensor of shape (n, d) with n ≥ 1, got {found}."
+            )
     for name, z in others:
         if z.shape != reference.shape or z.dtype != reference.dtype or z.device != reference.device:
             raise DataError(

@@ -1,7 +1,8 @@
 """Which loss a name in a configuration means; a loss's module is imported when the loss is asked for.
 
-The settings of a loss are part of its class, and a loss is a PyTorch module: to check the section ``objective`` is to
-import PyTorch. So nothing here is imported until a configuration is read for training (`neurocontrast.config`).
+The settings of a loss are part of its class, and a loss is a PyTorch module: to check the section
+``objective`` is to import PyTorch. So nothing here is imported until a configuration is read for
+training (`neurocontrast.config`).
 """
 
 import sys
@@ -44,7 +45,8 @@ _ALONE = ("sum", "supervised")
 def loss_class(name: str) -> Any:
     """Return the class of a loss: one of `LOSSES`, or of a module of the user's as ``module:Class``; None if unknown.
 
-    A module of the user's must have been imported by the program already. A configuration never makes one be imported.
+    A module of the user's must have been imported by the program already. A configuration never
+    makes one be imported.
     """
     if name in LOSSES:
         module, _, attribute = LOSSES[name].partition(":")
@@ -69,7 +71,9 @@ def build_objective(settings: Any) -> Any:
     """Return the loss that the section ``objective`` describes."""
     keys = {name: value for name, value in settings if name != "loss"}
     if "objectives" in keys:
-        keys["objectives"] = {name: build_objective(each) for name, each in keys["objectives"].items()}
+        keys["objectives"] = {
+            name: build_objective(each) for name, each in keys["objectives"].items()
+        }
     return loss_class(settings.loss)(**keys)
 
 
@@ -80,7 +84,9 @@ def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]]) -> d
     """
     described: dict[str, Any] = settings.model_dump(mode="json")
     if "objectives" in described:
-        parts = {name: describe_objective(each, vectors) for name, each in settings.objectives.items()}
+        parts = {
+            name: describe_objective(each, vectors) for name, each in settings.objectives.items()
+        }
         return {**described, "objectives": parts}
     for factor in [*(described.get("kernel") or ()), *(described.get("negatives") or ())]:
         if factor["column"] in vectors:

@@ -26,7 +26,8 @@ def _single(given: Any, info: ValidationInfo) -> Any:
 class SumOfObjectives(Configurable, nn.Module):
     """Weighted sum of objectives on the same two views, each with its own kernel.
 
-    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is forgotten.
+    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is
+    forgotten.
 
     Parameters
     ----------
@@ -54,16 +55,22 @@ class SumOfObjectives(Configurable, nn.Module):
     tag = "loss"
 
     class Settings(LossSettings):
-        objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
+        objectives: Annotated[
+            dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)
+        ]
         weights: dict[str, NonNegative] = Field(default_factory=dict)
 
         @field_validator("weights")
         @classmethod
-        def _of_objectives(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        def _of_objectives(
+            cls, weights: dict[str, float], info: ValidationInfo
+        ) -> dict[str, float]:
             names = info.data.get("objectives", {})
             for name in weights.keys() - names.keys() if names else ():
                 near = suggestion(name, names)
-                raise ValueError(f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}")
+                raise ValueError(
+                    f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}"
+                )
             return weights
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -97,10 +104,18 @@ class SumOfObjectives(Configurable, nn.Module):
         return found
 
     def forward(
-        self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, *, weights: Tensor | None = None
+        self,
+        z1: Views,
+        z2: Tensor | None = None,
+        metadata: Metadata | None = None,
+        *,
+        weights: Tensor | None = None,
     ) -> Tensor:
         """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
-        first, *others = (self.weights[name] * part(z1, z2, metadata, weights=weights) for name, part in self._parts())
+        first, *others = (
+            self.weights[name] * part(z1, z2, metadata, weights=weights)
+            for name, part in self._parts()
+        )
         return sum(others, first)
 
     def terms(
@@ -113,14 +128,18 @@ class SumOfObjectives(Configurable, nn.Module):
             for part, value in objective.terms(z1, z2, metadata, **options).items()
         }
 
-    def figures(self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None) -> dict[str, Tensor]:
+    def figures(
+        self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> dict[str, Tensor]:
         """Return what training records, see `Objective.figures`, as ``term_name/part`` and ``name/bound``."""
         found = dict[str, Tensor]()
         for name, objective in self._parts():
             for figure, value in objective.figures(z1, z2, metadata).items():
                 part = figure.removeprefix("term_")
                 is_term = part != figure
-                found[f"{'term_' * is_term}{name}/{part}"] = self.weights[name] * value if is_term else value
+                found[f"{'term_' * is_term}{name}/{part}"] = (
+                    self.weights[name] * value if is_term else value
+                )
         return found
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
@@ -135,4 +154,6 @@ class SumOfObjectives(Configurable, nn.Module):
         return f"weights={self.weights}"
 
     def _parts(self) -> list[tuple[str, Objective]]:
-        return [(name, part) for name, part in self.objectives.items() if isinstance(part, Objective)]
+        return [
+            (name, part) for name, part in self.objectives.items() if isinstance(part, Objective)
+        ]

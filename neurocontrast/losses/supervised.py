@@ -19,10 +19,11 @@ from neurocontrast.settings import Column, NonNegative
 class EpsilonSupInfoNCE(Objective):
     """Epsilon-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i other embeddings of
-    the anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
-    from the similarity after its division by τ. Without any other label in the batch the loss is −ε. The mean over the
-    positives is that of the released code, while the paper's equation has their sum.
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i
+    other embeddings of the anchor's label (its twin among them), N_i those of another label
+    (Barbano et al. 2023). ε is subtracted from the similarity after its division by τ. Without any
+    other label in the batch the loss is −ε. The mean over the positives is that of the released
+    code, while the paper's equation has their sum.
 
     Parameters
     ----------
@@ -57,7 +58,8 @@ class EpsilonSupInfoNCE(Objective):
         def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
             same = pairs.weights(self.kernel)
             negatives = pairs.log_sum_exp(1 - same)  # L_i = log Σ_{j∈N_i} exp s_ij
-            # −s_ip + log(exp(s_ip − ε) + exp L_i) = log(1 + exp(L_i + ε − s_ip)) − ε of each positive p.
+            # −s_ip + log(exp(s_ip − ε) + exp L_i) = log(1 + exp(L_i + ε − s_ip)) − ε of each
+            # positive p.
             of_positives = softplus_of(negatives[..., None, None] + self.epsilon - pairs.s)
             summed = (of_positives * same.unsqueeze(1)).masked_fill(pairs.itself, 0).sum((2, 3))
             return summed / pairs.mass(same).clamp_min(1), pairs.mass(same)
@@ -74,10 +76,11 @@ class EpsilonSupInfoNCE(Objective):
 class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023), P_i and
-    N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never positive, so that, unlike with
-    `SupCon`, classes are not pushed apart from within. The KL divergence of positives from negatives is at least
-    mean_i log(#N_i + 1) − L, the `bound` in the metrics of training (theorem 3 has the looser log #N_i).
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes
+    2023), P_i and N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never
+    positive, so that, unlike with `SupCon`, classes are not pushed apart from within. The KL
+    divergence of positives from negatives is at least mean_i log(#N_i + 1) − L, the `bound` in the
+    metrics of training (theorem 3 has the looser log #N_i).
 
     Parameters
     ----------
@@ -107,22 +110,23 @@ class SINCERE(EpsilonSupInfoNCE):
 class Triplet(Objective):
     """Triplet loss: an anchor nearer to its own label than to any other, by a margin.
 
-    Over all triplets of an anchor a, another embedding p of its label and an embedding q of another label,
-    the mean of d(a, p) − d(a, q) + margin over those where it is above 0, with d the L2 distance of
-    normalised embeddings (Schroff et al. 2015). Zero when no triplet is left.
+    Over all triplets of an anchor a, another embedding p of its label and an embedding q of another
+    label, the mean of d(a, p) − d(a, q) + margin over those where it is above 0, with d the L2
+    distance of normalised embeddings (Schroff et al. 2015). Zero when no triplet is left.
 
-    The number of triplets grows with the cube of the batch; here the distances of an anchor are sorted
-    instead, which gives the same value and gradient in O(n² log n) time and O(n) memory.
+    The number of triplets grows with the cube of the batch; here the distances of an anchor are
+    sorted instead, which gives the same value and gradient in O(n² log n) time and O(n) memory.
 
-    It uses distances alone: no temperature, no normaliser, and satisfied triplets stop to count. `SupCon` or
-    `SINCERE` usually learn better embeddings; this one is the baseline.
+    It uses distances alone: no temperature, no normaliser, and satisfied triplets stop to count.
+    `SupCon` or `SINCERE` usually learn better embeddings; this one is the baseline.
 
     Parameters
     ----------
     label : str
         Categorical metadata column.
     margin : float
-        At least 0, in units of distance (at most 2). Larger: more triplets count, classes further apart.
+        At least 0, in units of distance (at most 2). Larger: more triplets count, classes further
+        apart.
 
     Examples
     --------
@@ -148,8 +152,8 @@ class Triplet(Objective):
             apart = distances(pairs.s).flatten(2)
             same = pairs.weights(self.kernel)
             alike = (same > 0).unsqueeze(1).expand_as(pairs.s)
-            # The sum over active triplets is linear in the distances: each counts once for every active triplet in
-            # which it pulls, minus once for every one in which it pushes.
+            # The sum over active triplets is linear in the distances: each counts once for every
+            # active triplet in which it pulls, minus once for every one in which it pushes.
             counts, n_active = _counts(
                 apart.detach(), (alike & ~pairs.itself).flatten(2), ~alike.flatten(2), self.margin
             )
@@ -163,7 +167,9 @@ class Triplet(Objective):
 
 
 @torch.no_grad()
-def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+def _counts(
+    distances: Tensor, positive: Tensor, negative: Tensor, margin: float
+) -> tuple[Tensor, Tensor]:
     """Return how often each distance (V, n_i, N) counts in the sum, and the active triplets, (V, n_i)."""
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
@@ -179,20 +185,23 @@ def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 class RankNContrast(Objective):
     """Rank-N-Contrast: an anchor is nearer to a scan than to all scans that are further away in a continuous column.
 
-    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the pool of 2n embeddings (Zha et al. 2023,
-    equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i − y_j|``. Each other embedding j is the positive in
-    turn, its negatives are those at least as far from the anchor in y. Only the order of the distances counts, so there
-    is no bandwidth. The distances of an anchor are sorted once: O(n² log n) time, O(n) memory.
+    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the pool of 2n embeddings
+    (Zha et al. 2023, equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i − y_j|``.
+    Each other embedding j is the positive in turn, its negatives are those at least as far from the
+    anchor in y. Only the order of the distances counts, so there is no bandwidth. The distances of
+    an anchor are sorted once: O(n² log n) time, O(n) memory.
 
-    Choose it to predict one continuous variable such as the age. Embeddings have unit norm as in every loss, while the
-    paper's have any: a temperature of 2 is theirs, and lower ones may suit unit vectors better.
+    Choose it to predict one continuous variable such as the age. Embeddings have unit norm as in
+    every loss, while the paper's have any: a temperature of 2 is theirs, and lower ones may suit
+    unit vectors better.
 
     Parameters
     ----------
     column : str
         A continuous metadata column, (n,), without missing values.
     temperature : float
-        Temperature τ, in units of the distance of two unit vectors (at most 2). Small: the nearest negatives decide.
+        Temperature τ, in units of the distance of two unit vectors (at most 2). Small: the nearest
+        negatives decide.
 
     Examples
     --------
@@ -229,7 +238,9 @@ class RankNContrast(Objective):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         y = pool.metadata[self.column]
         if y.ndim != 1:
-            raise DataError(f"metadata['{self.column}'] must be one number a sample, (n,), got {tuple(y.shape)}.")
+            raise DataError(
+                f"metadata['{self.column}'] must be one number a sample, (n,), got {tuple(y.shape)}."
+            )
         if y.device.type == "cpu":
             self.check(pool.metadata)
 
@@ -237,7 +248,9 @@ class RankNContrast(Objective):
             apart = (y[pairs.samples].unsqueeze(1) - y).abs()
             return (_sum_over_positives(distances(pairs.s) / -temperature, apart, pairs.itself),)
 
-        (totals,) = pool.each_anchor(of_anchors, torch.as_tensor(self.tau, dtype=pool.anchors.dtype))
+        (totals,) = pool.each_anchor(
+            of_anchors, torch.as_tensor(self.tau, dtype=pool.anchors.dtype)
+        )
         # On an accelerator nothing asks for missing values: they make the loss NaN.
         return {"contrast": pool.mean(totals) / max(1, pool.n_candidates) + 0 * y.sum()}
 
@@ -245,13 +258,14 @@ class RankNContrast(Objective):
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
     """Return Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
 
-    `similarities` are (V, n_i, V, n), `apart` distances of the samples in y, (n_i, n), and `itself` says which pairs
-    are an anchor with itself.
+    `similarities` are (V, n_i, V, n), `apart` distances of the samples in y, (n_i, n), and `itself`
+    says which pairs are an anchor with itself.
     """
     n_views = len(similarities)
     pulled = similarities.masked_fill(itself, 0).sum((2, 3))
     of_samples = similarities.masked_fill(itself, EMPTY).logsumexp(2)
-    # From the nearest sample in y to the furthest: the negatives are the sample, its equals, and all behind.
+    # From the nearest sample in y to the furthest: the negatives are the sample, its equals, and
+    # all behind.
     ordered, order = apart.sort(1)
     first_equal = torch.searchsorted(ordered, ordered)
     behind = of_samples.gather(2, order.expand_as(of_samples)).flip(2).logcumsumexp(2).flip(2)
@@ -263,10 +277,11 @@ def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> 
 class Supervised(Objective):
     r"""Error of the prediction of a column from each view, such as the age, averaged over the views of a batch.
 
-    Regression: the mean of \|ẑ − (y − μ)/s\| or of its square, with ẑ the single output, and μ and s the column's mean
-    and standard deviation over the training scans. Classification: the cross-entropy of one output a class. The
-    projection head of such a run ends in a linear layer with these outputs (`n_outputs`). It is what contrastive
-    pretraining with metadata is compared with, such as the L1 loss on age in Barbano et al. 2023.
+    Regression: the mean of \|ẑ − (y − μ)/s\| or of its square, with ẑ the single output, and μ and
+    s the column's mean and standard deviation over the training scans. Classification: the
+    cross-entropy of one output a class. The projection head of such a run ends in a linear layer
+    with these outputs (`n_outputs`). It is what contrastive pretraining with metadata is compared
+    with, such as the L1 loss on age in Barbano et al. 2023.
 
     Parameters
     ----------
@@ -321,7 +336,9 @@ class Supervised(Objective):
         truth = column_of(pool.metadata, self.column, needed_by="the loss")
         if self.kind == "categorical":
             codes = truth.repeat(n_views)
-            values = cross_entropy(pool.anchors.flatten(0, 1), codes, reduction="none").view(n_views, n)
+            values = cross_entropy(pool.anchors.flatten(0, 1), codes, reduction="none").view(
+                n_views, n
+            )
         else:
             apart = pool.anchors[..., 0] - (truth - self.mean) / self.sd
             values = apart.abs() if self.error == "absolute" else apart.square()
@@ -348,7 +365,12 @@ class Supervised(Objective):
         values, about = metadata[self.column], {"column": self.column, "kind": self.kind}
         if self.kind == "continuous":
             places = {"mean": self.mean.item(), "sd": self.sd.item()}
-            return {**about, **places, "lowest": values.min().item(), "highest": values.max().item()}
+            return {
+                **about,
+                **places,
+                "lowest": values.min().item(),
+                "highest": values.max().item(),
+            }
         classes, seen = list(categories[self.column]), set(values.tolist())
         unseen = [name for code, name in enumerate(classes) if code not in seen]
         if unseen:
@@ -359,7 +381,9 @@ class Supervised(Objective):
         return {**about, "classes": classes}
 
 
-def check_complete(metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None) -> None:
+def check_complete(
+    metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None
+) -> None:
     """Refuse a vector, and missing or infinite values; the rows at fault are named by `names`."""
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:

@@ -14,29 +14,32 @@ from neurocontrast.settings import Column
 class YAwareInfoNCE(Objective):
     """Y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
 
-    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings (Dufumier et al.
-    2021), which is conditional alignment + global uniformity + log M. Each anchor's weights sum to 1
-    (rows, not columns, are normalised: a scan of a rare age counts as much as any other).
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings
+    (Dufumier et al. 2021), which is conditional alignment + global uniformity + log M. Each
+    anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare age counts as
+    much as any other).
 
     With ``negatives``, a second kernel v, the sum in the logarithm is over candidates of the weight
-    b_ij = max(v_ij/‖v‖∞, w_ij/‖w‖∞): mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} b_ik exp s_ik ). A scan is
-    then told from those that v makes its negatives, and from its positives, but from no other. With v the `Categorical`
-    kernel on the site, nothing is gained by telling sites apart, while scans of like age attract across sites. v = 1
-    everywhere is y-Aware InfoNCE again; where only the own second view is a positive, it is `FairInfoNCE`.
+    b_ij = max(v_ij/‖v‖∞, w_ij/‖w‖∞): mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} b_ik
+    exp s_ik ). A scan is then told from those that v makes its negatives, and from its positives,
+    but from no other. With v the `Categorical` kernel on the site, nothing is gained by telling
+    sites apart, while scans of like age attract across sites. v = 1 everywhere is y-Aware InfoNCE
+    again; where only the own second view is a positive, it is `FairInfoNCE`.
 
-    Choose it when metadata such as age should shape the representation. A bandwidth near 0 gives `NTXent`, a
-    categorical kernel `SupCon`. Note that it also pushes alike scans apart, a little; with
-    `ConditionalAlignmentUniformity` it does not.
+    Choose it when metadata such as age should shape the representation. A bandwidth near 0 gives
+    `NTXent`, a categorical kernel `SupCon`. Note that it also pushes alike scans apart, a little;
+    with `ConditionalAlignmentUniformity` it does not.
 
     Parameters
     ----------
     kernel : Kernel
-        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``. Wider kernels pull more
-        scans together and make the representation smoother in the metadata.
+        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
+        Wider kernels pull more scans together and make the representation smoother in the metadata.
     temperature : float
         Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
     negatives : Kernel, optional
-        Kernel v ≥ 0 between scans, such as ``Categorical("site")``: who is a negative, and how much. None: all.
+        Kernel v ≥ 0 between scans, such as ``Categorical("site")``: who is a negative, and how
+        much. None: all.
 
     Examples
     --------
@@ -87,16 +90,18 @@ class YAwareInfoNCE(Objective):
     def _candidates(self, pairs: Pairs, w: Tensor) -> Tensor:
         """Return b = max(v/‖v‖∞, w/‖w‖∞): the weight of a candidate for being a negative, or a positive."""
         v = pairs.weights(self.negatives)
-        return torch.maximum(v / pairs.pool.supremum(self.negatives), w / pairs.pool.supremum(self.kernel))
+        return torch.maximum(
+            v / pairs.pool.supremum(self.negatives), w / pairs.pool.supremum(self.kernel)
+        )
 
 
 class SupCon(YAwareInfoNCE):
     """SupCon (L_out): scans of one label attract, all scans repel.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the n_i other embeddings of the anchor's label, its
-    twin among them (Khosla et al. 2020, eq. 2, without the hidden factor of the released code). This is
-    `YAwareInfoNCE` with a `Categorical` kernel. It also repels scans of one label from each other, which
-    `SINCERE` does not.
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the n_i other embeddings of the
+    anchor's label, its twin among them (Khosla et al. 2020, eq. 2, without the hidden factor of the
+    released code). This is `YAwareInfoNCE` with a `Categorical` kernel. It also repels scans of one
+    label from each other, which `SINCERE` does not.
 
     Parameters
     ----------
@@ -123,20 +128,21 @@ class SupCon(YAwareInfoNCE):
 class ExponentialYAware(Objective):
     """L^exp: scans attract as far as their metadata are alike, and repel as far as they differ.
 
-    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the pool of 2n embeddings
-    (Barbano et al. 2023, the loss L^exp). It is `YAwareInfoNCE` with each similarity in the logarithm multiplied by how
-    much the two scans differ: scans of equal metadata do not repel at all. The sum over k
-    keeps the positive j itself; some sources leave it out.
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the
+    pool of 2n embeddings (Barbano et al. 2023, the loss L^exp). It is `YAwareInfoNCE` with each
+    similarity in the logarithm multiplied by how much the two scans differ: scans of equal metadata
+    do not repel at all. The sum over k keeps the positive j itself; some sources leave it out.
 
-    Choose it over `YAwareInfoNCE` to predict a continuous variable such as the age. Because the damped similarity of
-    alike scans is 0 and not −∞, each adds 1 to the sum, which weakens the repulsion of the others where many are alike;
-    `ConditionalAlignmentUniformity` leaves alike scans out of the sum.
+    Choose it over `YAwareInfoNCE` to predict a continuous variable such as the age. Because the
+    damped similarity of alike scans is 0 and not −∞, each adds 1 to the sum, which weakens the
+    repulsion of the others where many are alike; `ConditionalAlignmentUniformity` leaves alike
+    scans out of the sum.
 
     Parameters
     ----------
     kernel : Kernel
-        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0)``. Wider kernels pull more scans together and
-        push fewer apart.
+        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0)``. Wider kernels pull more
+        scans together and push fewer apart.
     temperature : float
         Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
 

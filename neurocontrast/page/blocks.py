@@ -131,8 +131,9 @@ class Columns:
 class Gallery:
     """Scans as small pictures with their measures and a rating, filtered by site and flag without a script.
 
-    `scans` are what the template shows of each; `outline` is the path of an SVG over every picture, whose pixels are
-    `width` × `height`; `key` tells these scans from others, whose ratings the browser keeps too.
+    `scans` are what the template shows of each; `outline` is the path of an SVG over every picture,
+    whose pixels are `width` × `height`; `key` tells these scans from others, whose ratings the
+    browser keeps too.
     """
 
     block: ClassVar[str] = "gallery"
@@ -223,19 +224,24 @@ def render(
 ) -> str:
     """Return one HTML page that loads nothing and, without `script`, runs nothing.
 
-    `kicker` says what the page is, `facts` are terms with their values under its title. A section called ``warnings``
-    comes before the list of contents, `simulated` puts a banner above, `environment` gives version and date of the last
-    line, and `script` is the name of a script among the templates; the page allows no other.
+    `kicker` says what the page is, `facts` are terms with their values under its title. A section
+    called ``warnings`` comes before the list of contents, `simulated` puts a banner above,
+    `environment` gives version and date of the last line, and `script` is the name of a script
+    among the templates; the page allows no other.
     """
     templates = html_templates(
-        "neurocontrast.page", finalize=lambda value: bare_text(value) if type(value) is str else value
+        "neurocontrast.page",
+        finalize=lambda value: bare_text(value) if type(value) is str else value,
     )
-    # The style sheet and the script of this package are the only things on the page that are not escaped.
+    # The style sheet and the script of this package are the only things on the page that are not
+    # escaped.
     own = resources.files("neurocontrast.page").joinpath("templates")
     style = Markup(own.joinpath("report.css").read_text("utf-8"))
     code = Markup(own.joinpath(script).read_text("utf-8")) if script else ""
     digest = f"sha256-{b64encode(sha256(code.encode()).digest()).decode()}"
-    version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
+    version, created = (
+        str((environment or {}).get(name) or "") for name in ("neurocontrast", "created")
+    )
     n_before = int(bool(sections) and sections[0].name == "warnings")
     return templates.get_template("report.html.j2").render(
         first=sections[:n_before], sections=sections[n_before:], kicker=kicker, title=title, summary=summary,
@@ -246,7 +252,12 @@ def render(
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:
     """Return every figure of a page, in order."""
-    return [picture for section in sections for block in section.blocks for picture in _pictures_of(block)]
+    return [
+        picture
+        for section in sections
+        for block in section.blocks
+        for picture in _pictures_of(block)
+    ]
 
 
 def _pictures_of(block: Block) -> list[Picture]:
@@ -259,9 +270,10 @@ def _pictures_of(block: Block) -> list[Picture]:
 class Column:
     """How one value of each row is shown.
 
-    `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``; an interval is that of
-    `key`, in ``<key>_low`` and ``<key>_high``. With `interval`, the interval is printed under the number, with
-    ``<key>_n`` where there is one. `reason` says why a value is absent, unless the row has ``<key>_reason``.
+    `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``; an
+    interval is that of `key`, in ``<key>_low`` and ``<key>_high``. With `interval`, the interval is
+    printed under the number, with ``<key>_n`` where there is one. `reason` says why a value is
+    absent, unless the row has ``<key>_reason``.
     """
 
     title: str
@@ -305,14 +317,21 @@ class Column:
 
 
 def make_table(
-    caption: str, rows: pd.DataFrame | Iterable[Mapping[Any, Any]], columns: Sequence[Column | None], **look: Any
+    caption: str,
+    rows: pd.DataFrame | Iterable[Mapping[Any, Any]],
+    columns: Sequence[Column | None],
+    **look: Any,
 ) -> Table:
     """Return a table of rows; a column that is None is left out, `look` is the note and how the table is laid out."""
     records = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
     shown = [column for column in columns if column is not None]
-    text_columns = tuple(place for place, column in enumerate(shown) if column.kind in ("text", "heading"))
+    text_columns = tuple(
+        place for place, column in enumerate(shown) if column.kind in ("text", "heading")
+    )
     cells = [tuple(column.show(row) for column in shown) for row in records]
-    return Table(caption, [column.title for column in shown], cells, text_columns=text_columns, **look)
+    return Table(
+        caption, [column.title for column in shown], cells, text_columns=text_columns, **look
+    )
 
 
 def ends(key: str, interval: Sequence[float | None] | None) -> dict[str, float | None]:

@@ -39,8 +39,8 @@ _LOOK = matplotlib.rc_params_from_file(
 class Picture:
     """A figure of the report.
 
-    `name` names its files, `alt` says what it shows with its numbers, `caption` is printed under it, and
-    `numbers` is what was drawn, without identifiers of participants.
+    `name` names its files, `alt` says what it shows with its numbers, `caption` is printed under
+    it, and `numbers` is what was drawn, without identifiers of participants.
     """
 
     name: str
@@ -55,12 +55,17 @@ class Picture:
 
     @cached_property
     def _svg(self) -> bytes:
-        # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are narrower.
+        # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are
+        # narrower.
         return self._save("svg").replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
 
     def _save(self, file_format: str) -> bytes:
         buffer = io.BytesIO()
-        metadata = {"Date": None, "Creator": "neurocontrast"} if file_format == "svg" else {"Software": "neurocontrast"}
+        metadata = (
+            {"Date": None, "Creator": "neurocontrast"}
+            if file_format == "svg"
+            else {"Software": "neurocontrast"}
+        )
         with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
             # Names can hold letters that the figure's font lacks; the tables show them all.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -103,7 +108,9 @@ def shorten(text: object, *, length: int = 30) -> str:
 
     The middle goes, since names of sites often differ only in their last letters.
     """
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+    line = " ".join(
+        "".join(letter if letter.isprintable() else " " for letter in str(text)).split()
+    )
     if len(line) <= length:
         return line
     tail = (length - 1) // 2
@@ -120,7 +127,9 @@ def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
     return [label.replace("$", r"\$") for label in labels]
 
 
-def legend_below(figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0) -> None:
+def legend_below(
+    figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0
+) -> None:
     """Put the legend under the axes, where it can hide no data."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
@@ -170,16 +179,28 @@ class Series:
     @property
     def ends(self) -> tuple[pd.Series, pd.Series]:
         """The ends of the intervals; NaN where there are none, and for ticks."""
-        names = ("low", "high") if self.value == "value" else (f"{self.value}_low", f"{self.value}_high")
+        names = (
+            ("low", "high")
+            if self.value == "value"
+            else (f"{self.value}_low", f"{self.value}_high")
+        )
         ends = self.rows.reindex(columns=names).astype(float)
-        return (ends[names[0]], ends[names[1]]) if self.marker != "|" else (ends[names[0]] * np.nan,) * 2
+        return (
+            (ends[names[0]], ends[names[1]])
+            if self.marker != "|"
+            else (ends[names[0]] * np.nan,) * 2
+        )
 
 
 def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
     """Return the metrics that have a value as rows: their name, value, low and high."""
     columns = ["model", "value", "low", "high"]
     rows = [
-        (label, point_estimate(values), *((values.interval if values else None) or (np.nan, np.nan)))
+        (
+            label,
+            point_estimate(values),
+            *((values.interval if values else None) or (np.nan, np.nan)),
+        )
         for label, values in named
     ]
     known = pd.DataFrame(rows, columns=columns).dropna(subset="value", ignore_index=True)
@@ -226,7 +247,10 @@ def draw_rows(
 
 
 def _bound(
-    axes: Axes, series: Sequence[Series], marked: list[float], limits: tuple[float | None, float | None]
+    axes: Axes,
+    series: Sequence[Series],
+    marked: list[float],
+    limits: tuple[float | None, float | None],
 ) -> None:
     """Keep the axis inside a metric's limits, and one far-out interval from squeezing all the others."""
     values = np.concatenate([marked, *(one.values for one in series)])
@@ -256,8 +280,8 @@ def draw_intervals(
 ) -> Picture | None:
     """Return a figure of rows of values; None where there is no value.
 
-    `about` begins the alternative text, which lists the values, and the caption, which `note` ends; `sides` are words
-    above the left and the right end, and `look` is for `draw_rows`.
+    `about` begins the alternative text, which lists the values, and the caption, which `note` ends;
+    `sides` are words above the left and the right end, and `look` is for `draw_rows`.
     """
     drawn = [one for one in series if one.values.notna().any()]
     if not drawn:
@@ -265,7 +289,15 @@ def draw_intervals(
     figure, axes = new_figure(height=1.6 + (0.36 if len(labels) < 16 else 0.28) * len(labels))
     draw_rows(axes, drawn, labels, **look)
     for place, text, side in ((0.0, sides[0], "left"), (1.0, sides[1], "right")):
-        axes.annotate(text, (place, 1.0), xycoords="axes fraction", ha=side, va="bottom", size=8.5, color=MUTED)
+        axes.annotate(
+            text,
+            (place, 1.0),
+            xycoords="axes fraction",
+            ha=side,
+            va="bottom",
+            size=8.5,
+            color=MUTED,
+        )
     legend_below(figure, axes, n_columns=1 if len(drawn) > 2 else 2)
     alt = f"{about} {_list_values(drawn, labels)}"
     return Picture(name, figure, alt=alt, caption=f"{about} {note}".strip(), numbers=numbers)
@@ -288,13 +320,21 @@ def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
 
 def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return as many rows as a reader can tell apart as points: chosen at random, the same every time."""
-    few = table if len(table) <= _MAX_POINTS else table.sample(_MAX_POINTS, random_state=0).sort_index()
+    few = (
+        table
+        if len(table) <= _MAX_POINTS
+        else table.sample(_MAX_POINTS, random_state=0).sort_index()
+    )
     return few.reset_index(drop=True)
 
 
 def about_thinning(n_shown: int, n_all: int, items: str) -> str:
     """Say that not all points are drawn, where that is so."""
-    return f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random." if n_shown < n_all else ""
+    return (
+        f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random."
+        if n_shown < n_all
+        else ""
+    )
 
 
 def point_size(n_points: int) -> float:
@@ -310,11 +350,17 @@ def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series) -> No
         names = sorted(counts.index[: _MAX_GROUPS - 1], key=str)
     other = values.notna() & ~values.isin(names)
     groups = [(f"{len(counts) - len(names)} smaller ones", other, "#b0b7bf", "o")]
-    for place, (name, label) in enumerate(zip(names, distinct_labels(names, length=22), strict=True)):
+    for place, (name, label) in enumerate(
+        zip(names, distinct_labels(names, length=22), strict=True)
+    ):
         look = look_of(place)
         groups.append((label, values == name, look["color"], look["marker"]))
     groups.append(("not stated", values.isna(), CHANCE, "x"))
-    groups = [(f"{label} ({here.sum()})", here, color, marker) for label, here, color, marker in groups if here.any()]
+    groups = [
+        (f"{label} ({here.sum()})", here, color, marker)
+        for label, here, color, marker in groups
+        if here.any()
+    ]
     for label, here, color, marker in groups:
         edge: Any = {} if marker == "x" else {"edgecolor": "white"}
         axes.scatter(

@@ -29,11 +29,13 @@ _LEADING = {
 class Words:
     """How a report speaks of a row of the predictions (`item`), and of what is kept together in a fold (`unit`).
 
-    The defaults are those of scans; what else can be evaluated has its words, and texts, in a folder of templates.
+    The defaults are those of scans; what else can be evaluated has its words, and texts, in a
+    folder of templates.
 
-    `network` follows the name of an architecture, `leading` are the first metrics by kind of target, `guessed` those
-    whose chance is one in the number of classes, `in_percent` those written in per cent, `labels` label and short name
-    of metrics with another name, and `unasked` the codes of warnings that are not shown.
+    `network` follows the name of an architecture, `leading` are the first metrics by kind of
+    target, `guessed` those whose chance is one in the number of classes, `in_percent` those written
+    in per cent, `labels` label and short name of metrics with another name, and `unasked` the codes
+    of warnings that are not shown.
     """
 
     kind: str = "scans"
@@ -109,7 +111,9 @@ def describe_metric(key: str, words: Words = SCANS) -> Named:
     about = _METRICS.get(key, {"label": name, "short": name, "meaning": ""})
     found = Named(key, **about | {"limits": tuple(about.get("limits", (None, None)))})
     label, short = words.labels.get(key, (found.label, found.short))
-    return replace(found, label=label, short=short, meaning=found.meaning.replace("{items}", words.items))
+    return replace(
+        found, label=label, short=short, meaning=found.meaning.replace("{items}", words.items)
+    )
 
 
 def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
@@ -155,7 +159,11 @@ def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
 
 def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
     """Write an interval as "0.70 to 0.85"; a dash where there is none, or one of no width (resamples all alike)."""
-    if not interval or any(end is None or not math.isfinite(end) for end in interval) or interval[0] == interval[1]:
+    if (
+        not interval
+        or any(end is None or not math.isfinite(end) for end in interval)
+        or interval[0] == interval[1]
+    ):
         return DASH
     low, high = (number_text(float(end), digits=digits, signed=signed) for end in interval)
     return f"{low} to {high}"

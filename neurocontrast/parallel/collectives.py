@@ -1,8 +1,8 @@
 """Samples and sums of the whole batch of a distributed run, and what its processes share.
 
-Every process returns the loss of the whole batch, and collectives are differentiated as the gradient of the *sum over
-processes* of these losses. After the mean over processes that PyTorch's DDP takes, parameter gradients equal those of
-one process on the concatenated batch.
+Every process returns the loss of the whole batch, and collectives are differentiated as the
+gradient of the *sum over processes* of these losses. After the mean over processes that PyTorch's
+DDP takes, parameter gradients equal those of one process on the concatenated batch.
 """
 
 import json
@@ -32,7 +32,12 @@ def on_this_process_only() -> Iterator[None]:
 
 def is_distributed() -> bool:
     """Say whether losses and batch statistics are those of several processes' batches."""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 and not _local.get()
+    return (
+        dist.is_available()
+        and dist.is_initialized()
+        and dist.get_world_size() > 1
+        and not _local.get()
+    )
 
 
 def gather_sizes(n: int, device: torch.device) -> list[int]:
@@ -50,7 +55,11 @@ def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
 
 def of_all_processes(samples: Tensor) -> Tensor:
     """Concatenate (n, …) tensors of all processes, as `gather_samples`; in one process the tensor itself."""
-    return gather_samples(samples, gather_sizes(len(samples), samples.device)) if is_distributed() else samples
+    return (
+        gather_samples(samples, gather_sizes(len(samples), samples.device))
+        if is_distributed()
+        else samples
+    )
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
@@ -85,7 +94,9 @@ class Processes:
         return list(rows[first:last])
 
     @contextmanager
-    def divided(self, batches: Sequence[Sequence[int]], *, whole: bool = False) -> Iterator[list[list[int]]]:
+    def divided(
+        self, batches: Sequence[Sequence[int]], *, whole: bool = False
+    ) -> Iterator[list[list[int]]]:
         """Give this process's part of every batch; all rows where `whole` is set, or a batch is too small to share."""
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():

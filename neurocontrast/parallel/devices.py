@@ -71,13 +71,16 @@ class Launched(NamedTuple):
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
     """Return the place of this process; `srun` is known by its step, since a batch script is one process only.
 
-    Fabric starts the other processes of a command, which are known by their parent's number in `COMMAND`.
+    Fabric starts the other processes of a command, which are known by their parent's number in
+    `COMMAND`.
     """
     given = os.environ if environment is None else environment
     if "TORCHELASTIC_RUN_ID" in given:
         n_processes = int(given["WORLD_SIZE"])
         n_local = int(given.get("LOCAL_WORLD_SIZE") or n_processes)
-        return Launched("torchrun", int(given["RANK"]), int(given["LOCAL_RANK"]), n_processes, n_local)
+        return Launched(
+            "torchrun", int(given["RANK"]), int(given["LOCAL_RANK"]), n_processes, n_local
+        )
     n_tasks = int(given.get("SLURM_STEP_NUM_TASKS") or 1)
     if n_tasks > 1:
         # Such as 4(x2), or 2,1; a step that does not say has one node.
@@ -88,7 +91,9 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
                 f"srun: this step has {tasks} tasks on its nodes, and each node must have as many. "
                 "Set srun --ntasks-per-node instead of --ntasks."
             )
-        return Launched("srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks, int(even[1]))
+        return Launched(
+            "srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks, int(even[1])
+        )
     if given.get(COMMAND, str(os.getpid())) != str(os.getpid()) and "LOCAL_RANK" in given:
         rank, n_processes = int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"])
         return Launched("fabric", rank, rank, n_processes, n_processes)
@@ -99,15 +104,18 @@ def refuse_several(command: str) -> None:
     """Refuse processes that torchrun or srun has started for a command that works in one."""
     place = launched()
     if place.n_processes > 1:
-        raise ConfigError(f"{command}: works in one process, and {place.by} started {place.n_processes}. Start one.")
+        raise ConfigError(
+            f"{command}: works in one process, and {place.by} started {place.n_processes}. Start one."
+        )
 
 
 @contextlib.contextmanager
 def keeping_freed_memory() -> Iterator[None]:
     """Let the C library keep what is freed, until the end of the block.
 
-    glibc gives every large array back to the kernel, which clears its pages for the next one: up to a quarter of the
-    time of a training step on a CPU (``benchmarks/training.py``). ``MALLOC_…`` and ``GLIBC_TUNABLES`` go before this.
+    glibc gives every large array back to the kernel, which clears its pages for the next one: up to
+    a quarter of the time of a training step on a CPU (``benchmarks/training.py``). ``MALLOC_…`` and
+    ``GLIBC_TUNABLES`` go before this.
     """
     is_set = any(name.startswith("MALLOC_") for name in os.environ)
     libc: Any = None

@@ -1,7 +1,7 @@
 """Start or join the processes of one training or embedding, by Lightning Fabric, and let them speak as one.
 
-The command line starts the processes of ``devices`` itself: Fabric runs the same command once more for each of the
-others. torchrun and srun start all of them.
+The command line starts the processes of ``devices`` itself: Fabric runs the same command once more
+for each of the others. torchrun and srun start all of them.
 """
 
 import ctypes
@@ -25,11 +25,17 @@ from lightning_fabric.plugins.environments import (
 from lightning_fabric.strategies import DDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
-from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingError
+from neurocontrast.exceptions import (
+    ConfigError,
+    NeurocontrastError,
+    OtherProcessEnded,
+    TrainingError,
+)
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import COMMAND, launched, usable_accelerator
 
-# Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once.
+# Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at
+# once.
 _PATIENCE = timedelta(days=7)
 _LOST = (
     "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
@@ -40,13 +46,18 @@ Made = TypeVar("Made")
 
 
 @contextmanager
-def joined(*, accelerator: str, devices: int, num_nodes: int, precision: Any) -> Iterator[tuple[Fabric, Processes]]:
+def joined(
+    *, accelerator: str, devices: int, num_nodes: int, precision: Any
+) -> Iterator[tuple[Fabric, Processes]]:
     """Start or join the processes of a training, and leave them at its end; what one of them says, no other repeats.
 
-    The parameters are the settings of the section ``training`` with these names. `OtherProcessEnded` is raised in place
-    of errors that another process shows, and of lost connections.
+    The parameters are the settings of the section ``training`` with these names.
+    `OtherProcessEnded` is raised in place of errors that another process shows, and of lost
+    connections.
     """
-    fabric, processes = launch(accelerator=accelerator, devices=devices, num_nodes=num_nodes, precision=precision)
+    fabric, processes = launch(
+        accelerator=accelerator, devices=devices, num_nodes=num_nodes, precision=precision
+    )
     try:
         yield fabric, processes
         if processes.group is not None:
@@ -62,7 +73,9 @@ def joined(*, accelerator: str, devices: int, num_nodes: int, precision: Any) ->
         raise OtherProcessEnded(str(error), error.exit_code) from error
 
 
-def launch(*, accelerator: str, devices: int, num_nodes: int, precision: Any) -> tuple[Fabric, Processes]:
+def launch(
+    *, accelerator: str, devices: int, num_nodes: int, precision: Any
+) -> tuple[Fabric, Processes]:
     """Start or join the processes of a training, as `joined` does, without leaving them."""
     place = launched()
     chosen = usable_accelerator(accelerator, devices, section="training", training=precision)
@@ -79,8 +92,11 @@ def launch(*, accelerator: str, devices: int, num_nodes: int, precision: Any) ->
             f"process{'es' if devices * num_nodes > 1 else ''}, but {started} {place.n_processes}. "
             f"{'Start them with torchrun or srun, or set' if num_nodes > 1 else 'Set'} both to that."
         )
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it names each process on standard error
-    # Buffers are the same everywhere already, or meant to differ; PyTorch has renamed the option since 2.6.
+    logging.getLogger("lightning_fabric").setLevel(
+        logging.WARNING
+    )  # it names each process on standard error
+    # Buffers are the same everywhere already, or meant to differ; PyTorch has renamed the option
+    # since 2.6.
     options = inspect.signature(DistributedDataParallel).parameters
     syncing = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
     unsynchronised: dict[str, Any] = {syncing: False}
@@ -111,7 +127,9 @@ def launch(*, accelerator: str, devices: int, num_nodes: int, precision: Any) ->
         ) from error
 
 
-def after_first(processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made]) -> Made:
+def after_first(
+    processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made]
+) -> Made:
     """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
 
     `first` returns its result, and JSON-ready content that `follow` is given.
@@ -119,7 +137,9 @@ def after_first(processes: Processes, first: Callable[[], tuple[Made, Any]], fol
     if not processes.is_first:
         received = processes.from_first(None)
         if "exit_code" in received:
-            raise OtherProcessEnded("the first process of this run has ended, and says why.", received["exit_code"])
+            raise OtherProcessEnded(
+                "the first process of this run has ended, and says why.", received["exit_code"]
+            )
         return follow(received["known"])
     try:
         made, known = first()
@@ -131,11 +151,13 @@ def after_first(processes: Processes, first: Callable[[], tuple[Made, Any]], fol
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
-    # Given, not left to Fabric: it takes every process of a SLURM job for one that srun has started.
+    # Given, not left to Fabric: it takes every process of a SLURM job for one that srun has
+    # started.
     if launcher == "torchrun":
         return TorchElasticEnvironment()
     if launcher == "srun":
-        # Lightning reads options of the job and its number; steps of one job have options and ports of their own.
+        # Lightning reads options of the job and its number; steps of one job have options and ports
+        # of their own.
         job, step = (int(os.environ.get(f"SLURM_{name}_ID") or 0) for name in ("JOB", "STEP"))
         os.environ["SLURM_NTASKS_PER_NODE"] = str(launched().n_local)
         # Below the ports that systems hand out.
@@ -152,4 +174,8 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
 
 def _is_lost_connection(error: RuntimeError) -> bool:
     """Return whether a collective failed because another process has ended."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error).lower() or "closed by peer" in str(error)
+    return (
+        isinstance(error, dist.DistError)
+        or "gloo" in str(error).lower()
+        or "closed by peer" in str(error)
+    )

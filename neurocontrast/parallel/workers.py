@@ -39,9 +39,9 @@ def map_files(
 ) -> Iterator[Result]:
     """Yield ``function(*arguments)`` for each of the arguments, in the order they finish.
 
-    A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and no thread of this process is
-    copied half-way. Fewer than `n_per_worker` arguments a worker are done here. `option` is what an error calls
-    `n_workers`.
+    A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and no thread
+    of this process is copied half-way. Fewer than `n_per_worker` arguments a worker are done here.
+    `option` is what an error calls `n_workers`.
     """
     check_n_workers(n_workers)
     n_workers = min(n_workers, len(arguments) // n_per_worker)
@@ -55,7 +55,9 @@ def map_files(
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         finished = False
         try:
-            yield from pool(joblib.delayed(_unless_left)(os.getpid(), function, *given) for given in arguments)
+            yield from pool(
+                joblib.delayed(_unless_left)(os.getpid(), function, *given) for given in arguments
+            )
             finished = True
         except TerminatedWorkerError as error:
             raise WorkerError(

@@ -23,7 +23,13 @@ from neurocontrast.reading import parse_json, problem_of_place
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN
 
 KEPT = (
-    *("Modality", "Manufacturer", "ManufacturersModelName", "MagneticFieldStrength", "MRAcquisitionType"),
+    *(
+        "Modality",
+        "Manufacturer",
+        "ManufacturersModelName",
+        "MagneticFieldStrength",
+        "MRAcquisitionType",
+    ),
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),
 )
 """Fields of the JSON file next to an image: settings of the scanner. dcm2niix would add the hospital and the time."""
@@ -37,7 +43,8 @@ _KNOWN_WORDS = re.compile(
 )
 _T1 = re.compile(r"t1|mp2?-?rage|bravo|spgr|tfe|tfl", re.IGNORECASE)
 _OTHER = re.compile(
-    r"t2|flair|loc|scout|survey|dwi|dti|bold|swi|tof|post|contrast|gad|(?<![a-z])(?:gd|km)(?![a-z])", re.I
+    r"t2|flair|loc|scout|survey|dwi|dti|bold|swi|tof|post|contrast|gad|(?<![a-z])(?:gd|km)(?![a-z])",
+    re.I,
 )
 
 _ENCODINGS = ("utf-8", "iso8859-2", "iso8859-5", "iso8859-7", "gb18030")
@@ -46,7 +53,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 _PLACEHOLDER = re.compile(r"anon|pseudo|patient|sub", re.IGNORECASE)
 _NO_NAMES = {*("mr", "ms", "mrs", "dr", "prof", "jr", "sr", "ii", "iii", "iv"),
              *("de", "da", "di", "do", "el", "al", "la", "st", "van", "von", "der", "den", "del", "dos")}  # fmt: skip
-_LETTERS = str.maketrans({"ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
+_LETTERS = str.maketrans(
+    {"ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"}
+)
 _DIGRAPHS = re.compile(r"(?<=[aou])e|(?<=a)a|(?<=s)s")
 
 
@@ -76,7 +85,11 @@ class Series:
 
     def why_not_called(self, text: str) -> str:
         """Return why this is not the series that is asked for by a text in its description, or ""."""
-        return "" if text.lower() in self.description.lower() else "has no such text in its description"
+        return (
+            ""
+            if text.lower() in self.description.lower()
+            else "has no such text in its description"
+        )
 
     @property
     def number(self) -> str:
@@ -104,7 +117,9 @@ class Series:
     def is_called(self, place: Path) -> bool:
         """Tell whether a path holds the patient's name; a name with digits that is the number too is a pseudonym."""
         name, number = (str(self.header.get(key, "")) for key in ("PatientName", "PatientID"))
-        is_pseudonym = name.lower() == number.lower() and any(character.isdigit() for character in name)
+        is_pseudonym = name.lower() == number.lower() and any(
+            character.isdigit() for character in name
+        )
         return not is_pseudonym and holds_name(place.parts, name)
 
     def is_numbered(self, label: str) -> bool:
@@ -117,7 +132,11 @@ def find_series_folders(root: Path) -> list[Path]:
     """Return the folders below a folder that hold DICOM files, or cannot be read, sorted; hidden files do not count."""
     found = []
     for folder, _, names in os.walk(root, onerror=lambda error: found.append(Path(error.filename))):
-        if any(_is_dicom(Path(folder) / name) for name in names if not name.startswith((".", "DICOMDIR"))):
+        if any(
+            _is_dicom(Path(folder) / name)
+            for name in names
+            if not name.startswith((".", "DICOMDIR"))
+        ):
             found.append(Path(folder))
     return sorted(found)
 
@@ -138,7 +157,10 @@ def read_series(folder: Path, scratch: Path) -> list[Series]:
     Messages name neither paths nor what headers say; the notes of an error do.
     """
     try:
-        if any(entry.is_fifo() or entry.is_socket() or entry.is_char_device() for entry in folder.iterdir()):
+        if any(
+            entry.is_fifo() or entry.is_socket() or entry.is_char_device()
+            for entry in folder.iterdir()
+        ):
             raise DataError("holds a pipe, a socket or a device")
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})") from None
@@ -156,7 +178,9 @@ def convert_series(series: Series, target: Path, scratch: Path) -> None:
             raise _refusal(f"dcm2niix made {len(images)} images of it, not one", said)
         image = nib.load(images[0])
         if len(image.shape) != 3 or min(image.shape) < N_VOXELS_MIN:
-            raise _refusal(f"the image has the shape {image.shape}; a T1-weighted scan is one volume", said)
+            raise _refusal(
+                f"the image has the shape {image.shape}; a T1-weighted scan is one volume", said
+            )
         header = _header_in(images[0].with_suffix(".json"))
         fresh = nib.Nifti1Image(np.asanyarray(image.dataobj), image.affine)
     fresh.header.set_xyzt_units("mm")
@@ -189,33 +213,64 @@ def _refusal(text: str, said: str) -> DataError:
 def _run(folder: Path, out: Path, *options: str) -> str:
     """Run dcm2niix on one folder, without the user's defaults; return its warnings and errors in one line."""
     program = require("dcm2niix", extra="prepare", purpose="Reading DICOM").bin
-    command = [program, "-g", "i", "-d", "0", *options, "-f", "series%s_%j", "-o", str(out), str(folder)]
+    command = [
+        program,
+        "-g",
+        "i",
+        "-d",
+        "0",
+        *options,
+        "-f",
+        "series%s_%j",
+        "-o",
+        str(out),
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     lines = (done.stdout + done.stderr).splitlines()
-    told = [line.strip() for line in lines if line.startswith(("Warning", "Error")) and "Patient" not in line]
+    told = [
+        line.strip()
+        for line in lines
+        if line.startswith(("Warning", "Error")) and "Patient" not in line
+    ]
     return " ".join(told)
 
 
 def holds_name(parts: Sequence[str], name: str) -> bool:
     """Tell whether the parts of a path hold a word of a name.
 
-    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and characters between
-    letters do not matter. Words of three letters are found anywhere in a part; shorter ones (``Li``, ``Wu``) as words
-    of their own or together. Titles, particles and words such as ``anonymous`` are not names.
+    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and
+    characters between letters do not matter. Words of three letters are found anywhere in a part;
+    shorter ones (``Li``, ``Wu``) as words of their own or together. Titles, particles and words
+    such as ``anonymous`` are not names.
     """
     readings = [name]
     for encoding in _ENCODINGS:
         with contextlib.suppress(UnicodeError):
             readings.append(name.encode("latin-1").decode(encoding))
     # Single letters of English are initials; one character of Chinese is a name.
-    found = {word for text in readings for word in _WORD.findall(text) if len(word) > 1 or not word.isascii()}
-    words = {_folded(word) for word in found if word.casefold() not in _NO_NAMES and not _PLACEHOLDER.match(word)}
-    long = {one + other for one, other in itertools.permutations(words, 2) if _is_long(one + other, 4)}
+    found = {
+        word
+        for text in readings
+        for word in _WORD.findall(text)
+        if len(word) > 1 or not word.isascii()
+    }
+    words = {
+        _folded(word)
+        for word in found
+        if word.casefold() not in _NO_NAMES and not _PLACEHOLDER.match(word)
+    }
+    long = {
+        one + other for one, other in itertools.permutations(words, 2) if _is_long(one + other, 4)
+    }
     long |= {word for word in words if _is_long(word, 3)}
     for part in parts:
         parted = _WORD.findall(_apart(part))
         tokens = [_folded(word) for word in parted]
-        texts = "".join(tokens), _folded("".join(parted))  # M.u.e.l.l.e.r has its digraph only when joined
+        texts = (
+            "".join(tokens),
+            _folded("".join(parted)),
+        )  # M.u.e.l.l.e.r has its digraph only when joined
         if words.intersection(tokens) or any(word in text for word in long for text in texts):
             return True
     return False
@@ -237,5 +292,7 @@ def _apart(text: str) -> str:
 def _folded(word: str) -> str:
     """Return letters without case and accents; ``ae``, ``oe``, ``ue``, ``aa`` and ``ss`` become one letter."""
     plain = unicodedata.normalize("NFKD", word.casefold())
-    plain = "".join(letter for letter in plain if not unicodedata.combining(letter)).translate(_LETTERS)
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter)).translate(
+        _LETTERS
+    )
     return _DIGRAPHS.sub("", plain)

@@ -34,13 +34,16 @@ def is_stripped(voxels: npt.NDArray[np.float32]) -> bool:
 def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
     """Return the mask of the brain of a T1-weighted head in RAS order.
 
-    One network finds the box of the brain, another the brain in it; the largest connected part is kept without holes.
+    One network finds the box of the brain, another the brain in it; the largest connected part is
+    kept without holes.
     """
     image = torch.nan_to_num(torch.from_numpy(np.ascontiguousarray(voxels)))
     small = interpolate(image[None, None], _SMALL, mode="nearest-exact")
     low, high = small.quantile(0.005), small.quantile(0.995)
     with torch.inference_mode():
-        coarse = _largest((_network("bbox_model.pt")(_scaled(small, low, high))[0, 1] > 0.5).numpy())
+        coarse = _largest(
+            (_network("bbox_model.pt")(_scaled(small, low, high))[0, 1] > 0.5).numpy()
+        )
         box = _box(coarse, image.shape)
         large = interpolate(image[box][None, None], _LARGE, mode="nearest-exact")
         inside = _network("model.pt")(_scaled(large, low, high))[:1, 1:2]
@@ -61,7 +64,9 @@ def _network(name: str) -> torch.jit.ScriptModule:
         ) from error
     path = next((Path(str(file.locate())) for file in files if file.name == name), None)
     if path is None or not path.is_file():
-        raise MissingDependencyError(f"deepbet is installed without '{name}'; install it again: deepbet==1.0.2.")
+        raise MissingDependencyError(
+            f"deepbet is installed without '{name}'; install it again: deepbet==1.0.2."
+        )
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != _DIGESTS[name]:
         raise MissingDependencyError(
@@ -94,7 +99,9 @@ def _box(mask: Mask, shape: torch.Size) -> tuple[slice, ...]:
         others = tuple(other for other in range(3) if other != axis)
         found = np.flatnonzero(mask.mean(axis=others) > 0.02)
         if not len(found):
-            raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
+            raise DataError(
+                "no brain was found; is this a T1-weighted head, in the right orientation?"
+            )
         scale = n / mask.shape[axis]
         centre = round(scale * (found[0] + found[-1] + 1) / 2)
         half = round(scale * (1 + 2 * MARGIN) * (found[-1] + 1 - found[0])) / 2

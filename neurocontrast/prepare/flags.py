@@ -25,23 +25,50 @@ class Rule:
 
 
 RULES = {
-    "correlation": Rule("correlation with the template", "low", low=0.4, about="inside the template's brain, at 4 mm"),
-    "dice": Rule("Dice with the template's brain", "low", low=0.8, about="overlap of the two masks"),
-    "brain_ml": Rule("brain volume (mL)", "both", 1300.0, 2700.0, "in MNI space, so that it is no brain size"),
-    "shift_mm": Rule("shift (mm)", "high", high=5.0, about="translation by which the template fits best"),
-    "flip_gain": Rule("gain by a flip", high=0.0, about="how much better the template fits front-back or up-down"),
+    "correlation": Rule(
+        "correlation with the template",
+        "low",
+        low=0.4,
+        about="inside the template's brain, at 4 mm",
+    ),
+    "dice": Rule(
+        "Dice with the template's brain", "low", low=0.8, about="overlap of the two masks"
+    ),
+    "brain_ml": Rule(
+        "brain volume (mL)", "both", 1300.0, 2700.0, "in MNI space, so that it is no brain size"
+    ),
+    "shift_mm": Rule(
+        "shift (mm)", "high", high=5.0, about="translation by which the template fits best"
+    ),
+    "flip_gain": Rule(
+        "gain by a flip", high=0.0, about="how much better the template fits front-back or up-down"
+    ),
     "site_correlation": Rule(
-        "correlation with the site", "low", low=0.5, about="with the mean of the other scans of the site"
+        "correlation with the site",
+        "low",
+        low=0.5,
+        about="with the mean of the other scans of the site",
     ),
     "asymmetry": Rule(
-        "left-right asymmetry", low=-0.05, about="correlation with that of the site's other scans: below 0 when swapped"
+        "left-right asymmetry",
+        low=-0.05,
+        about="correlation with that of the site's other scans: below 0 when swapped",
     ),
-    "cjv": Rule("CJV", "high", about="coefficient of joint variation of grey and white matter, lower is better"),
+    "cjv": Rule(
+        "CJV",
+        "high",
+        about="coefficient of joint variation of grey and white matter, lower is better",
+    ),
     "efc": Rule("EFC", "high", about="entropy focus criterion, lower is better"),
     "scale_min": Rule("smallest affine scale", "low", low=0.6, about="from prepare's quality.tsv"),
     "scale_max": Rule("largest affine scale", "high", high=1.5, about="from prepare's quality.tsv"),
     "iqr": Rule("CAT12's IQR", "high", high=4.0, about="grade of the image, lower is better"),
-    "euler": Rule("Euler number", "low", low=-217.0, about="FreeSurfer's, the mean of both hemispheres; 2 is best"),
+    "euler": Rule(
+        "Euler number",
+        "low",
+        low=-217.0,
+        about="FreeSurfer's, the mean of both hemispheres; 2 is best",
+    ),
 }
 """Measures that are flagged, in the order of the page."""
 
@@ -60,7 +87,9 @@ class Flag(NamedTuple):
     text: str
 
 
-def bounds_of(name: str, values: npt.NDArray[np.float64], n_deviations: float = N_DEVIATIONS) -> tuple[Bound, Bound]:
+def bounds_of(
+    name: str, values: npt.NDArray[np.float64], n_deviations: float = N_DEVIATIONS
+) -> tuple[Bound, Bound]:
     """Return the lower and the upper bound of a measure (a key of `RULES`) for the scans of one site: the stricter one.
 
     `n_deviations` are robust standard deviations from the median of the site.
@@ -81,10 +110,13 @@ def bounds_of(name: str, values: npt.NDArray[np.float64], n_deviations: float = 
     return low, high
 
 
-def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple[list[list[Flag]], pd.Series]:
+def flag_scans(
+    table: pd.DataFrame, n_deviations: float = N_DEVIATIONS
+) -> tuple[list[list[Flag]], pd.Series]:
     """Return the flags of each scan of a table with ``site`` and measures of `RULES`, and how close it is to a bound.
 
-    The latter is for ordering: the largest share of the distance from the median of the scan's site to a bound.
+    The latter is for ordering: the largest share of the distance from the median of the scan's site
+    to a bound.
     """
     flags: list[list[Flag]] = [[] for _ in range(len(table))]
     worst = np.zeros(len(table))
@@ -96,7 +128,9 @@ def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple
             if not np.isfinite(here).any():
                 continue
             middle = float(np.nanmedian(here))
-            for bound, sign, side in zip(bounds_of(name, here, n_deviations), (-1, 1), ("below", "above"), strict=True):
+            for bound, sign, side in zip(
+                bounds_of(name, here, n_deviations), (-1, 1), ("below", "above"), strict=True
+            ):
                 if not np.isfinite(bound.value):
                     continue
                 way = max(sign * (bound.value - middle), 1e-9)

@@ -56,11 +56,13 @@ class _Template:
     spectra: tuple[Any, Any]  # of the pattern, and of the coarse brain
 
 
-def measure_scan(path: str, mask_path: str = "", grey_path: str = "", white_path: str = "") -> Measured:
+def measure_scan(
+    path: str, mask_path: str = "", grey_path: str = "", white_path: str = ""
+) -> Measured:
     """Measure one skull-stripped scan that lies in MNI space; a ``.npy`` array is taken to span the box of MNI152.
 
-    Without a mask, voxels that are clearly brighter than the corners of the image are the brain; without maps of grey
-    and white matter, three classes of intensity are taken for the tissues.
+    Without a mask, voxels that are clearly brighter than the corners of the image are the brain;
+    without maps of grey and white matter, three classes of intensity are taken for the tissues.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)
@@ -81,17 +83,20 @@ def measure_scan(path: str, mask_path: str = "", grey_path: str = "", white_path
         "cjv": _joint_variation(brain, inside, grey_path, white_path),
         "efc": focus,
     }
-    rounded = {name: value if isinstance(value, str) else round(value, 4) for name, value in measures.items()}
+    rounded = {
+        name: value if isinstance(value, str) else round(value, 4)
+        for name, value in measures.items()
+    }
     return Measured(rounded, vector.astype(np.float16), _thumbnail(brain))
 
 
 def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     """Compare each scan with the mean of the others: correlations of the scans, and of their asymmetries.
 
-    An asymmetry is the left half minus the mirrored right half. That of a scan whose left and right are swapped has the
-    opposite sign, so its correlation with that of the others is below 0. Where the scans share too little asymmetry
-    for that, correlations are NaN: images without one, or half of them swapped. The vectors (n, n_voxels) are those of
-    `Measured`, of the scans of one site.
+    An asymmetry is the left half minus the mirrored right half. That of a scan whose left and right
+    are swapped has the opposite sign, so its correlation with that of the others is below 0. Where
+    the scans share too little asymmetry for that, correlations are NaN: images without one, or half
+    of them swapped. The vectors (n, n_voxels) are those of `Measured`, of the scans of one site.
     """
     coarse = _template().coarse
     places = np.full(coarse.shape, -1)
@@ -101,25 +106,33 @@ def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     whole = np.asarray(vectors, dtype=np.float32)
     asymmetries = (whole - whole[:, mirrored])[:, left]
     alike = _with_mean_of_others(asymmetries)
-    return _with_mean_of_others(whole), alike if np.median(alike) >= LEAST_ASYMMETRY else np.full(len(whole), np.nan)
+    return _with_mean_of_others(whole), alike if np.median(alike) >= LEAST_ASYMMETRY else np.full(
+        len(whole), np.nan
+    )
 
 
 def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
     """Return the best correlation with the template over shifts of up to 24 mm, and by how many mm a brain lies off.
 
-    The correlation is that inside the template's mask, for all shifts at once by the fast Fourier transform.
+    The correlation is that inside the template's mask, for all shifts at once by the fast Fourier
+    transform.
     """
     template = _template()
     n = int(template.coarse.sum())
     pattern, mask = template.spectra
     spectrum, squares = fft.rfftn(coarse, _FFT_SHAPE), fft.rfftn(coarse * coarse, _FFT_SHAPE)
     product, total, energy = (
-        np.roll(fft.irfftn(each, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))[(slice(0, 2 * REACH + 1),) * 3]
+        np.roll(fft.irfftn(each, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))[
+            (slice(0, 2 * REACH + 1),) * 3
+        ]
         for each in (spectrum * pattern, spectrum * mask, squares * mask)
     )
     correlations = product / np.sqrt(np.maximum(energy - total**2 / n, 1e-6 * energy.max() + 1e-12))
     peak = np.unravel_index(int(correlations.argmax()), correlations.shape)
-    steps = [_between(np.moveaxis(correlations, axis, 0)[(slice(None), *np.delete(peak, axis))]) for axis in range(3)]
+    steps = [
+        _between(np.moveaxis(correlations, axis, 0)[(slice(None), *np.delete(peak, axis))])
+        for axis in range(3)
+    ]
     return float(correlations[peak]), 4.0 * (np.array(steps) - REACH)
 
 
@@ -147,14 +160,18 @@ def _template() -> _Template:
     coarse = _coarse(brain.astype(np.float32)) > 0.5
     pattern = np.zeros(coarse.shape, dtype=np.float32)
     pattern[coarse] = _unit(_coarse(voxels)[coarse])
-    spectra = tuple(np.conj(fft.rfftn(each, _FFT_SHAPE)) for each in (pattern, coarse.astype(np.float32)))
+    spectra = tuple(
+        np.conj(fft.rfftn(each, _FFT_SHAPE)) for each in (pattern, coarse.astype(np.float32))
+    )
     return _Template(brain, coarse, pattern, (spectra[0], spectra[1]))
 
 
 def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
     """Resample an image linearly to `GRID`."""
     matrix = np.linalg.inv(affine) @ GRID
-    resampled: Floats = affine_transform(voxels, matrix[:3, :3], matrix[:3, 3], SHAPE, np.float32, order=1)
+    resampled: Floats = affine_transform(
+        voxels, matrix[:3, :3], matrix[:3, 3], SHAPE, np.float32, order=1
+    )
     return resampled
 
 
@@ -169,7 +186,11 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
     else:
         faint = FAINT * np.quantile(voxels, 0.999)
         inside = _on_grid((voxels > faint).astype(np.float32), affine) > 0.5
-    return np.where(inside, _on_grid(voxels, affine), 0).astype(np.float32), inside, _entropy_focus(voxels)
+    return (
+        np.where(inside, _on_grid(voxels, affine), 0).astype(np.float32),
+        inside,
+        _entropy_focus(voxels),
+    )
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
@@ -180,7 +201,9 @@ def _read(path: str) -> tuple[Floats, Doubles]:
         return voxels, scan.affine
     spacing = round(182 / voxels.shape[0], 1)
     affine = np.diag([spacing, spacing, spacing, 1.0])
-    affine[:3, 3] = GRID[:3, 3] + 90 - spacing * (np.array(voxels.shape) - 1) / 2 + np.array([0.0, 18.0, 0.0])
+    affine[:3, 3] = (
+        GRID[:3, 3] + 90 - spacing * (np.array(voxels.shape) - 1) / 2 + np.array([0.0, 18.0, 0.0])
+    )
     return voxels, affine
 
 
@@ -227,14 +250,19 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
             return float("nan")
         counts, edges = np.histogram(values, _N_BINS)
         start = np.quantile(values, (0.1, 0.45, 0.85))[:, None]
-        classes = KMeans(3, init=start, n_init=1).fit(((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts)
+        classes = KMeans(3, init=start, n_init=1).fit(
+            ((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts
+        )
         dark, middle, bright = sorted(classes.cluster_centers_.ravel())
         low, high = float(dark + middle) / 2, float(middle + bright) / 2
         grey, white = values[(values > low) & (values <= high)], values[values > high]
     if not (grey.size and white.size):
         return float("nan")
     centres = [float(np.median(each)) for each in (grey, white)]
-    spreads = [1.4826 * float(np.median(np.abs(each - c))) for each, c in zip((grey, white), centres, strict=True)]
+    spreads = [
+        1.4826 * float(np.median(np.abs(each - c)))
+        for each, c in zip((grey, white), centres, strict=True)
+    ]
     return sum(spreads) / abs(centres[1] - centres[0]) if centres[0] != centres[1] else float("nan")
 
 
@@ -243,7 +271,9 @@ def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
     i, j, k = np.round((np.array(SLICES_MM) - GRID[:3, 3]) / 2).astype(int)
     slices = [np.flip(each.T, 0) for each in (volume[i], volume[:, j], volume[:, :, k])]
     height = max(len(each) for each in slices)
-    return np.concatenate([np.pad(each, ((height - len(each), 0), (0, 0))) for each in slices], axis=1)
+    return np.concatenate(
+        [np.pad(each, ((height - len(each), 0), (0, 0))) for each in slices], axis=1
+    )
 
 
 def _thumbnail(brain: Floats) -> bytes:

@@ -71,11 +71,17 @@ def describe_input(path: str, mask_path: str, root: str) -> dict[str, Any]:
         raise DataError(str(error)) from error
 
 
-def problem_of_images(folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions) -> str:
+def problem_of_images(
+    folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
+) -> str:
     """Return why the images of a scan cannot be replaced, or ""; files are read only where their place has changed."""
     try:
         before = read_json(folder / f"{stem}.json")["input"]["place"]
-        given = None if before == digest_of("place", Path(path).absolute()) else describe_input(path, mask_path, root)
+        given = (
+            None
+            if before == digest_of("place", Path(path).absolute())
+            else describe_input(path, mask_path, root)
+        )
     except (DataError, KeyError, TypeError):  # made again, or reported when the scan is prepared
         return ""
     try:
@@ -86,10 +92,13 @@ def problem_of_images(folder: Path, stem: str, path: str, mask_path: str, root: 
     return ""
 
 
-def read_record(folder: Path, stem: str, given: dict[str, Any], options: PrepareOptions) -> dict[str, Any] | None:
+def read_record(
+    folder: Path, stem: str, given: dict[str, Any], options: PrepareOptions
+) -> dict[str, Any] | None:
     """Return the record of a scan whose images are whole, and were made from the same files by the same recipe.
 
-    Images of a file with another path and another content, so probably of another cohort, are refused.
+    Images of a file with another path and another content, so probably of another cohort, are
+    refused.
     """
     try:
         record: dict[str, Any] = read_json(folder / f"{stem}.json")
@@ -105,7 +114,11 @@ def read_record(folder: Path, stem: str, given: dict[str, Any], options: Prepare
         return None
     same = all(record.get(key) == value for key, value in recipe_of(options).items())
     files = {name: _digest(folder / name) for name in files_of_scan(stem, options)}
-    return record if same and record.get("files") == files and isinstance(record.get("facts"), dict) else None
+    return (
+        record
+        if same and record.get("files") == files and isinstance(record.get("facts"), dict)
+        else None
+    )
 
 
 def _digest(path: Path) -> str:
@@ -115,11 +128,15 @@ def _digest(path: Path) -> str:
 def forget(folder: Path, stem: str) -> None:
     """Remove all records, then all images, of a scan and its imitations."""
     stems = [stem, *(imitated_stem(stem, number) for number in range(1, MOST_IMITATIONS + 1))]
-    for name in [f"{each}.json" for each in stems] + [name for each in stems for name in files_of_scan(each)]:
+    for name in [f"{each}.json" for each in stems] + [
+        name for each in stems for name in files_of_scan(each)
+    ]:
         (folder / name).unlink(missing_ok=True)
 
 
-def write_record(folder: Path, stem: str, made: dict[str, Any], files: Sequence[str]) -> dict[str, Any]:
+def write_record(
+    folder: Path, stem: str, made: dict[str, Any], files: Sequence[str]
+) -> dict[str, Any]:
     """Write and return the record of images that were written: what they were made from, and their digests."""
     record = made | {"files": {name: _digest(folder / name) for name in files}}
     write_json(folder / f"{stem}.json", record)

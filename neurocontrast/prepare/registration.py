@@ -48,7 +48,9 @@ class Registration:
 def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
     """Divide an image by its bias field, found by N4 (Tustison et al. 2010) in the mask."""
     image, inside = to_itk(voxels, affine), to_itk(mask.astype(np.uint8), affine)
-    shrink = [max(1, round(N4_SPACING_MM / size)) for size in np.linalg.norm(affine[:3, :3], axis=0)]
+    shrink = [
+        max(1, round(N4_SPACING_MM / size)) for size in np.linalg.norm(affine[:3, :3], axis=0)
+    ]
     correct = sitk.N4BiasFieldCorrectionImageFilter()
     correct.SetMaximumNumberOfIterations([50] * 4)
     with _one_thread():
@@ -61,15 +63,19 @@ def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
 def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
     """Register a brain to the MNI152 template with twelve degrees of freedom; `affine` leads to RAS millimetres.
 
-    Mutual information (Mattes et al. 2003) of the brain and its margin, sampled with a fixed seed; the best of
-    three starts in pitch, from coarse to fine.
+    Mutual information (Mattes et al. 2003) of the brain and its margin, sampled with a fixed seed;
+    the best of three starts in pitch, from coarse to fine.
     """
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
     centre = apply_affine(affine, np.argwhere(mask).mean(axis=0))
     around = sitk.BinaryDilate(brain, [round(MASK_MARGIN_MM / size) for size in brain.GetSpacing()])
-    tries = [_optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES]
-    transform, metric = _optimise(fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1])
+    tries = [
+        _optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES
+    ]
+    transform, metric = _optimise(
+        fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1]
+    )
     linear, middle = np.array(transform.GetMatrix()).reshape(3, 3), np.array(transform.GetCenter())
     matrix = from_matvec(linear, np.array(transform.GetTranslation()) + middle - linear @ middle)
     return Registration(_LPS @ matrix @ _LPS, metric)
@@ -84,7 +90,8 @@ def resample_to_grid(
 ) -> Floats:
     """Resample an image once by linear interpolation, from its own grid to one in the template's millimetres.
 
-    `affine` leads from voxels of the image to RAS millimetres, and `grid` from those of the result, of `shape`.
+    `affine` leads from voxels of the image to RAS millimetres, and `grid` from those of the result,
+    of `shape`.
     """
     transform = sitk.AffineTransform(3)
     matrix = _LPS @ registration.matrix @ _LPS
@@ -140,7 +147,9 @@ def _template() -> tuple[sitk.Image, sitk.Image]:
 
     template, mask = load_mni152_template(resolution=2), load_mni152_brain_mask(resolution=2)
     inside = (mask.get_fdata() > 0).astype(np.uint8)
-    return to_itk(template.get_fdata(dtype=np.float32), template.affine), to_itk(inside, mask.affine)
+    return to_itk(template.get_fdata(dtype=np.float32), template.affine), to_itk(
+        inside, mask.affine
+    )
 
 
 def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransform:
@@ -168,7 +177,9 @@ def _optimise(
     method.SetMetricSamplingStrategy(method.RANDOM)
     method.SetMetricSamplingPercentage(COARSE_SHARE if coarse else FINE_SHARE, SEED)
     method.SetInterpolator(sitk.sitkLinear)
-    method.SetOptimizerAsRegularStepGradientDescent(1.0, 1e-3, 100 if coarse else 200, relaxationFactor=0.6)
+    method.SetOptimizerAsRegularStepGradientDescent(
+        1.0, 1e-3, 100 if coarse else 200, relaxationFactor=0.6
+    )
     method.SetOptimizerScalesFromPhysicalShift()
     method.SetShrinkFactorsPerLevel(shrinks)
     method.SetSmoothingSigmasPerLevel([float(shrink) for shrink in shrinks])

@@ -69,8 +69,9 @@ def prepare_scan(
 ) -> dict[str, Any]:
     """Prepare one scan, unless an earlier call has done so, and return its measures, or its ``problem``.
 
-    The results are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and ``{stem}.json`` in `folder`; tables in the
-    folder above it are removed before an image is replaced. Paths in the record start from `root`.
+    The results are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and ``{stem}.json`` in `folder`;
+    tables in the folder above it are removed before an image is replaced. Paths in the record start
+    from `root`.
     """
     out = Path(folder)
     try:
@@ -101,7 +102,9 @@ def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
         voxels = nib.load(source).get_fdata(dtype=np.float32) if voxels is None else voxels
         image = torch.from_numpy(np.ascontiguousarray(voxels))[None, None]
         # Depends on the scan's name and the number alone.
-        brain: Floats = _imitations(options.spacing_mm).view(image, [stem], epoch=0, view=number)[0, 0].numpy()
+        brain: Floats = (
+            _imitations(options.spacing_mm).view(image, [stem], epoch=0, view=number)[0, 0].numpy()
+        )
         maps, _ = _tissue(brain, brain > 0, options)
         _replace(out, name, {"brain": brain, **maps}, {"input": given, "facts": {}}, options)
 
@@ -117,7 +120,9 @@ def _tissue(
     return {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}, {"tissue_means": means}
 
 
-def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict[str, Floats], dict[str, Any]]:
+def _prepare(
+    source: str, mask_path: str, options: PrepareOptions
+) -> tuple[dict[str, Floats], dict[str, Any]]:
     voxels, affine = _canonical(source)
     mask, how = _mask(voxels, affine, mask_path, source)
     if not mask.any():
@@ -144,11 +149,20 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         "dice_template": round(dice, 4),
     }
     maps, means = _tissue(images["brain"], inside, options)
-    if options.registration:  # otherwise others have registered the scan, and its own size is not known
-        # Native volumes in mL: the template's head, and the sums of the maps, times the change of volume.
+    if (
+        options.registration
+    ):  # otherwise others have registered the scan, and its own size is not known
+        # Native volumes in mL: the template's head, and the sums of the maps, times the change of
+        # volume.
         change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
-        sums = {f"{name}_ml": float(each.sum()) * options.spacing_mm**3 / 1000 for name, each in maps.items()}
-        facts |= {name: round(volume * change, 1) for name, volume in {"tiv": template_ml(), **sums}.items()}
+        sums = {
+            f"{name}_ml": float(each.sum()) * options.spacing_mm**3 / 1000
+            for name, each in maps.items()
+        }
+        facts |= {
+            name: round(volume * change, 1)
+            for name, volume in {"tiv": template_ml(), **sums}.items()
+        }
     return images | maps, facts | means
 
 
@@ -156,7 +170,9 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
     """Return the voxels of a file in RAS order, and their affine."""
     scan = read_scan(path)
     if scan.affine is None:
-        raise DataError(f"{path}: an array has no header that says where its voxels lie; give a NIfTI file.")
+        raise DataError(
+            f"{path}: an array has no header that says where its voxels lie; give a NIfTI file."
+        )
     image = nib.as_closest_canonical(nib.Nifti1Image(scan.voxels, scan.affine))
     return np.asarray(image.dataobj), image.affine
 
@@ -168,7 +184,9 @@ def _mask(
     if mask_path:
         given, where = _canonical(mask_path)
         if given.shape != voxels.shape:
-            raise DataError(f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}.")
+            raise DataError(
+                f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}."
+            )
         apart = corners_apart(voxels.shape, where, affine)
         if apart > _MASK_APART_MM:
             raise DataError(f"{mask_path}: its header puts the mask {apart:.1f} mm from {source}.")
@@ -205,10 +223,10 @@ def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
 def _imitations(spacing_mm: float) -> TwoViews:
     """Return the views that imitate acquisitions on a grid of that voxel size.
 
-    Another registration (size and place), contrast, bias field, sharpness, noise, and another brain extraction. The
-    ranges hold what the sites of three collections differ by: the ratio of white to grey matter is 1.3 to 1.5 among
-    them, the brain's size in the template's space differs by 5 % of its volume's third root, and the rim of fluid that
-    an extraction leaves is up to 6 mm deep.
+    Another registration (size and place), contrast, bias field, sharpness, noise, and another brain
+    extraction. The ranges hold what the sites of three collections differ by: the ratio of white to
+    grey matter is 1.3 to 1.5 among them, the brain's size in the template's space differs by 5 % of
+    its volume's third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
     """
 
     def voxels(mm: float) -> float:
@@ -225,7 +243,11 @@ def _imitations(spacing_mm: float) -> TwoViews:
         "bias_field": {"probability": 1.0, "strength": (0.05, 0.2)},
         "sharpness": {"probability": 1.0, "amount": (-0.8, 0.8), "sigma_voxels": voxels(1.6)},
         "rician": {"probability": 1.0, "sigma": (0.0, 0.03)},
-        "tight_mask": {"probability": 0.6, "depth_voxels": (voxels(0.5), voxels(6.0)), "below": (0.2, 0.55)},
+        "tight_mask": {
+            "probability": 0.6,
+            "depth_voxels": (voxels(0.5), voxels(6.0)),
+            "below": (0.2, 0.55),
+        },
         "mask_edge": {"probability": 0.3, "depth_voxels": (voxels(0.5), voxels(3.0))},
     }
     settings = AugmentSettings(**{"blur": None, "noise": None, "cutout": None, **operations})

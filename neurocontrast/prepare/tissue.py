@@ -42,9 +42,17 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
     maps = []
     for load in (load_mni152_gm_template, load_mni152_wm_template):
         image = resample_img(
-            load(resolution=2), target_affine=affine, target_shape=tuple(shape), copy_header=True, force_resample=True
+            load(resolution=2),
+            target_affine=affine,
+            target_shape=tuple(shape),
+            copy_header=True,
+            force_resample=True,
         )
-        maps.append(gaussian_filter(image.get_fdata(dtype=np.float32), PRIOR_FWHM_MM / FWHM_PER_SIGMA / spacing))
+        maps.append(
+            gaussian_filter(
+                image.get_fdata(dtype=np.float32), PRIOR_FWHM_MM / FWHM_PER_SIGMA / spacing
+            )
+        )
     grey, white = maps
     fluid = np.clip(1 - grey - white, 0, 1)
     priors = np.stack([fluid, grey, white]) + PRIOR_FLOOR
@@ -54,14 +62,18 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
 def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) -> TissueMaps:
     """Segment a brain in MNI space by expectation-maximisation with priors (`tissue_priors`) and a bias field.
 
-    Each tissue is one Gaussian of the intensity; the bias field is a polynomial of the position, fitted to the
-    logarithm of the image over what the tissues predict (Van Leemput et al. 1999).
+    Each tissue is one Gaussian of the intensity; the bias field is a polynomial of the position,
+    fitted to the logarithm of the image over what the tissues predict (Van Leemput et al. 1999).
     """
     values = voxels[mask].astype(np.float64)
     values /= np.median(values)
     # Polynomials of the position (n_voxels, n_terms), without the constant.
     x, y, z = (2 * np.nonzero(mask)[axis] / (mask.shape[axis] - 1) - 1 for axis in range(3))
-    orders = [each for each in itertools.product(range(BIAS_ORDER + 1), repeat=3) if 0 < sum(each) <= BIAS_ORDER]
+    orders = [
+        each
+        for each in itertools.product(range(BIAS_ORDER + 1), repeat=3)
+        if 0 < sum(each) <= BIAS_ORDER
+    ]
     basis = np.stack([x**a * y**b * z**c for a, b, c in orders], axis=1)
     prior = priors[:, mask].astype(np.float64)
     means = np.quantile(values, (0.1, 0.45, 0.85))
@@ -81,7 +93,9 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
             field = _bias(values, found, means, sds, basis)
     maps = np.zeros((3, *mask.shape), dtype=np.float32)
     maps[:, mask] = found
-    return TissueMaps(maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2])))
+    return TissueMaps(
+        maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2]))
+    )
 
 
 def _bias(values: Doubles, found: Doubles, means: Doubles, sds: Doubles, basis: Doubles) -> Doubles:

@@ -12,7 +12,13 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.measures.names import HEAD_SIZE
-from neurocontrast.data.sources import AnySource, Brains, BrainVolumes, NaturalImages, RegionalMeasures
+from neurocontrast.data.sources import (
+    AnySource,
+    Brains,
+    BrainVolumes,
+    NaturalImages,
+    RegionalMeasures,
+)
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder
@@ -51,19 +57,27 @@ def phantom_of(source: Brains) -> Any:
     shape = [round(n / finer) for n in source.shape(None)]
     places = np.indices(shape)
     scaled = [(place - (n - 1) / 2) / (0.4 * n) for place, n in zip(places, shape, strict=True)]
-    shell = np.digitize(sum(each**2 for each in scaled), [0.4, 0.75, 1.0])  # 0 white, 1 grey, 2 fluid, 3 outside
+    shell = np.digitize(
+        sum(each**2 for each in scaled), [0.4, 0.75, 1.0]
+    )  # 0 white, 1 grey, 2 fluid, 3 outside
     pattern = (7 * places[0] + 13 * places[1] + 29 * places[2]) % 17 / 34
     affine = np.diag([step, step, step, 1.0])
     affine[:3, 3] = [-step * (n - 1) / 2 for n in shape]
     if source.n_channels == 1:
-        made = [np.select([shell == 0, shell == 1, shell == 2], [300.0, 200.0, 100.0]) * (1 + pattern)]
+        made = [
+            np.select([shell == 0, shell == 1, shell == 2], [300.0, 200.0, 100.0]) * (1 + pattern)
+        ]
     else:
-        made = [(shell == (1 - channel) % 3) * (0.5 + pattern) for channel in range(source.n_channels)]
+        made = [
+            (shell == (1 - channel) % 3) * (0.5 + pattern) for channel in range(source.n_channels)
+        ]
     images = tuple(nib.Nifti1Image(each.astype(np.float32), affine) for each in made)
     return [images if len(images) > 1 else images[0]]
 
 
-def features_of(network: Encoder | ContrastiveModel, source: Brains, sample: Any) -> npt.NDArray[np.float32]:
+def features_of(
+    network: Encoder | ContrastiveModel, source: Brains, sample: Any
+) -> npt.NDArray[np.float32]:
     """Return the features (n_features,) of a sample: what `ScanEmbedder` takes of one scan, or a cohort of one.
 
     They are computed on the CPU: GPUs round convolutions otherwise.
@@ -79,7 +93,12 @@ def features_of(network: Encoder | ContrastiveModel, source: Brains, sample: Any
 
 
 def keep_answer(
-    folder: Path, network: Encoder, source: AnySource, cohort: Cohort, rows: Sequence[int], progress: Progress
+    folder: Path,
+    network: Encoder,
+    source: AnySource,
+    cohort: Cohort,
+    rows: Sequence[int],
+    progress: Progress,
 ) -> None:
     """Write ``answer.json``: features of the phantom, and ranges over training scans. Natural images have none."""
     if isinstance(source, NaturalImages) or getattr(source, "given", None) is not None:
@@ -89,7 +108,9 @@ def keep_answer(
     except NeurocontrastError as error:
         progress.message(f"{folder}: no known answer is kept for `weights verify` ({error})")
         return
-    some = [rows[place] for place in np.unique(np.linspace(0, len(rows) - 1, _MOST_SCANS).astype(int))]
+    some = [
+        rows[place] for place in np.unique(np.linspace(0, len(rows) - 1, _MOST_SCANS).astype(int))
+    ]
     learned = ranges_of(source, cohort.subset(some)) if isinstance(source, BrainVolumes) else {}
     write_answer(folder, None, features, {}, learned)
 
@@ -104,7 +125,10 @@ def write_answer(
     """Write a known answer; `sample` are files below `folder`, None for the phantom."""
     content = {"sample": sample, "features": [float(f"{value:.7g}") for value in features]}
     about = {"format": _FORMAT, "neurocontrast": version()}
-    write_json(folder / ANSWER, {**about, **content, "predictions": predictions, "learned_from": learned_from})
+    write_json(
+        folder / ANSWER,
+        {**about, **content, "predictions": predictions, "learned_from": learned_from},
+    )
 
 
 def read_answer(folder: Path) -> dict[str, Any]:
@@ -114,9 +138,13 @@ def read_answer(folder: Path) -> dict[str, Any]:
             f"{folder}: there is no {ANSWER}. Runs of earlier versions, runs with transforms from Python, and weights "
             "of other programs have none."
         )
-    found: dict[str, Any] = read_json(folder / ANSWER, error=CheckpointError, remedy="Copy the run again.")
+    found: dict[str, Any] = read_json(
+        folder / ANSWER, error=CheckpointError, remedy="Copy the run again."
+    )
     if found.get("format") != _FORMAT or not isinstance(found.get("features"), list):
-        raise CheckpointError(f"{folder / ANSWER}: damaged, or of another version. Copy the run again.")
+        raise CheckpointError(
+            f"{folder / ANSWER}: damaged, or of another version. Copy the run again."
+        )
     return found
 
 
@@ -127,7 +155,9 @@ def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list
         is_map = channel.min() >= 0 and channel.max() <= 1.5
         inside = channel[channel != channel[0, 0, 0]]
         size = float(channel.sum() if is_map else inside.size) * litres
-        found.append({"litres": size, "bright": float(np.percentile(inside, 99)) if inside.size else 0.0})
+        found.append(
+            {"litres": size, "bright": float(np.percentile(inside, 99)) if inside.size else 0.0}
+        )
     return found
 
 
@@ -137,7 +167,10 @@ def ranges_of(source: BrainVolumes, cohort: Cohort) -> dict[str, Any]:
     found = [_measured(*source.cache.read_with_affine(scan)) for scan in scans]
     by_channel = zip(source.channels or ("t1",), zip(*found, strict=True), strict=False)
     return {
-        name: {key: [round(pick(each[key] for each in values), 4) for pick in (min, max)] for key in values[0]}
+        name: {
+            key: [round(pick(each[key] for each in values), 4) for pick in (min, max)]
+            for key in values[0]
+        }
         for name, values in by_channel
     }
 
@@ -151,22 +184,36 @@ def doubts_of_scan(
     for file in files_of(scan):
         header = read_scan_header(file)
         size = "×".join(map(str, header.shape))
-        mm = "" if header.spacing_mm is None else f" of {'×'.join(f'{each:.3g}' for each in header.spacing_mm)} mm"
-        facts.append(f"{Path(file).name}: {size} voxels{mm}, {'in' if header.is_mni else 'not marked as in'} MNI space")
+        mm = (
+            ""
+            if header.spacing_mm is None
+            else f" of {'×'.join(f'{each:.3g}' for each in header.spacing_mm)} mm"
+        )
+        facts.append(
+            f"{Path(file).name}: {size} voxels{mm}, {'in' if header.is_mni else 'not marked as in'} MNI space"
+        )
         doubts += [f"{Path(file).name}: {warning}" for warning in header.warnings]
     for (name, ranges), here in zip(
         learned_from.items(), _measured(*source.cache.read_with_affine(scan)), strict=False
     ):
         words = _NAMES.get(name, name)
         texts = {
-            "litres": (f"{words} in your scan: {{:.2g}} L", "another segmentation, brain extraction or unit?"),
-            "bright": (f"bright voxels (99th percentile) of {words} are {{:.3g}}", "another contrast or scaling?"),
+            "litres": (
+                f"{words} in your scan: {{:.2g}} L",
+                "another segmentation, brain extraction or unit?",
+            ),
+            "bright": (
+                f"bright voxels (99th percentile) of {words} are {{:.3g}}",
+                "another contrast or scaling?",
+            ),
         }
         for key, (text, guess) in texts.items():
             low, high = ranges[key]
             learned = f"learned from {low:.3g} to {high:.3g}"
             fits = low - _SLACK * abs(low) <= here[key] <= high + _SLACK * abs(high)
-            (facts if fits else doubts).append(f"{text.format(here[key])}, {learned}" + ("" if fits else f": {guess}"))
+            (facts if fits else doubts).append(
+                f"{text.format(here[key])}, {learned}" + ("" if fits else f": {guess}")
+            )
     return facts, doubts
 
 

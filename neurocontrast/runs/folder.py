@@ -52,7 +52,9 @@ def check_new(folder: Path, *, resume: bool) -> bool:
         raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
     check_writable(folder)
     entries = folder.iterdir() if folder.is_dir() else ()
-    names = [path.name for path in entries if not path.name.startswith(".tmp-") and path.name != LOCK]
+    names = [
+        path.name for path in entries if not path.name.startswith(".tmp-") and path.name != LOCK
+    ]
     if "config.yaml" in names and "provenance.json" in names:
         if not resume:
             raise ConfigError(
@@ -69,13 +71,17 @@ def check_new(folder: Path, *, resume: bool) -> bool:
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
     """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
     before, provenance = load_config(folder / "config.yaml"), read_provenance(folder)
-    found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs", "training.init"))
+    found = differences(
+        before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs", "training.init")
+    )
     found += _differences_in_training(folder, before, config)
     # A run keeps the weights that it started from, wherever they have gone since.
     start, init = (provenance.get("init") or {}).get("sha256"), config.training.init
     given = start if init is not None and not init.exists() else init and digest_of_weights(init)
     if given != start:
-        found.append(f"training.init: was {before.training.init}, is {init}, and these are other weights")
+        found.append(
+            f"training.init: was {before.training.init}, is {init}, and these are other weights"
+        )
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
         was, now = provenance["cohort"], _describe_cohort(cohort)
         found.append(
@@ -83,7 +89,9 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
             f"is {now['source']} ({now['n_scans']} scans, digest {now['digest'][:12]})"
         )
     if provenance["environment"]["neurocontrast"] != version():
-        found.append(f"neurocontrast: was {provenance['environment']['neurocontrast']}, is {version()}")
+        found.append(
+            f"neurocontrast: was {provenance['environment']['neurocontrast']}, is {version()}"
+        )
     if found:
         lines = "\n".join(f"  {line}" for line in found)
         raise CheckpointError(
@@ -103,8 +111,12 @@ def _differences_in_training(folder: Path, before: Config, now: Config) -> Itera
     elif epochs < min(was, n_done):
         yield f"training.epochs: was {was}, is {epochs}, and {n_done} are done"
     n_before, n_now = (each.training.devices * each.training.num_nodes for each in (before, now))
-    in_head, in_encoder = (any(getattr(e, key) == "batch" for e in now.encoders) for key in ("projection_norm", "norm"))
-    of_whole_batch = now.training.sync_batchnorm and (now.training.micro_batch_size is None or not in_encoder)
+    in_head, in_encoder = (
+        any(getattr(e, key) == "batch" for e in now.encoders) for key in ("projection_norm", "norm")
+    )
+    of_whole_batch = now.training.sync_batchnorm and (
+        now.training.micro_batch_size is None or not in_encoder
+    )
     if n_before != n_now and (in_head or in_encoder) and not of_whole_batch:
         why = "each process normalises its own part of a batch, which changes the weights"
         yield f"training.devices × training.num_nodes: was {n_before}, is {n_now}, and {why}"
@@ -119,7 +131,12 @@ def continue_run(folder: Path, config: Config, progress: Progress) -> None:
 
 
 def start_run(
-    folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any], *, earlier_subjects: Sequence[str] = ()
+    folder: Path,
+    config: Config,
+    cohort: Cohort,
+    facts: Mapping[str, Any],
+    *,
+    earlier_subjects: Sequence[str] = (),
 ) -> None:
     """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``.
 
@@ -127,7 +144,13 @@ def start_run(
     """
     cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
     cohort_facts["simulation"] = read_simulation(cohort)
-    about = {"format": 1, "environment": describe_environment(), "seed": config.seed, **cohort_facts, **facts}
+    about = {
+        "format": 1,
+        "environment": describe_environment(),
+        "seed": config.seed,
+        **cohort_facts,
+        **facts,
+    }
     subjects = sorted({*cohort.subject_digests(), *earlier_subjects})
     write_json(folder / "provenance.json", {**about, "pretraining_subjects": subjects})
     write_config(folder / "config.yaml", config)
@@ -137,7 +160,11 @@ def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
     """Return what is recorded of a cohort: its digest, and ages, sexes and sites of its people, where it has them."""
     people = cohort.table.groupby("subject_id").first()
     ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)
-    spread = {} if ages.empty else {"age_years": ages.quantile([0, 0.5, 1]).astype(float).round(1).tolist()}
+    spread = (
+        {}
+        if ages.empty
+        else {"age_years": ages.quantile([0, 0.5, 1]).astype(float).round(1).tolist()}
+    )
     counts = {
         key: people[column].dropna().astype(str).value_counts().sort_index().to_dict()
         for key, column in (("sex", "sex"), ("sites", "site"))
@@ -173,18 +200,24 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     if not isinstance(subjects, list) or not all(isinstance(each, str) for each in subjects):
         problems.append("'pretraining_subjects'")
     if problems:
-        raise CheckpointError(f"{path}: {', '.join(problems)} missing or damaged. Copy the run again.")
+        raise CheckpointError(
+            f"{path}: {', '.join(problems)} missing or damaged. Copy the run again."
+        )
     return content
 
 
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     provenance, path = read_provenance(folder), folder / "provenance.json"
-    fitted = {key: provenance[key] for key in ("preprocessing", "preprocessing_2") if key in provenance}
+    fitted = {
+        key: provenance[key] for key in ("preprocessing", "preprocessing_2") if key in provenance
+    }
     if not fitted:
         return None
     if not all(isinstance(section, dict) for section in fitted.values()):
-        raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
+        raise CheckpointError(
+            f"{path}: 'preprocessing' must be a section of keys. Copy the run again."
+        )
     try:
         return source.as_in_run(source.contract() | fitted)
     except DataError as error:
@@ -197,7 +230,12 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     remedy = "Copy the run again, or remove this file to go on without the course of its training."
-    options = {"sep": ",", "dtype": float, "float_precision": "round_trip", "na_values": ["", "nan"]}
+    options = {
+        "sep": ",",
+        "dtype": float,
+        "float_precision": "round_trip",
+        "na_values": ["", "nan"],
+    }
     table = read_table(path, needed=["epoch"], error=CheckpointError, remedy=remedy, **options)
     if not (table["epoch"] % 1 == 0).all():
         raise CheckpointError(f"{path}: column 'epoch' must hold whole numbers. {remedy}")
@@ -215,14 +253,19 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
     """Warn of scans that are no real acquisitions; `key` of the configuration selects others."""
-    if "acquisition" in cohort.table and cohort.table["acquisition"].astype(str).str.startswith("imitated").any():
+    if (
+        "acquisition" in cohort.table
+        and cohort.table["acquisition"].astype(str).str.startswith("imitated").any()
+    ):
         progress.warning(
             f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
             f"participants.tsv next to it, or {key}={{acquisition: [real]}}."
         )
 
 
-def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
+def describe_embedded(
+    run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress
+) -> dict[str, Any]:
     """Return the description stored with the features, such as the subjects of pretraining."""
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
     if provenance is None:

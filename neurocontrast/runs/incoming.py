@@ -51,28 +51,43 @@ class IncomingScans:
                 try:
                     # No copy of the scan is left where no cache folder was given.
                     with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
-                        source = self.source.kept_in(getattr(self.source.data, "cache_dir", None) or Path(scratch))
+                        source = self.source.kept_in(
+                            getattr(self.source.data, "cache_dir", None) or Path(scratch)
+                        )
                         images = source.images(self.cohort.subset([row]))
-                        made = extract_features(self.network, images, settings=self.settings.embedding)[0]
+                        made = extract_features(
+                            self.network, images, settings=self.settings.embedding
+                        )[0]
                     if not np.isfinite(made).all():
                         raise DataError(f"{name}: its features are not finite.")
                     features[row] = made
                     files = [files_of(scan)[0] for scan in self.cohort.subset([row]).scans]
-                    headers = [read_scan_header(file) for file in files if not file.lower().endswith(".npy")]
+                    headers = [
+                        read_scan_header(file)
+                        for file in files
+                        if not file.lower().endswith(".npy")
+                    ]
                     warnings = [warning for header in headers for warning in header.warnings]
                 except NeurocontrastError as error:
                     problem = str(error)
                 notes.append({"warnings": "; ".join(warnings), "error": problem})
                 task.advance()
         if all(each["error"] for each in notes):
-            raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}")
+            raise DataError(
+                f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}"
+            )
         return features, pd.DataFrame(notes, index=self.tidy.index)
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:
         """Return the origin of a table of predictions: the source of the scans, and those that failed."""
-        failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]].to_dict("records")
+        failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]].to_dict(
+            "records"
+        )
         scans = {"source": self.cohort.source.name, "n_failed": len(failed), "failed": failed}
-        return {"scans": scans, "simulated": self.cohort.simulated or bool(self.info["run"].get("simulated"))}
+        return {
+            "scans": scans,
+            "simulated": self.cohort.simulated or bool(self.info["run"].get("simulated")),
+        }
 
 
 def open_scans(
@@ -100,16 +115,23 @@ def open_scans(
     cohort = source.unlisted(scans, images_root=images_root)
     if cohort is not None:  # people with measures
         labels = cohort.table["participant_id"].str.removeprefix("sub-")
-        cohort = replace(cohort, table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]))
+        cohort = replace(
+            cohort,
+            table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]),
+        )
     elif scans.is_dir() or (scans.is_file() and is_scan(scans)):
         if images_root is not None:
-            raise ConfigError(f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out.")
+            raise ConfigError(
+                f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out."
+            )
         cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
     else:
         cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
     if not len(cohort):
-        raise DataError(f"{scans.name}: no row is left, and there is nothing to predict without a scan.")
+        raise DataError(
+            f"{scans.name}: no row is left, and there is nothing to predict without a scan."
+        )
     return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
 
 

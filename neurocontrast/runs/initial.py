@@ -26,20 +26,33 @@ class InitialWeights:
     """What a run records of the weights that it started from."""
 
     facts: dict[str, Any]  # for provenance.json and encoder.json
-    subjects: list[str] = field(default_factory=list)  # digests of who was in the pretraining before, where known
+    subjects: list[str] = field(
+        default_factory=list
+    )  # digests of who was in the pretraining before, where known
     contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json next to the weights
 
-    def keep(self, model: ContrastiveModel, folder: Path, contract: Mapping[str, Any], progress: Progress) -> None:
+    def keep(
+        self, model: ContrastiveModel, folder: Path, contract: Mapping[str, Any], progress: Progress
+    ) -> None:
         """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
         facts = self.facts
-        progress.message(f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}")
+        progress.message(
+            f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}"
+        )
         if "preprocessing" in self.contract:
             both = self.contract, contract
-            was, now = ({**each["preprocessing"], "channels": each.get("channels") or ["t1"]} for each in both)
-            keys = [key for key in {**was, **now} if was.get(key) != now.get(key) and key not in _FITTED]
+            was, now = (
+                {**each["preprocessing"], "channels": each.get("channels") or ["t1"]}
+                for each in both
+            )
+            keys = [
+                key for key in {**was, **now} if was.get(key) != now.get(key) and key not in _FITTED
+            ]
             found = [f"{key} was {was.get(key)}, is {now.get(key)}" for key in keys]
             if found:
-                progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
+                progress.warning(
+                    f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}."
+                )
         if not facts["subjects_known"]:
             progress.warning(
                 f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
@@ -48,15 +61,18 @@ class InitialWeights:
         save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
 
 
-def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()) -> InitialWeights:
+def start_from(
+    model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()
+) -> InitialWeights:
     """Give a model the weights of a run, or of a folder with ``encoder.json``.
 
-    The first convolution is adapted where the weights are of one channel and the model has several, or the other way
-    round: it is divided among the channels, or summed over them, so that a scan whose channels are equal gives the same
-    features as before. Of regional measures, the columns of the first layer are put in the order of `measures`; those
-    that this run does not have are left out, and weights that lack some are refused. The projection head is taken over
-    where there is one of the same layers, and is left as it is where not. Weights that do not fit are refused with all
-    that differs.
+    The first convolution is adapted where the weights are of one channel and the model has several,
+    or the other way round: it is divided among the channels, or summed over them, so that a scan
+    whose channels are equal gives the same features as before. Of regional measures, the columns of
+    the first layer are put in the order of `measures`; those that this run does not have are left
+    out, and weights that lack some are refused. The projection head is taken over where there is
+    one of the same layers, and is left as it is where not. Weights that do not fit are refused with
+    all that differs.
     """
     folder, encoder = path.parent if path.name in (CONTRACT, WEIGHTS) else path, model.encoder
     if not (folder / CONTRACT).is_file():
@@ -66,8 +82,13 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
         )
     earlier, contract = load_encoder(folder)
     tensors, said = earlier.state_dict(), "all weights"
-    pairs = [(key, getattr(earlier.settings, key), getattr(encoder.settings, key)) for key in _OF_THE_NETWORK]
-    problems = [f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now]
+    pairs = [
+        (key, getattr(earlier.settings, key), getattr(encoder.settings, key))
+        for key in _OF_THE_NETWORK
+    ]
+    problems = [
+        f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now
+    ]
     if measures:
         tensors, n_left = _of_measures(tensors, contract, measures, problems)
         if n_left:
@@ -88,7 +109,9 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     facts = {
         "name": folder.resolve().name,
         "sha256": contract["weights"]["sha256"],
-        "encoder": said if n_channels == encoder.n_channels else f"{said}, the first convolution adapted",
+        "encoder": said
+        if n_channels == encoder.n_channels
+        else f"{said}, the first convolution adapted",
         "n_channels": n_channels,
         "head": "new" if is_new else "taken over",
         "subjects_known": all_known,
@@ -115,23 +138,34 @@ def _adapted(
     weight, n_channels = fitted.get(first), encoder.n_channels
     n_before = n_channels if weight is None or weight.ndim != own[first].ndim else weight.shape[1]
     if weight is not None and n_before != n_channels and 1 in (n_before, n_channels):
-        fitted[first] = weight.sum(dim=1, keepdim=True).expand(-1, n_channels, *weight.shape[2:]) / n_channels
+        fitted[first] = (
+            weight.sum(dim=1, keepdim=True).expand(-1, n_channels, *weight.shape[2:]) / n_channels
+        )
     elif n_before != n_channels:
-        problems.append(f"channels: {n_before} there, {n_channels} here, and nothing says which of them is which")
+        problems.append(
+            f"channels: {n_before} there, {n_channels} here, and nothing says which of them is which"
+        )
     problems += misfits(fitted, own)
     if problems:
         more = [f"and {len(problems) - _MOST_LINES} more"] if len(problems) > _MOST_LINES else []
         shown = "".join(f"\n  {line}" for line in [*problems[:_MOST_LINES], *more])
-        raise CheckpointError(f"training.init: the weights in '{path}' do not fit the encoder of this run:{shown}")
+        raise CheckpointError(
+            f"training.init: the weights in '{path}' do not fit the encoder of this run:{shown}"
+        )
     return fitted, n_before
 
 
 def _first_layer(tensors: Mapping[str, torch.Tensor]) -> str:
-    return next(name for name, tensor in tensors.items() if name.endswith("weight") and tensor.ndim > 1)
+    return next(
+        name for name, tensor in tensors.items() if name.endswith("weight") and tensor.ndim > 1
+    )
 
 
 def _of_measures(
-    tensors: Mapping[str, torch.Tensor], contract: Mapping[str, Any], measures: tuple[str, ...], problems: list[str]
+    tensors: Mapping[str, torch.Tensor],
+    contract: Mapping[str, Any],
+    measures: tuple[str, ...],
+    problems: list[str],
 ) -> tuple[dict[str, torch.Tensor], int]:
     """Return tensors whose first layer reads these measures, and how many others it read; `problems` gets the rest."""
     before = (contract.get("preprocessing") or {}).get("columns")

@@ -1,6 +1,7 @@
 """The parts of a run, built from its configuration and its table; how a run is opened, which writes its start.
 
-Scans that cannot be used are left out where a run is told so: they are named on the screen and in ``skipped.tsv``.
+Scans that cannot be used are left out where a run is told so: they are named on the screen and in
+``skipped.tsv``.
 """
 
 from __future__ import annotations
@@ -68,27 +69,37 @@ class Parts:
     source: AnySource
     vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
     target: dict[str, Any] | None  # what the head predicts, where the loss predicts
-    start: InitialWeights | None = None  # what the model's weights are of, where they are not random
+    start: InitialWeights | None = (
+        None  # what the model's weights are of, where they are not random
+    )
 
     def with_source(self, source: AnySource) -> Parts:
         """Return the same parts with images of another preprocessing."""
         for half, own in zip(self.model.halves, source.halves, strict=True):
             own.set_up(half.encoder)
-        return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
+        return replace(
+            self, data=replace(self.data, images=source.images(self.cohort)), source=source
+        )
 
 
-def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True) -> Parts:
+def build_parts(
+    settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True
+) -> Parts:
     """Build everything from the configuration and the table; only a user's own transforms read an image.
 
-    `source` is that of the configuration where transforms came from Python. A run that `is_new` reads the weights that
-    it is to start from; later it has its own.
+    `source` is that of the configuration where transforms came from Python. A run that `is_new`
+    reads the weights that it is to start from; later it has its own.
     """
     source = source or source_of(settings.data, second=settings.second)
     objective = None if settings.encoder.is_linear else build_objective(settings.objective)
     vectors = read_vectors(settings.data.vectors, cohort)
     columns = {} if objective is None else objective.columns
-    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors, place=cohort.source.name)
-    training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
+    metadata, categories = encode_metadata(
+        cohort.table, columns, vectors=vectors, place=cohort.source.name
+    )
+    training_rows, validation_rows = split_by_subject(
+        cohort, settings.data.val_fraction, settings.seed
+    )
     target = n_outputs = None
     if objective is not None:
         check_vectors(vectors, objective, cohort, training_rows.tolist())
@@ -98,20 +109,31 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         in_training = {name: column[training_rows] for name, column in metadata.items()}
         objective.fit(in_training)
         if settings.encoder_2 is not None and not objective.contrasts:
-            raise ConfigError("objective.loss: this one predicts, and two encoders need one that contrasts views.")
+            raise ConfigError(
+                "objective.loss: this one predicts, and two encoders need one that contrasts views."
+            )
         if isinstance(objective, Supervised):
-            target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
+            target, n_outputs = (
+                objective.target(in_training, categories),
+                objective.n_outputs(categories),
+            )
     source = source.prepared(cohort, training_rows.tolist())
     models, seeds = [], (settings.seed, derive_seed("encoder_2", settings.seed))
     for encoder, own, seed in zip(settings.encoders, source.halves, seeds, strict=False):
-        models.append(build_model(encoder, n_channels=own.n_channels, n_outputs=n_outputs, seed=seed))
+        models.append(
+            build_model(encoder, n_channels=own.n_channels, n_outputs=n_outputs, seed=seed)
+        )
         check_shape(models[-1].encoder, own.shape(cohort))
     model = models[0] if len(models) == 1 else TwoEncoders(*models)
     init = settings.training.init if is_new else None
     start = None if init is None else start_from(model.halves[0], init, measures=source.measures)
     if objective is None:
         check_components(model.encoder, subjects_of(cohort, training_rows.tolist()))
-    probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
+    probed = (
+        settings.training.probe_columns
+        if settings.training.probe_every and objective is not None
+        else ()
+    )
     data = TrainingData(
         images=source.images(cohort),
         names=cohort.names(),
@@ -137,7 +159,11 @@ def subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
     """Return the columns that batches are balanced by."""
     training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
-    names = training.columns_of_strata if training.sampling in ("metadata-balanced", "one-group") else ()
+    names = (
+        training.columns_of_strata
+        if training.sampling in ("metadata-balanced", "one-group")
+        else ()
+    )
     key = sampling if training.sampling_columns is None else "training.sampling_columns"
     traits = {name: _column(cohort, name, key) for name in names}
     if training.sampling in ("site-balanced", "metadata-balanced"):
@@ -157,17 +183,30 @@ def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
 
 
 def open_run(
-    settings: Config, source: AnySource, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
+    settings: Config,
+    source: AnySource,
+    folder: Path,
+    stack: ExitStack,
+    *,
+    resume: bool,
+    progress: Progress,
 ) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
     """Check everything, prepare the scans, and write what begins a run.
 
-    Returns whether the run begins, its parts (None if it is finished), and what the other processes must know.
+    Returns whether the run begins, its parts (None if it is finished), and what the other processes
+    must know.
     """
     is_new = check_new(folder, resume=resume)
     if not is_new and is_finished(folder, settings):
         # A finished run does not need its scans any more, nor their table.
-        there = isinstance(source.table, pd.DataFrame) or (source.table is not None and Path(source.table).is_file())
-        listed = read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder)) if there else None
+        there = isinstance(source.table, pd.DataFrame) or (
+            source.table is not None and Path(source.table).is_file()
+        )
+        listed = (
+            read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder))
+            if there
+            else None
+        )
         check_can_continue(folder, settings, listed)
         return (False, None), {"is_new": False, "contract": None}
     recorded = [] if is_new else read_skipped(folder)
@@ -189,17 +228,24 @@ def open_run(
         cohort, skipped = leave_out(parts.source, cohort, progress)
         parts = build_parts(settings, cohort, source) if len(skipped) else parts
     earlier = None if is_new else read_preprocessing(folder, parts.source)
-    parts = parts.with_source(earlier or parts.source.fitted(cohort, parts.data.training_rows, progress))
+    parts = parts.with_source(
+        earlier or parts.source.fitted(cohort, parts.data.training_rows, progress)
+    )
     make_ready(parts.source, cohort, progress)
     if settings.training.probe_every and not len(parts.data.validation_rows):
         progress.warning(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
         )
     if is_new:
-        facts, earlier_subjects = _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)}, []
+        facts, earlier_subjects = (
+            _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)},
+            [],
+        )
         write_skipped(folder / SKIPPED, skipped)
         if parts.start is not None:
-            parts.start.keep(parts.model.halves[0], folder, parts.source.halves[0].contract(), progress)
+            parts.start.keep(
+                parts.model.halves[0], folder, parts.source.halves[0].contract(), progress
+            )
             facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
         start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
     else:
@@ -207,7 +253,11 @@ def open_run(
     # What a killed process left half-written.
     for path in list(folder.rglob(".tmp-*")):
         path.unlink(missing_ok=True)
-    told = {"is_new": is_new, "contract": parts.source.contract(), "skipped": [*recorded, *skipped["scan"]]}
+    told = {
+        "is_new": is_new,
+        "contract": parts.source.contract(),
+        "skipped": [*recorded, *skipped["scan"]],
+    }
     return (is_new, parts), told
 
 
@@ -226,25 +276,36 @@ def _facts(parts: Parts) -> dict[str, Any]:
         "n_training_scans": len(parts.data.training_rows),
         "n_validation_scans": len(parts.data.validation_rows),
         "categories": parts.categories,
-        **{name: made for name, made in parts.source.contract().items() if name.startswith("preprocessing")},
+        **{
+            name: made
+            for name, made in parts.source.contract().items()
+            if name.startswith("preprocessing")
+        },
     }
 
 
-def follow_run(settings: Config, source: AnySource, known: Mapping[str, Any]) -> tuple[bool, Parts | None]:
+def follow_run(
+    settings: Config, source: AnySource, known: Mapping[str, Any]
+) -> tuple[bool, Parts | None]:
     """Return what `open_run` does, in a process that is not the first."""
     if known["contract"] is None:
         return known["is_new"], None
-    parts = build_parts(settings, read_cohort_of(settings, source, skipped=known["skipped"]), source, is_new=False)
+    parts = build_parts(
+        settings, read_cohort_of(settings, source, skipped=known["skipped"]), source, is_new=False
+    )
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
 
 
-def contracts_of(settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]) -> list[dict[str, Any]]:
+def contracts_of(
+    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Return what the ``encoder.json`` of each encoder says before it is trained; `fitted` is of the first one."""
     start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
     common = {
         "objective": LINEAR_OBJECTIVES[settings.encoder.name]
         if parts.objective is None
-        else describe_objective(settings.objective, parts.vectors) | ({"target": parts.target} if parts.target else {}),
+        else describe_objective(settings.objective, parts.vectors)
+        | ({"target": parts.target} if parts.target else {}),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
@@ -257,7 +318,10 @@ def contracts_of(settings: Config, parts: Parts, folder: Path, fitted: Mapping[s
     if settings.second is not None:
         names = [encoder.name for encoder in settings.encoders]
         contracts[0]["trained_with"] = names[1]
-        others[0] |= {"augment": settings.second[1].model_dump(mode="json"), "trained_with": names[0]}
+        others[0] |= {
+            "augment": settings.second[1].model_dump(mode="json"),
+            "trained_with": names[0],
+        }
     return [*contracts, *({**other, **common} for other in others)]
 
 
@@ -273,13 +337,16 @@ def make_ready(source: AnySource, cohort: Cohort, progress: Progress) -> None:
     except DataError as error:
         if not isinstance(source, BrainVolumes) or type(error) is not DataError or len(cohort) == 1:
             raise
-        raise DataError(f"{error}\nTo leave such scans out, set data.skip_unreadable=true (--skip).") from error
+        raise DataError(
+            f"{error}\nTo leave such scans out, set data.skip_unreadable=true (--skip)."
+        ) from error
 
 
 def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
     """Prepare the scans of a cohort; return those that can be used, and a table of the others, to be written.
 
-    Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is empty.
+    Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
+    empty.
     """
     if not source.skips:
         make_ready(source, cohort, progress)
@@ -291,10 +358,14 @@ def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Co
         raise DataError(f"{cohort.source.name}: none of {len(cohort)} scans can be used, for instance: "
                         f"{skipped['reason'].iloc[0]}")  # fmt: skip
     if len(skipped):
-        lines = [f"  {scan}: {reason}" for scan, reason in skipped[:_N_SHOWN].itertuples(index=False)]
+        lines = [
+            f"  {scan}: {reason}" for scan, reason in skipped[:_N_SHOWN].itertuples(index=False)
+        ]
         lines += [f"  … and {len(skipped) - _N_SHOWN} more"] if len(skipped) > _N_SHOWN else []
         listed = "\n".join(lines)
-        progress.warning(f"{len(skipped)} of {len(cohort)} scans cannot be used and are left out:\n{listed}")
+        progress.warning(
+            f"{len(skipped)} of {len(cohort)} scans cannot be used and are left out:\n{listed}"
+        )
     return without(cohort, set(skipped["scan"])), skipped
 
 
@@ -308,5 +379,7 @@ def read_skipped(folder: Path) -> list[str]:
     path = folder / SKIPPED
     if not path.is_file():
         return []
-    known = read_table(path, needed=["scan"], error=CheckpointError, remedy="Copy the run again.", dtype=str)
+    known = read_table(
+        path, needed=["scan"], error=CheckpointError, remedy="Copy the run again.", dtype=str
+    )
     return known["scan"].tolist()

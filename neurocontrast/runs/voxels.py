@@ -30,8 +30,8 @@ MAX_BYTES = 4 * 1024**3
 def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> Study:
     """Return the study with a model of its scans' voxels, if these are at hand and not switched off.
 
-    Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a `DataError`, else a
-    warning.
+    Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
+    `DataError`, else a warning.
     """
     settings, run = study.settings, info.get("run") or {}
     asked = settings.voxels in ("on", "input") or settings.scans is not None
@@ -40,14 +40,18 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         return study
     try:
         if unfit:
-            raise DataError("voxels: this baseline is for scans of brains in cross-validation. Leave voxels out.")
+            raise DataError(
+                "voxels: this baseline is for scans of brains in cross-validation. Leave voxels out."
+            )
         scans = _find_scans(study, columns_of(run.get("channels")), asked=asked)
         return study.with_model(_read(scans, study, run, progress)) if scans else study
     except DataError as error:
         if asked:
             raise
         explanation = "Whether a linear model of the scans themselves does as well was not asked."
-        return study.with_notices([Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)])
+        return study.with_notices(
+            [Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)]
+        )
 
 
 def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
@@ -57,13 +61,24 @@ def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list
         listed = read_cohort(study.settings.scans, channels=channels)
         keys = zip(listed.table["participant_id"], listed.table["session"], strict=True)
         files_by_key = dict(zip(keys, map(files_of, listed.scans), strict=True))
-        scans = [files_by_key.get(key, ()) for key in zip(table["participant_id"], table["session"], strict=True)]
-        where, remedy = f"in scans '{Path(study.settings.scans).name}'", "Add them, or leave them out with where."
+        scans = [
+            files_by_key.get(key, ())
+            for key in zip(table["participant_id"], table["session"], strict=True)
+        ]
+        where, remedy = (
+            f"in scans '{Path(study.settings.scans).name}'",
+            "Add them, or leave them out with where.",
+        )
     else:
         # A relative path would be taken from wherever the command happens to run.
         columns = [table[column] if column in table else [""] * len(table) for column in channels]
-        scans = [files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)]
-        where, remedy = "where the embeddings table says", "Name a table of the same scans: scans=TABLE."
+        scans = [
+            files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)
+        ]
+        where, remedy = (
+            "where the embeddings table says",
+            "Name a table of the same scans: scans=TABLE.",
+        )
         if not any(scans) and not asked:
             return []
     absent = [row for row, files in enumerate(scans) if not files]
@@ -79,19 +94,25 @@ def _is_there(path: Any) -> bool:
     return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
-def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Model:
+def _read(
+    scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress
+) -> Model:
     """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
     contract, as_encoder = run.get("preprocessing") or {}, study.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
         if not contract:
             what = "voxels=input" if as_encoder else "voxels: an array has no voxel size"
-            raise DataError(f"{what}: the embeddings do not say how their run preprocessed its scans. Use voxels=off.")
+            raise DataError(
+                f"{what}: the embeddings do not say how their run preprocessed its scans. Use voxels=off."
+            )
         how = Preprocessing.from_contract(contract)
     else:
         how = Preprocessing(
             spacing_mm=SPACING_MM,
             shape=SHAPE,
-            normalise="none" if contract.get("normalise") == "none" else "zscore",  # maps of tissue stay as they are
+            normalise="none"
+            if contract.get("normalise") == "none"
+            else "zscore",  # maps of tissue stay as they are
             smooth_mm=contract.get("smooth_mm", 0.0),
             n_channels=len(scans[0]),
         )
@@ -106,14 +127,18 @@ def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], pr
     unreadable: dict[int, str] = {}
     tasks = [(row, files, how) for row, files in enumerate(scans)]
     with progress.task("Reading voxels", len(scans), "scans") as task:
-        for row, found in map_files(_read_scan, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
+        for row, found in map_files(
+            _read_scan, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"
+        ):
             if isinstance(found, str):
                 unreadable[row] = found
             else:
                 values[row] = found
             task.advance()
     problems = Problems("voxels: scans cannot be used")
-    for name, row in zip(row_names(study.table, sorted(unreadable)), sorted(unreadable), strict=True):
+    for name, row in zip(
+        row_names(study.table, sorted(unreadable)), sorted(unreadable), strict=True
+    ):
         problems.add(unreadable[row], name=name)
     problems.raise_if_any()
     about = {
@@ -121,14 +146,20 @@ def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], pr
         "mask": "box of {} × {} × {} voxels around the centre".format(*how.shape),
         "n_voxels": n_voxels,
         "smooth_mm": how.smooth_mm or None,
-        "standardised": {"none": None, "zscore": "each scan over the box"}.get(how.normalise, how.normalise),
+        "standardised": {"none": None, "zscore": "each scan over the box"}.get(
+            how.normalise, how.normalise
+        ),
     }
     return voxels.make(study, voxels.voxel_products(values), about)
 
 
-def _read_scan(row: int, files: tuple[str, ...], how: Preprocessing) -> tuple[int, npt.NDArray[np.float32] | str]:
+def _read_scan(
+    row: int, files: tuple[str, ...], how: Preprocessing
+) -> tuple[int, npt.NDArray[np.float32] | str]:
     """Return the voxels of a scan, channel by channel; or why there are none, without naming folders."""
-    from neurocontrast.transforms.compose import load_volume  # needs torch, which an evaluation without scans does not
+    from neurocontrast.transforms.compose import (
+        load_volume,
+    )  # needs torch, which an evaluation without scans does not
 
     try:
         return row, load_volume(files if len(files) > 1 else files[0], how).ravel()

@@ -46,8 +46,8 @@ def still_statistics(model: nn.Module) -> Iterator[None]:
 class SynchronisedBatchNorm(_BatchNorm):
     """A batch normalisation whose statistics are those of all processes together, on CPUs, which PyTorch's refuses.
 
-    In one process, in evaluation mode, and within `on_this_process_only` PyTorch's own is applied. The sizes of the
-    processes' batches may differ; none may be empty.
+    In one process, in evaluation mode, and within `on_this_process_only` PyTorch's own is applied.
+    The sizes of the processes' batches may differ; none may be empty.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -68,10 +68,16 @@ class SynchronisedBatchNorm(_BatchNorm):
         normalised = centred * (variance + self.eps).rsqrt().view(of_channels)
         if self.affine:
             normalised = normalised * self.weight.view(of_channels) + self.bias.view(of_channels)
-        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+        if (
+            self.track_running_stats
+            and self.running_mean is not None
+            and self.running_var is not None
+        ):
             assert self.num_batches_tracked is not None
             self.num_batches_tracked.add_(1)
-            share = 1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+            share = (
+                1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+            )
             unbiased = variance.detach() * (n_values / (n_values - 1))
             self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), share)
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
@@ -84,7 +90,9 @@ def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
         nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return
     for layer in layers_of(module):
-        layer.__class__ = SynchronisedBatchNorm  # parameters and buffers stay those that others hold
+        layer.__class__ = (
+            SynchronisedBatchNorm  # parameters and buffers stay those that others hold
+        )
 
 
 def is_synchronised(layer: nn.Module) -> bool:

@@ -18,17 +18,24 @@ from neurocontrast.progress import Progress
 from neurocontrast.training.session import BaseSession, Position
 
 _FORMAT = 1
-# Numbers of errors that damaged content causes; others, such as a missing permission, mean it is out of reach.
+# Numbers of errors that damaged content causes; others, such as a missing permission, mean it is
+# out of reach.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
-def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *, keep: int) -> Path:
+def save_checkpoint(
+    folder: Path, position: Position, tensors: dict[str, Any], *, keep: int
+) -> Path:
     """Write a checkpoint atomically, then remove all but the last `keep`; return its path.
 
     `tensors` is the state of model, optimiser, objective …: tensors, numbers and text only.
     """
-    name = f"epoch-{position.epoch:04d}" + (f"-batch-{position.batch:06d}" if position.batch else "") + ".pt"
+    name = (
+        f"epoch-{position.epoch:04d}"
+        + (f"-batch-{position.batch:06d}" if position.batch else "")
+        + ".pt"
+    )
     content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
     torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, content)
     with atomic_path(folder / name) as temporary:
@@ -52,17 +59,22 @@ def epochs_of(checkpoint: Path) -> int:
 def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
     """Read a checkpoint, running no code from it: how far training had come, and what `save_checkpoint` was given.
 
-    Raises `CheckpointError` where the content is not what was written, is of another format, or is out of reach.
+    Raises `CheckpointError` where the content is not what was written, is of another format, or is
+    out of reach.
     """
     try:
         _verify(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content["format"] != _FORMAT:
-            raise CheckpointError(f"{path}: checkpoint format {content['format']!r} is not known to this version.")
+            raise CheckpointError(
+                f"{path}: checkpoint format {content['format']!r} is not known to this version."
+            )
         position = Position(**content.pop("position"))
     except (CheckpointError, MemoryError):
         raise
-    except Exception as error:  # what was not written as a checkpoint may fail to be read in any way
+    except (
+        Exception
+    ) as error:  # what was not written as a checkpoint may fail to be read in any way
         if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
             raise CheckpointError(
                 f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue with --resume "
@@ -92,8 +104,12 @@ def _verify(path: Path) -> None:
 
 def _checkpoints_of(folder: Path) -> list[Path]:
     """Return a folder's checkpoints, the one that has come furthest last."""
-    names = [(match, path) for path in folder.glob("epoch-*.pt") if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(names, key=lambda item: (int(item[0][1]), int(item[0][2] or 0)))]
+    names = [
+        (match, path) for path in folder.glob("epoch-*.pt") if (match := _NAME.fullmatch(path.name))
+    ]
+    return [
+        path for _, path in sorted(names, key=lambda item: (int(item[0][1]), int(item[0][2] or 0)))
+    ]
 
 
 class Checkpoints:
@@ -108,7 +124,9 @@ class Checkpoints:
         """Write a checkpoint."""
         session, path = self._session, self.folder
         if session.processes.is_first:
-            path = save_checkpoint(path, position, session.tensors(), keep=session.settings.keep_checkpoints)
+            path = save_checkpoint(
+                path, position, session.tensors(), keep=session.settings.keep_checkpoints
+            )
         self._last = time.monotonic()
         return path
 
@@ -135,9 +153,15 @@ class Checkpoints:
                 "run? Remove this file to continue from the checkpoint before it, if there is one, else from the start."
             ) from error
         now = session.software()
-        changes = [f"{key} was {software.get(key)}, is {now[key]}" for key in now if software.get(key) != now[key]]
+        changes = [
+            f"{key} was {software.get(key)}, is {now[key]}"
+            for key in now
+            if software.get(key) != now[key]
+        ]
         if changes:
-            self._progress.warning(f"resuming elsewhere: {'; '.join(changes)}. Weights may differ in their last bits.")
+            self._progress.warning(
+                f"resuming elsewhere: {'; '.join(changes)}. Weights may differ in their last bits."
+            )
         within = f" and {position.batch} batches" if position.batch else ""
         self._progress.message(f"continuing from {name} ({position.epoch} epochs{within} done)")
         return position

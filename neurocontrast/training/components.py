@@ -71,13 +71,14 @@ def fit_components(
 ) -> dict[str, Any]:
     """Fit a linear encoder in place, on the rows of training, whose voxels are in memory at once.
 
-    The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the discriminants between
-    subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, fitted to three times as many principal
-    components: each has a variance of one within subjects. Returns the number of voxels, and the part of the variance
-    of the training scans (``lda``: of the variance between subjects, once that within them is one) that each component
-    explains.
+    The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the
+    discriminants between subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`,
+    fitted to three times as many principal components: each has a variance of one within subjects.
+    Returns the number of voxels, and the part of the variance of the training scans (``lda``: of
+    the variance between subjects, once that within them is one) that each component explains.
     """
-    # Not at the top: scikit-learn's decomposition takes half a second to import, and training mostly does without.
+    # Not at the top: scikit-learn's decomposition takes half a second to import, and training
+    # mostly does without.
     from sklearn.decomposition import PCA
 
     layers, settings = encoder.features.layers, encoder.settings
@@ -87,7 +88,9 @@ def fit_components(
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())
     if len(places) < n_components:
-        raise ConfigError(f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans.")
+        raise ConfigError(
+            f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans."
+        )
     values = values[:, places]
     n_before = min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
     n_wanted = n_components if settings.name == "pca" else n_before
@@ -95,12 +98,16 @@ def fit_components(
     if settings.name == "pca":
         components, explained = pca.fit(values).components_, pca.explained_variance_ratio_
     else:
-        components, explained = _discriminants(pca, values, subjects, n_components, settings.shrinkage)
+        components, explained = _discriminants(
+            pca, values, subjects, n_components, settings.shrinkage
+        )
     layers.set_components(*map(torch.from_numpy, (places, pca.mean_, components)))
     return {"n_voxels": len(places), "explained_variance_ratio": explained.tolist()}
 
 
-def _voxels_of(images: Images, rows: Sequence[int], n_readers: int, progress: Progress) -> npt.NDArray[np.float32]:
+def _voxels_of(
+    images: Images, rows: Sequence[int], n_readers: int, progress: Progress
+) -> npt.NDArray[np.float32]:
     """Return the voxels of the scans, (n_rows, n_voxels)."""
     values, n_read = np.empty((0, 0), dtype=np.float32), 0
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
@@ -119,14 +126,22 @@ def _voxels_of(images: Images, rows: Sequence[int], n_readers: int, progress: Pr
 
 
 def _discriminants(
-    pca: PCA, values: npt.NDArray[np.float32], subjects: Sequence[str], n_components: int, shrinkage: float | None
+    pca: PCA,
+    values: npt.NDArray[np.float32],
+    subjects: Sequence[str],
+    n_components: int,
+    shrinkage: float | None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
     """Return discriminants of the subjects over the voxels, (n_components, n_voxels), and the variance they explain."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage or _SHRINKAGE, n_components=n_components)
+    lda = LinearDiscriminantAnalysis(
+        solver="eigen", shrinkage=shrinkage or _SHRINKAGE, n_components=n_components
+    )
     scores = pca.fit_transform(values).astype(np.float64)
-    with warnings.catch_warnings():  # a subject with one scan says nothing of what is within subjects, and does no harm
+    with (
+        warnings.catch_warnings()
+    ):  # a subject with one scan says nothing of what is within subjects, and does no harm
         warnings.filterwarnings("ignore", "Only one sample available", UserWarning)
         lda.fit(scores, subjects)
     components = lda.scalings_[:, :n_components].T @ pca.components_

@@ -32,7 +32,12 @@ from neurocontrast.training.session import (
 )
 from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.steps import train_batches
-from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
+from neurocontrast.training.validation import (
+    collapse_warning,
+    measure_contrast,
+    measure_probe,
+    reestimate_model,
+)
 
 Row = Mapping[str, Any]
 Found = TypeVar("Found")
@@ -96,8 +101,9 @@ def fit(
     folder : Path
         Run directory, for ``metrics.csv`` and ``checkpoints/``.
     resume : bool
-        Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit those of a run that
-        was never stopped, given the same number of threads and version of PyTorch.
+        Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit
+        those of a run that was never stopped, given the same number of threads and version of
+        PyTorch.
     progress : Progress
         Receives progress messages.
     engine : optional
@@ -109,7 +115,9 @@ def fit(
         session,
         folder,
         course,
-        lambda rows, after_batch: FitResult(rows, reestimate_model(session, after_batch=after_batch)),
+        lambda rows, after_batch: FitResult(
+            rows, reestimate_model(session, after_batch=after_batch)
+        ),
         resume=resume,
         progress=progress,
     )
@@ -126,7 +134,8 @@ def run_epochs(
 ) -> Found:
     """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
 
-    `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches; see `fit`.
+    `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches;
+    see `fit`.
     """
     settings, processes = session.settings, session.processes
     progress = progress if processes.is_first else SILENT
@@ -136,9 +145,12 @@ def run_epochs(
     n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
 
     def write() -> None:
-        # Floats have all their digits, so that equal runs give equal files; what was not measured is an empty cell.
+        # Floats have all their digits, so that equal runs give equal files; what was not measured
+        # is an empty cell.
         if processes.is_first:
-            rows = pd.DataFrame(position.metrics, columns=None if position.metrics else ["epoch"], dtype=object)
+            rows = pd.DataFrame(
+                position.metrics, columns=None if position.metrics else ["epoch"], dtype=object
+            )
             write_text(folder / "metrics.csv", rows.to_csv(index=False, lineterminator="\n"))
 
     write()  # takes back what was written after the checkpoint
@@ -150,14 +162,17 @@ def run_epochs(
     ):
         try:
             while position.epoch < settings.epochs and not course.is_over(position.metrics):
-                position.close_epoch(_run_epoch(session, course, position, checkpoints, check_stop, task))
+                position.close_epoch(
+                    _run_epoch(session, course, position, checkpoints, check_stop, task)
+                )
                 checkpoints.save(position)
                 write()
                 _report(position.metrics, course, progress, settings)
                 check_stop()
             return finish(position.metrics, check_stop)
         except Stopped as stopped:
-            # Still within `stop_requests`: a scheduler signals every process, and a second signal may come.
+            # Still within `stop_requests`: a scheduler signals every process, and a second signal
+            # may come.
             path = checkpoints.save(position)
             processes.wait_for_all()  # a launcher may end the others when the first process has ended
             kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
@@ -193,7 +208,9 @@ def _run_epoch(
     n_scans = len(session.data.training_rows)
     row: dict[str, Any] = {
         "epoch": epoch + 1,
-        "learning_rate": learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches)),
+        "learning_rate": learning_rate_of(
+            epoch, settings, batch=len(batches) - 1, n_batches=len(batches)
+        ),
         **{f"train_{name}": value / n_scans for name, value in position.sums.items()},
         "gradient_norm": position.sum_of_norms / position.n_norms if position.n_norms else None,
         **course.measure(session, epoch, after_batch=check_stop),
@@ -203,7 +220,9 @@ def _run_epoch(
     return row
 
 
-def _measure(session: Session, epoch: int, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+def _measure(
+    session: Session, epoch: int, *, after_batch: Callable[[], None]
+) -> dict[str, float | None]:
     """Return what contrastive training measures after an epoch."""
     row, every = measure_contrast(session, after_batch=after_batch), session.settings.probe_every
     if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
@@ -211,7 +230,12 @@ def _measure(session: Session, epoch: int, *, after_batch: Callable[[], None]) -
     return row
 
 
-def _report(metrics: Sequence[dict[str, Any]], course: Course, progress: Progress, settings: TrainingSettings) -> None:
+def _report(
+    metrics: Sequence[dict[str, Any]],
+    course: Course,
+    progress: Progress,
+    settings: TrainingSettings,
+) -> None:
     row, previous = metrics[-1], metrics[-2] if len(metrics) > 1 else None
     shown = [
         f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
@@ -233,11 +257,13 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def stop_requests(agree: Callable[[int], int] = lambda number: number) -> Iterator[Callable[[], None]]:
+def stop_requests(
+    agree: Callable[[int], int] = lambda number: number,
+) -> Iterator[Callable[[], None]]:
     """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped` for it.
 
-    A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that all processes act on.
-    Outside the main thread signals stay as they are.
+    A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that
+    all processes act on. Outside the main thread signals stay as they are.
     """
     noted, previous = 0, dict[signal.Signals, Any]()
 
@@ -270,7 +296,9 @@ def suspending() -> Iterator[None]:
 
     def suspend(number: int, frame: FrameType | None) -> None:
         del number, frame
-        raise TrainingSuspended("stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.")
+        raise TrainingSuspended(
+            "stopped by SIGUSR1 with nothing to save; the same command with --resume goes on."
+        )
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,9 +13,10 @@ from neurocontrast.training.settings import TrainingSettings
 class LARS(torch.optim.Optimizer):
     """SGD with momentum whose steps are proportional to the norm of the weight they change.
 
-    The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You, Gitman & Ginsburg
-    2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are neither scaled nor decayed (SimCLR,
-    BYOL). The learning rate multiplies the step after the momentum, as in PyTorch's SGD.
+    The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You,
+    Gitman & Ginsburg 2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are
+    neither scaled nor decayed (SimCLR, BYOL). The learning rate multiplies the step after the
+    momentum, as in PyTorch's SGD.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> to
     if settings.optimizer == "lars":
         trust = 0.001 if settings.trust_coefficient is None else settings.trust_coefficient
         return LARS(parameters, momentum=momentum, trust_coefficient=trust, **common)
-    # One pass over the weights, a third of the time; it would hide float16's gradients while they are scaled.
+    # One pass over the weights, a third of the time; it would hide float16's gradients while they
+    # are scaled.
     common["fused"] = settings.precision != "16-mixed"
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=momentum, **common)
@@ -76,7 +78,9 @@ def set_learning_rate(optimizer: Any, rate: float) -> None:
         group["lr"] = rate * group.get("factor", 1.0)
 
 
-def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1) -> float:
+def learning_rate_of(
+    epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1
+) -> float:
     """Return the learning rate of the step after `epoch` epochs and `batch` of `n_batches` batches.
 
     The rate is a function of these numbers alone, so a resumed run needs no schedule state.

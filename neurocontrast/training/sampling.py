@@ -23,10 +23,10 @@ _SITES_TO_MEET = 3
 class Sampler:
     """Draws an epoch's batches from (seed, epoch) alone.
 
-    Every epoch has the same number of batches, of the same sizes, and a draw for each training scan. Shuffled, or in
-    batches of one group, each scan is drawn once. Balanced, a stratum has as equal a part of the draws as
-    `MOST_REPEATS` of each of its scans allow, and within a stratum a site has; both are dealt out evenly to the
-    batches. No batch has a scan twice.
+    Every epoch has the same number of batches, of the same sizes, and a draw for each training
+    scan. Shuffled, or in batches of one group, each scan is drawn once. Balanced, a stratum has as
+    equal a part of the draws as `MOST_REPEATS` of each of its scans allow, and within a stratum a
+    site has; both are dealt out evenly to the batches. No batch has a scan twice.
     """
 
     rows: Sequence[int]
@@ -39,13 +39,18 @@ class Sampler:
         """Return the rows of each batch of an epoch."""
         if self.groups:
             generator = derive_generator("grouped order", self.seed, epoch)
-            shuffled = [[group[place] for place in generator.permutation(len(group))] for group in self.groups]
+            shuffled = [
+                [group[place] for place in generator.permutation(len(group))]
+                for group in self.groups
+            ]
             found = [batch for group in shuffled for batch in even_batches(group, self.batch_size)]
             return [found[place] for place in generator.permutation(len(found))]
         if self.strata is None:
             order = derive_generator("order", self.seed, epoch).permutation(len(self.rows))
             return even_batches([self.rows[place] for place in order], self.batch_size)
-        return deal(self.strata, self._n_batches(), derive_generator("balanced order", self.seed, epoch))
+        return deal(
+            self.strata, self._n_batches(), derive_generator("balanced order", self.seed, epoch)
+        )
 
     def occasion(self, epoch: int, batch: int) -> int:
         """Return the key, besides the scan, of the views of a batch: the epoch, or where scans repeat the step."""
@@ -65,12 +70,16 @@ def build_sampler(
 ) -> Sampler:
     """Return the sampler of the training rows that the settings ask for.
 
-    `traits` has what batches are balanced by, for all rows: floats (NaN where missing) or text (None where missing).
+    `traits` has what batches are balanced by, for all rows: floats (NaN where missing) or text
+    (None where missing).
     """
     how = settings.sampling
     if how == "shuffle":
         return Sampler(rows, settings.batch_size, seed)
-    columns = [*(() if how == "site-balanced" else settings.columns_of_strata), *(["site"] * (how != "one-group"))]
+    columns = [
+        *(() if how == "site-balanced" else settings.columns_of_strata),
+        *(["site"] * (how != "one-group")),
+    ]
     table = pd.DataFrame({name: traits[name][list(rows)] for name in columns})
     _check_known(table, how, [names[row] for row in rows])
     if how == "one-group":
@@ -92,7 +101,10 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
         raise ConfigError(
             f"training.sampling_columns: one-group needs columns of categories, and {one_of(numbers)} holds numbers."
         )
-    groups = {key: [rows[place] for place in part.index] for key, part in table.groupby(list(table.columns))}
+    groups = {
+        key: [rows[place] for place in part.index]
+        for key, part in table.groupby(list(table.columns))
+    }
     alone = [", ".join(map(str, key)) for key, group in groups.items() if len(group) < 2]
     if alone:
         raise DataError(
@@ -106,7 +118,11 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
     """Refuse scans that belong to no stratum or site, all at once."""
     unknown = {column: np.array(names)[table[column].isna()] for column in table}
-    problems = [f"'{column}' is missing for {one_of(missing)}" for column, missing in unknown.items() if len(missing)]
+    problems = [
+        f"'{column}' is missing for {one_of(missing)}"
+        for column, missing in unknown.items()
+        if len(missing)
+    ]
     if problems:
         raise DataError(
             f"training.sampling: {how} needs {' and '.join(table.columns)} of every training scan. "
@@ -119,7 +135,9 @@ def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
     """Return positions by stratum and site; a stratum is one category, or one bin of equal numbers, of every column."""
     levels = np.arange(1, n_bins) / n_bins
     codes = {
-        name: np.searchsorted(np.quantile(values, levels), values, side="right") if values.dtype.kind == "f" else values
+        name: np.searchsorted(np.quantile(values, levels), values, side="right")
+        if values.dtype.kind == "f"
+        else values
         for name, values in table.items()
     }
     # A column of one value, where sites are all that is balanced.
@@ -131,22 +149,33 @@ def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
     """Return how many bins, 2 to 10, leave each stratum a scan of every site (of three at most) in a batch."""
     columns = table.drop(columns="site")
     n_numbers = len(columns.select_dtypes("float").columns)
-    n_classes = len(columns.select_dtypes(exclude="float").drop_duplicates()) if n_numbers < columns.shape[1] else 1
+    n_classes = (
+        len(columns.select_dtypes(exclude="float").drop_duplicates())
+        if n_numbers < columns.shape[1]
+        else 1
+    )
     n_strata = batch_size / min(table["site"].nunique(), _SITES_TO_MEET)
     return min(max(int((n_strata / n_classes) ** (1 / max(n_numbers, 1)) + 1e-9), 2), 10)
 
 
 def deal(
-    strata: Strata, n_batches: int, generator: np.random.Generator, *, most_repeats: int = MOST_REPEATS
+    strata: Strata,
+    n_batches: int,
+    generator: np.random.Generator,
+    *,
+    most_repeats: int = MOST_REPEATS,
 ) -> list[list[int]]:
     """Draw batches in which strata, and sites within them, are as even as `most_repeats` of each scan allow.
 
-    Each cell (a site of a stratum) gets a number of draws; the draws, cell after cell, are dealt like cards, so that
-    the numbers that two batches get of a cell, of a stratum and in all differ by at most one. A cell's draws go round
-    its scans in one random order, so that within a batch none comes twice.
+    Each cell (a site of a stratum) gets a number of draws; the draws, cell after cell, are dealt
+    like cards, so that the numbers that two batches get of a cell, of a stratum and in all differ
+    by at most one. A cell's draws go round its scans in one random order, so that within a batch
+    none comes twice.
     """
     repeats = min(most_repeats, n_batches)
-    cells = [[stratum[place] for place in generator.permutation(len(stratum))] for stratum in strata]
+    cells = [
+        [stratum[place] for place in generator.permutation(len(stratum))] for stratum in strata
+    ]
     cells = [cells[place] for place in generator.permutation(len(cells))]
     limits = [[repeats * len(rows) for rows in stratum] for stratum in cells]
     n_draws = sum(len(rows) for stratum in cells for rows in stratum)
@@ -156,7 +185,9 @@ def deal(
     for stratum, limit, n_of_stratum in zip(cells, limits, of_strata, strict=True):
         for rows, n_of_cell in zip(stratum, equal_shares(limit, n_of_stratum), strict=True):
             order = generator.permutation(rows)
-            dealt = np.bincount(np.arange(first, first + n_of_cell) % n_batches, minlength=n_batches)
+            dealt = np.bincount(
+                np.arange(first, first + n_of_cell) % n_batches, minlength=n_batches
+            )
             ends = np.cumsum(dealt)
             drawn = np.resize(order, n_of_cell).tolist()
             for place in np.flatnonzero(dealt).tolist():  # most batches get none of a small cell

@@ -17,7 +17,12 @@ from neurocontrast.losses.objective import Objective
 from neurocontrast.losses.sum import SumOfObjectives
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.launch import launch
-from neurocontrast.training.batchnorm import is_synchronised, layers_of, still_statistics, synchronise
+from neurocontrast.training.batchnorm import (
+    is_synchronised,
+    layers_of,
+    still_statistics,
+    synchronise,
+)
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
@@ -54,11 +59,15 @@ class TrainingData:
 
         Each of two encoders sees a sample once, and needs two samples for statistics of its own.
         """
-        made = build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
+        made = build_sampler(
+            self.training_rows, self.traits, settings=settings, seed=seed, names=self.names
+        )
         n_processes = settings.devices * settings.num_nodes
         if n_processes == 1:
             return made
-        smallest = min(map(len, made.batches(0)), default=n_processes)  # those of every epoch have these sizes
+        smallest = min(
+            map(len, made.batches(0)), default=n_processes
+        )  # those of every epoch have these sizes
         if smallest < n_processes * n_encoders:
             raise ConfigError(
                 f"training.batch_size: the {len(self.training_rows)} training samples are divided into batches of "
@@ -74,7 +83,9 @@ class Position:
 
     epoch: int = 0  # epochs finished
     batch: int = 0  # batches finished of the epoch under way
-    sums: dict[str, float] = field(default_factory=dict)  # that epoch's figures, summed over its scans
+    sums: dict[str, float] = field(
+        default_factory=dict
+    )  # that epoch's figures, summed over its scans
     sum_of_norms: float = 0.0
     n_norms: int = 0
     seconds: float = 0.0
@@ -86,7 +97,9 @@ class Position:
         for name, value in figures.items():
             if name != "gradient_norm":
                 self.sums[name] = self.sums.get(name, 0.0) + value * n_scans
-            elif math.isfinite(value):  # float16's loss scaler skips a step whose gradient overflows
+            elif math.isfinite(
+                value
+            ):  # float16's loss scaler skips a step whose gradient overflows
                 self.sum_of_norms, self.n_norms = self.sum_of_norms + value, self.n_norms + 1
 
     def close_epoch(self, row: dict[str, Any]) -> None:
@@ -99,9 +112,10 @@ class Position:
 class BaseSession:
     """Model, optimiser and data of a training on their device, whatever its loss.
 
-    `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself: gradient caching
-    passes backwards through the head once and through the encoder once a micro-batch. `groups` are the parameters in
-    groups, for `build_optimizer`, where not all are trained alike.
+    `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself:
+    gradient caching passes backwards through the head once and through the encoder once a
+    micro-batch. `groups` are the parameters in groups, for `build_optimizer`, where not all are
+    trained alike.
     """
 
     encoder: Any
@@ -121,12 +135,16 @@ class BaseSession:
         if processes.size > 1 and settings.sync_batchnorm:
             whole = model if settings.micro_batch_size is None else model.head
             synchronise(whole, on_gpu=fabric.device.type == "cuda")
-        if processes.size > 1:  # DistributedDataParallel waits for the gradient of every weight that may have one
+        if (
+            processes.size > 1
+        ):  # DistributedDataParallel waits for the gradient of every weight that may have one
             for parameter in model.encoder.unread_parameters():
                 parameter.requires_grad_(False)
         # A head without weights has no gradients to average.
         self.encoder, self.head = (
-            fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
+            fabric.setup_module(part)
+            if any(True for _ in part.parameters())
+            else fabric.to_device(part)
             for part in (model.encoder, model.head)
         )
         parameters = model.parameters() if groups is None else groups
@@ -142,13 +160,17 @@ class BaseSession:
         """Open batches of the data, on the device."""
 
         def on_device() -> Batches:
-            with contextlib.closing(read_batches(self.data.images, batches, n_readers=self.data.n_readers)) as read:
+            with contextlib.closing(
+                read_batches(self.data.images, batches, n_readers=self.data.n_readers)
+            ) as read:
                 for rows, images in read:
                     yield rows, self.fabric.to_device(images)
 
         return contextlib.closing(on_device())
 
-    def divided(self, batches: Sequence[Sequence[int]]) -> contextlib.AbstractContextManager[list[list[int]]]:
+    def divided(
+        self, batches: Sequence[Sequence[int]]
+    ) -> contextlib.AbstractContextManager[list[list[int]]]:
         """Give this process's part of batches that only measure; whole ones where statistics need them whole."""
         own = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=own)
@@ -171,7 +193,10 @@ class BaseSession:
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that training changes, for a checkpoint."""
-        return {**{name: part.state_dict() for name, part in self._parts().items()}, "software": self.software()}
+        return {
+            **{name: part.state_dict() for name, part in self._parts().items()},
+            "software": self.software(),
+        }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Continue from what `tensors` returned."""
@@ -179,7 +204,11 @@ class BaseSession:
             part.load_state_dict(tensors[name])
 
     def _parts(self) -> dict[str, Any]:
-        return {"model": self.model, "optimizer": self.optimizer, "precision": self.fabric.strategy.precision}
+        return {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "precision": self.fabric.strategy.precision,
+        }
 
     def software(self) -> dict[str, Any]:
         """Return versions and counts that the bits of a result depend on."""
@@ -209,7 +238,9 @@ class Session(BaseSession):
         objective.check(data.metadata, names=data.names)
         training = torch.as_tensor(data.training_rows)
         objective.fit({name: column[training] for name, column in data.metadata.items()})
-        learnt: list[Mapping[str, Any]] = [{"params": list(objective.parameters()), "weight_decay": 0.0}]
+        learnt: list[Mapping[str, Any]] = [
+            {"params": list(objective.parameters()), "weight_decay": 0.0}
+        ]
         groups = [{"params": list(model.parameters())}, *learnt] if learnt[0]["params"] else None
         super().__init__(model, data, settings=settings, seed=seed, engine=engine, groups=groups)
         device = self.fabric.device
@@ -217,9 +248,10 @@ class Session(BaseSession):
         self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
         if self.processes.size == 1:
             return
-        # One sample passes backwards without a step: DDP keeps all gradients in one bucket until its first backward
-        # pass has shown their order. The sum of three or more processes depends on the layout, so that without this
-        # pass the first step of a resumed run would round otherwise.
+        # One sample passes backwards without a step: DDP keeps all gradients in one bucket until
+        # its first backward pass has shown their order. The sum of three or more processes depends
+        # on the layout, so that without this pass the first step of a resumed run would round
+        # otherwise.
         with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
             for _, images in batches:
                 seen = self.seen(images)
@@ -241,7 +273,9 @@ class Session(BaseSession):
         z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
 
-    def metadata_of(self, rows: torch.Tensor, features: torch.Tensor) -> dict[str, torch.Tensor] | None:
+    def metadata_of(
+        self, rows: torch.Tensor, features: torch.Tensor
+    ) -> dict[str, torch.Tensor] | None:
         """Return the columns of a batch with features (2, n, n_features), or None if the objective asks for none."""
         here = rows.to(self.fabric.device)
         columns = {name: column[here] for name, column in self.metadata.items()}
@@ -256,7 +290,9 @@ class Session(BaseSession):
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
     """Refuse a side of the split on which there is nothing to contrast."""
     if len(training_rows) < 2:
-        raise DataError(f"a contrastive loss needs at least two training samples, found {len(training_rows)}.")
+        raise DataError(
+            f"a contrastive loss needs at least two training samples, found {len(training_rows)}."
+        )
     if len(validation_rows) == 1:
         raise ConfigError(
             "data.val_fraction leaves a single validation sample, and a contrastive loss needs two. "

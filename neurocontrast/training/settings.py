@@ -30,13 +30,15 @@ class TrainingSettings(Settings):
     """Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size."""
     micro_batch_size: PositiveInt | None = None
     """Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
-    Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once. The
-    encoder's batch normalisation sees these scans alone; with ``encoder.norm: group`` the gradient is exact."""
+    Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole
+    batch at once. The encoder's batch normalisation sees these scans alone; with ``encoder.norm:
+    group`` the gradient is exact."""
     sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
     """Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
-    of each site as four draws of a scan in an epoch allow. ``metadata-balanced``: as equal numbers of every combination
-    of `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
-    `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling)."""
+    of each site as four draws of a scan in an epoch allow. ``metadata-balanced``: as equal numbers
+    of every combination of `sampling_columns`, and of each site within a combination.
+    ``one-group``: scans of one combination of `sampling_columns`, each scan once an epoch (Tsai et
+    al. 2021, conditional sampling)."""
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned. ``one-group``
     needs columns of categories."""
@@ -70,8 +72,8 @@ class TrainingSettings(Settings):
     """``auto`` takes a GPU where there is one."""
     devices: PositiveInt = 1
     """Processes on each machine, each with a GPU of its own (or a share of the CPU's threads). Several are
-    started by the command line, by ``torchrun`` or by ``srun``; they share each batch, and the loss is that of the
-    whole batch."""
+    started by the command line, by ``torchrun`` or by ``srun``; they share each batch, and the loss
+    is that of the whole batch."""
     num_nodes: PositiveInt = 1
     """Machines; more than one need ``torchrun`` or ``srun``."""
     sync_batchnorm: bool = True
@@ -100,9 +102,13 @@ class TrainingSettings(Settings):
                 if getattr(self, name) is not None and chosen not in owners
             ]
             if unread:
-                raise ValueError(f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it")
+                raise ValueError(
+                    f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it"
+                )
         if self.sampling == "one-group" and self.sampling_columns is None:
-            raise ValueError("sampling_columns must name the columns that sampling: one-group makes groups of")
+            raise ValueError(
+                "sampling_columns must name the columns that sampling: one-group makes groups of"
+            )
         if self.min_learning_rate is not None and self.min_learning_rate > self.learning_rate:
             raise ValueError(
                 f"min_learning_rate must be at most learning_rate, got {self.min_learning_rate:g} and "
@@ -114,7 +120,9 @@ class TrainingSettings(Settings):
                 "lower it, or train longer"
             )
         if self.sampling == "metadata-balanced" and "site" in self.columns_of_strata:
-            raise ValueError("sampling_columns must not hold 'site', which is balanced within each combination anyway")
+            raise ValueError(
+                "sampling_columns must not hold 'site', which is balanced within each combination anyway"
+            )
         return self
 
     @property
@@ -164,7 +172,9 @@ class FinetuneSettings(Settings):
     @model_validator(mode="after")
     def _check_keys(self) -> FinetuneSettings:
         if self.warmup_epochs >= self.epochs:
-            raise ValueError(f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}")
+            raise ValueError(
+                f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}"
+            )
         return self
 
     @property

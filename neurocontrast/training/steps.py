@@ -1,16 +1,18 @@
 """One step of training: from the images of a batch to changed weights and its figures.
 
-A batch that does not fit the device passes in micro-batches. A contrastive loss compares every pair of a batch, so
-gradients of smaller batches do not add up to that of a large one. Gradient caching (Gao, Zhang, Han & Callan 2021):
+A batch that does not fit the device passes in micro-batches. A contrastive loss compares every pair
+of a batch, so gradients of smaller batches do not add up to that of a large one. Gradient caching
+(Gao, Zhang, Han & Callan 2021):
 
 1. encode micro-batch after micro-batch without graph; only the features are kept;
 2. on the features of the whole batch, compute head and loss, and ∂L/∂features with them;
 3. encode each micro-batch again, with graph, and back-propagate its part of ∂L/∂features.
 
-Of several processes, the head's gradients are averaged in 2, the encoder's with the last micro-batch of 3. The result
-is exact for whatever treats samples one by one. Head and loss see the whole batch; an encoder's BatchNorm sees a
-micro-batch (both its views) at a time. Both passes use the same statistics; the running ones move in the second pass
-alone. Randomness is keyed, so views and dropout are the same in both passes. Memory: one micro-batch's graph.
+Of several processes, the head's gradients are averaged in 2, the encoder's with the last
+micro-batch of 3. The result is exact for whatever treats samples one by one. Head and loss see the
+whole batch; an encoder's BatchNorm sees a micro-batch (both its views) at a time. Both passes use
+the same statistics; the running ones move in the second pass alone. Randomness is keyed, so views
+and dropout are the same in both passes. Memory: one micro-batch's graph.
 """
 
 import contextlib
@@ -35,7 +37,9 @@ Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 _ADVICE = "lower training.learning_rate or raise objective.temperature"
 
 
-def parts_of(batch: Sequence[int], micro_batch_size: int | None, *, n_fewest: int = 1) -> list[list[int]]:
+def parts_of(
+    batch: Sequence[int], micro_batch_size: int | None, *, n_fewest: int = 1
+) -> list[list[int]]:
     """Divide a batch into micro-batches of nearly equal size, in order; none is smaller than `n_fewest`."""
     n_parts = 1 if micro_batch_size is None else -(-len(batch) // micro_batch_size)
     n_parts = max(1, min(n_parts, len(batch) // n_fewest))
@@ -47,22 +51,37 @@ def train_batches(
 ) -> Generator[tuple[Sequence[int], dict[str, float]], None, None]:
     """Take one step a batch; yield the rows of the whole batch, and its figures, after it.
 
-    The weights have changed when a batch is yielded, and change no further until the next is asked for. The caller
-    counts each batch in `position` after it was yielded.
+    The weights have changed when a batch is yielded, and change no further until the next is asked
+    for. The caller counts each batch in `position` after it was yielded.
     """
     n_batches, micro = position.batch + len(batches), session.settings.micro_batch_size
-    n_fewest = len(session.model.halves)  # each encoder of two sees a sample once, and statistics need two values
-    parts = [parts_of(session.processes.share(batch), micro, n_fewest=n_fewest) for batch in batches]
-    # All processes must go the same way: where any one's part of the batch is more than a micro-batch.
-    cached = [micro is not None and -(-len(batch) // session.processes.size) > micro for batch in batches]
-    passes = [part for each, twice in zip(parts, cached, strict=True) for part in each * (2 if twice else 1)]
+    n_fewest = len(
+        session.model.halves
+    )  # each encoder of two sees a sample once, and statistics need two values
+    parts = [
+        parts_of(session.processes.share(batch), micro, n_fewest=n_fewest) for batch in batches
+    ]
+    # All processes must go the same way: where any one's part of the batch is more than a
+    # micro-batch.
+    cached = [
+        micro is not None and -(-len(batch) // session.processes.size) > micro for batch in batches
+    ]
+    passes = [
+        part
+        for each, twice in zip(parts, cached, strict=True)
+        for part in each * (2 if twice else 1)
+    ]
     with session.read(passes) as reading:
         for batch, each, twice in zip(batches, parts, cached, strict=True):
-            rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
+            rate = learning_rate_of(
+                position.epoch, session.settings, batch=position.batch, n_batches=n_batches
+            )
             set_learning_rate(session.optimizer, rate)
             session.optimizer.zero_grad(set_to_none=True)
             if twice:
-                contrasted = _backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
+                contrasted = _backward_in_parts(
+                    session, islice(reading, 2 * len(each)), len(each), position
+                )
             else:
                 rows, images = next(reading)
                 with drawing(session, position) as occasion:
@@ -139,11 +158,13 @@ def take_step(
 ) -> dict[str, float]:
     """Change the weights, unless loss or gradient is not finite; return the figures of the batch.
 
-    `outputs` are those of the samples `rows`: a refusal names the samples whose outputs are not finite. `advice` says
-    what to change then.
+    `outputs` are those of the samples `rows`: a refusal names the samples whose outputs are not
+    finite. `advice` says what to change then.
     """
     limit = session.settings.clip_norm or math.inf
-    norm = session.fabric.clip_gradients(session.model, session.optimizer, max_norm=limit, error_if_nonfinite=False)
+    norm = session.fabric.clip_gradients(
+        session.model, session.optimizer, max_norm=limit, error_if_nonfinite=False
+    )
     assert norm is not None  # before clipping, and without the factor of a loss scaler
     tensors = {"loss": loss, "gradient_norm": norm, **terms}
     # One transfer from the device for all figures of the step.
@@ -155,7 +176,11 @@ def take_step(
     if wrong is not None:
         rows, outputs = of_all_processes(rows.to(outputs.device)), of_all_processes(outputs)
         names = session.names_of(rows)
-        broken = [name for name, fine in zip(names, outputs.isfinite().all(dim=1).tolist(), strict=True) if not fine]
+        broken = [
+            name
+            for name, fine in zip(names, outputs.isfinite().all(dim=1).tolist(), strict=True)
+            if not fine
+        ]
         who = f"Samples of the batch: {', '.join(names)}."
         if broken and len(broken) < len(names):
             who = f"Outputs that are not finite: {', '.join(broken)}. {who}"

@@ -73,14 +73,21 @@ def fit_supervised(
 ) -> SupervisedResult:
     """Train an encoder in place with a linear head, and predict other samples with the weights of the best epoch.
 
-    The best epoch is chosen on the validation rows of `data`; without any it is the last. `pretrained` keeps the
-    weights in reach, by rates for each block and the statistics of pretraining. `seed` names the order of the samples;
-    `view` makes the random view that is shown in place of a sample. Training continues from the newest checkpoint in
-    `folder`, where ``metrics.csv`` is written too.
+    The best epoch is chosen on the validation rows of `data`; without any it is the last.
+    `pretrained` keeps the weights in reach, by rates for each block and the statistics of
+    pretraining. `seed` names the order of the samples; `view` makes the random view that is shown
+    in place of a sample. Training continues from the newest checkpoint in `folder`, where
+    ``metrics.csv`` is written too.
     """
     head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
     session = SupervisedSession(
-        ContrastiveModel(encoder, head), labels, data, view=view, settings=settings, pretrained=pretrained, seed=seed
+        ContrastiveModel(encoder, head),
+        labels,
+        data,
+        view=view,
+        settings=settings,
+        pretrained=pretrained,
+        seed=seed,
     )
     resume = newest_checkpoint(folder / "checkpoints") is not None
     if not resume:
@@ -88,17 +95,23 @@ def fit_supervised(
 
     def finish(rows: list[dict[str, Any]], after_batch: Callable[[], None]) -> SupervisedResult:
         best = session.take_best() or {"epoch": len(rows), "loss": None}
-        return SupervisedResult(session.predict(test_rows, after_batch), rows, best["epoch"], best["loss"])
+        return SupervisedResult(
+            session.predict(test_rows, after_batch), rows, best["epoch"], best["loss"]
+        )
 
-    course = Course(title, _steps, _measure, is_over=session.is_over, label=f"{title}, ", again="The same call")
+    course = Course(
+        title, _steps, _measure, is_over=session.is_over, label=f"{title}, ", again="The same call"
+    )
     return run_epochs(session, folder, course, finish, resume=resume, progress=progress)
 
 
-def parameter_groups(model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool
+) -> list[dict[str, Any]]:
     """Return the parameters in groups with the `factor` of their rate, the head's first.
 
-    The last block of L has the factor f of the settings, block l has f · d^(L - l) with the decay d (Howard & Ruder
-    2018, section 3.2, where d is 1 / 2.6 for each layer of a text model).
+    The last block of L has the factor f of the settings, block l has f · d^(L - l) with the decay d
+    (Howard & Ruder 2018, section 3.2, where d is 1 / 2.6 for each layer of a text model).
     """
     if not pretrained:
         return [{"params": list(model.parameters()), "factor": 1.0}]
@@ -106,7 +119,12 @@ def parameter_groups(model: ContrastiveModel, settings: FinetuneSettings, *, pre
     blocks = model.encoder.features.children_of_blocks()
     for depth, block in enumerate(reversed(blocks)):
         if parameters := [each for layer in block for each in layer.parameters()]:
-            groups.append({"params": parameters, "factor": settings.encoder_factor * settings.layer_decay**depth})
+            groups.append(
+                {
+                    "params": parameters,
+                    "factor": settings.encoder_factor * settings.layer_decay**depth,
+                }
+            )
     return groups
 
 
@@ -127,9 +145,15 @@ class SupervisedSession(BaseSession):
         groups = parameter_groups(model, settings, pretrained=pretrained)
         super().__init__(model, data, settings=settings.of_loop, seed=seed, groups=groups)
         self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
-        self.labels, self.view, self.patience, self.pretrained = labels, view, settings.patience, pretrained
+        self.labels, self.view, self.patience, self.pretrained = (
+            labels,
+            view,
+            settings.patience,
+            pretrained,
+        )
         self.best: dict[str, Any] | None = None
-        # Numbers are standardised over the training rows, and the head begins at their mean, or the classes' shares.
+        # Numbers are standardised over the training rows, and the head begins at their mean, or the
+        # classes' shares.
         values, device, classes = labels.values, self.fabric.device, labels.n_classes
         known = values[np.asarray(self.data.training_rows)]
         self.scale, bias = (0.0, 1.0), torch.zeros(1)
@@ -139,7 +163,9 @@ class SupervisedSession(BaseSession):
             self.values = torch.as_tensor(standard, dtype=torch.float32, device=device)
         else:
             self.values = torch.as_tensor(values.astype(np.int64), device=device)
-            counts = torch.as_tensor(np.bincount(known.astype(int), minlength=classes), dtype=torch.float32)
+            counts = torch.as_tensor(
+                np.bincount(known.astype(int), minlength=classes), dtype=torch.float32
+            )
             bias = (counts / len(known)).clamp_min(_LEAST_SHARE).log()
         with torch.no_grad():
             self.linear.weight.zero_()
@@ -148,8 +174,8 @@ class SupervisedSession(BaseSession):
     def begin(self) -> None:
         """Standardise the features that the head of a pretrained encoder sees, and begin the head as a probe of them.
 
-        The probe is fitted to the training rows; of several penalties the one that predicts the validation rows best is
-        kept. From scratch, features are standardised by batches.
+        The probe is fitted to the training rows; of several penalties the one that predicts the
+        validation rows best is kept. From scratch, features are standardised by batches.
         """
         # Not at the top: only this one of all trainings needs scikit-learn.
         from sklearn.linear_model import LogisticRegression, Ridge
@@ -160,7 +186,10 @@ class SupervisedSession(BaseSession):
         self.normalise.running_mean.copy_(raw.mean(dim=0))
         self.normalise.running_var.copy_(raw.var(dim=0, unbiased=False))
         features = self.normalise.eval()(raw).double().cpu().numpy()
-        known, classes = self.values[list(self.data.training_rows)].cpu().numpy(), self.labels.n_classes
+        known, classes = (
+            self.values[list(self.data.training_rows)].cpu().numpy(),
+            self.labels.n_classes,
+        )
         for power in _PENALTIES if len(self.data.validation_rows) else _PENALTIES[2:3]:
             if classes is None:
                 model = Ridge(alpha=10.0**power).fit(features, known)
@@ -169,11 +198,22 @@ class SupervisedSession(BaseSession):
                 model = LogisticRegression(C=10.0**-power, max_iter=1000).fit(features, known)
                 made = model.coef_, model.intercept_
                 if len(model.classes_) == 2:  # one decision value, as the difference of two outputs
-                    made = np.vstack([-made[0], made[0]]) / 2, np.concatenate([-made[1], made[1]]) / 2
+                    made = (
+                        np.vstack([-made[0], made[0]]) / 2,
+                        np.concatenate([-made[1], made[1]]) / 2,
+                    )
             with torch.no_grad():
-                rows = slice(None) if classes is None else torch.as_tensor(model.classes_, device=self.values.device)
-                for parameter, values in zip((self.linear.weight, self.linear.bias), made, strict=True):
-                    parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)
+                rows = (
+                    slice(None)
+                    if classes is None
+                    else torch.as_tensor(model.classes_, device=self.values.device)
+                )
+                for parameter, values in zip(
+                    (self.linear.weight, self.linear.bias), made, strict=True
+                ):
+                    parameter[rows] = torch.as_tensor(
+                        values, dtype=parameter.dtype, device=parameter.device
+                    )
             self.keep_if_best(-1, self.validation_loss(lambda: None))
         self.take_best()
 
@@ -186,7 +226,9 @@ class SupervisedSession(BaseSession):
     def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
         """Return the head's outputs (n, n_out) of a view of each sample."""
         with torch.no_grad():
-            seen = images if self.view is None else self.view(images, self.names_of(rows), epoch=epoch)
+            seen = (
+                images if self.view is None else self.view(images, self.names_of(rows), epoch=epoch)
+            )
         return cast(Tensor, self.head(self.encoder(self.seen(seen)).float()).float())
 
     def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
@@ -197,12 +239,21 @@ class SupervisedSession(BaseSession):
         return cross_entropy(outputs, values)
 
     def _outputs(
-        self, rows: Sequence[int], after_batch: Callable[[], None] = lambda: None, *, head: bool = True
+        self,
+        rows: Sequence[int],
+        after_batch: Callable[[], None] = lambda: None,
+        *,
+        head: bool = True,
     ) -> Tensor:
         """Return the outputs for un-augmented samples in evaluation mode, or their features without the head."""
         size, made = self.settings.batch_size, []
         self.model.eval()
-        with torch.no_grad(), self.read([rows[start : start + size] for start in range(0, len(rows), size)]) as reading:
+        with (
+            torch.no_grad(),
+            self.read(
+                [rows[start : start + size] for start in range(0, len(rows), size)]
+            ) as reading,
+        ):
             for _, images in reading:
                 features = self.encoder(self.seen(images)).float()
                 made.append(self.head(features).float() if head else features)
@@ -216,14 +267,18 @@ class SupervisedSession(BaseSession):
             return None
         loss = float(self.loss(self._outputs(rows, after_batch), torch.as_tensor(rows)))
         if not math.isfinite(loss):
-            raise TrainingError(f"the loss on {len(rows)} validation scans is not finite: {_ADVICE}.")
+            raise TrainingError(
+                f"the loss on {len(rows)} validation scans is not finite: {_ADVICE}."
+            )
         return loss
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
         """Keep a copy of the weights where the loss is lower than ever."""
         if loss is None or (self.best is not None and not loss < self.best["loss"]):
             return
-        weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+        weights = {
+            name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()
+        }
         self.best = {"epoch": epoch + 1, "loss": loss, "weights": weights}
 
     def take_best(self) -> dict[str, Any] | None:
@@ -238,11 +293,15 @@ class SupervisedSession(BaseSession):
             return False
         return len(rows) - self.best["epoch"] >= self.patience
 
-    def predict(self, rows: Sequence[int], after_batch: Callable[[], None]) -> npt.NDArray[np.float64]:
+    def predict(
+        self, rows: Sequence[int], after_batch: Callable[[], None]
+    ) -> npt.NDArray[np.float64]:
         """Return probabilities (n, n_classes), or numbers (n,), of un-augmented samples."""
         outputs = self._outputs(rows, after_batch).double()
         if not outputs.isfinite().all():
-            raise TrainingError(f"the predictions of {len(rows)} tested scans are not all finite: {_ADVICE}.")
+            raise TrainingError(
+                f"the predictions of {len(rows)} tested scans are not all finite: {_ADVICE}."
+            )
         if self.labels.n_classes is not None:
             return softmax(outputs, dim=1).cpu().numpy()
         return outputs[:, 0].cpu().numpy() * self.scale[1] + self.scale[0]
@@ -264,17 +323,24 @@ def _steps(
     n_batches = position.batch + len(batches)
     with session.read(batches) as reading:
         for batch, (rows, images) in zip(batches, reading, strict=True):
-            rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
+            rate = learning_rate_of(
+                position.epoch, session.settings, batch=position.batch, n_batches=n_batches
+            )
             set_learning_rate(session.optimizer, rate)
             session.optimizer.zero_grad(set_to_none=True)
             with drawing(session, position) as occasion:
                 outputs = session.outputs_of(images, rows, epoch=occasion)
             loss = session.loss(outputs, rows)
             session.fabric.backward(loss)
-            yield batch, take_step(session, rows, position, loss, outputs.detach(), {}, advice=_ADVICE)
+            yield (
+                batch,
+                take_step(session, rows, position, loss, outputs.detach(), {}, advice=_ADVICE),
+            )
 
 
-def _measure(session: SupervisedSession, epoch: int, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+def _measure(
+    session: SupervisedSession, epoch: int, *, after_batch: Callable[[], None]
+) -> dict[str, float | None]:
     """Estimate statistics again where they are those of batches, and return the loss on the validation rows."""
     if not session.pretrained:
         reestimate(session, session.model, after_batch=after_batch)

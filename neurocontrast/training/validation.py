@@ -21,7 +21,8 @@ from neurocontrast.training.steps import parts_of
 
 MOST_SCANS_OF_STATISTICS = 1000
 _VALIDATION_EPOCH = -1
-# Embeddings spread over the sphere have −2 and less; above this their typical distance is below 0.1 (6 degrees).
+# Embeddings spread over the sphere have −2 and less; above this their typical distance is below 0.1
+# (6 degrees).
 _UNIFORMITY_OF_A_POINT = -0.02
 _NUMBERS = ("", "_2")
 """What the figures of the first and of the second encoder have in their names."""
@@ -37,7 +38,9 @@ def alignment(z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
 def uniformity(z: torch.Tensor) -> torch.Tensor:
     """Return log E exp(-2 distance²) over pairs on the sphere (Wang & Isola 2020, t = 2); lower is more uniform."""
     n_pairs = len(z) * (len(z) - 1) / 2
-    return (-2 * torch.pdist(normalize(z, dim=1)).square()).logsumexp(dim=0) - torch.tensor(n_pairs).log()
+    return (-2 * torch.pdist(normalize(z, dim=1)).square()).logsumexp(dim=0) - torch.tensor(
+        n_pairs
+    ).log()
 
 
 def effective_rank(z: torch.Tensor) -> torch.Tensor:
@@ -52,17 +55,23 @@ def effective_rank(z: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+def measure_contrast(
+    session: Session, *, after_batch: Callable[[], None]
+) -> dict[str, float | None]:
     """Return loss, alignment, uniformity and effective ranks on the validation scans.
 
-    The views are the same after every epoch, so a change of the curve is a change of the network. Batches have their
-    own statistics, as in training. Without validation scans all but the loss are measured on as many training scans as
-    a batch has, always the same. Ranks are None for two scans, which always lie on a line. A loss that predicts has the
-    loss and the rank of the features alone.
+    The views are the same after every epoch, so a change of the curve is a change of the network.
+    Batches have their own statistics, as in training. Without validation scans all but the loss are
+    measured on as many training scans as a batch has, always the same. Ranks are None for two
+    scans, which always lie on a line. A loss that predicts has the loss and the rank of the
+    features alone.
     """
     rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
-        rows_of_all, prefix = _some_training_rows(session, "measured", session.settings.batch_size), "train"
+        rows_of_all, prefix = (
+            _some_training_rows(session, "measured", session.settings.batch_size),
+            "train",
+        )
     total, seen = 0.0, []
     batches = even_batches(rows_of_all, session.settings.batch_size)
     micro, n_fewest = session.settings.micro_batch_size, len(session.model.halves)
@@ -77,11 +86,17 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
                 z1, z2 = session.project(features)
                 metadata = session.metadata_of(torch.tensor(share), features)
                 total += session.objective(z1, z2, metadata).item() * len(batch)
-                seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
+                seen.append(
+                    [of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)]
+                )
                 after_batch()  # not after each micro-batch: processes may have different numbers of them
     features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
     everything = torch.cat([features.flatten(1), z1, z2], dim=1)
-    broken = [session.data.names[row] for row, x in zip(rows_of_all, everything, strict=True) if not x.isfinite().all()]
+    broken = [
+        session.data.names[row]
+        for row, x in zip(rows_of_all, everything, strict=True)
+        if not x.isfinite().all()
+    ]
     if broken:
         rate = session.optimizer.param_groups[0]["lr"]
         raise TrainingError(
@@ -94,7 +109,9 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
     if session.objective.contrasts:
         figures["alignment"] = alignment(z1, z2).item()
         figures["uniformity"] = (uniformity(z1).item() + uniformity(z2).item()) / 2
-        figures["effective_rank"] = effective_rank(torch.cat([z1, z2])).item() if len(z1) > 2 else None
+        figures["effective_rank"] = (
+            effective_rank(torch.cat([z1, z2])).item() if len(z1) > 2 else None
+        )
     both = features.transpose(0, 1).flatten(0, 1)
     for number, here in enumerate(features.unbind(1) if session.is_pair else [both]):
         rank = effective_rank(here).item() if len(z1) > 2 else None
@@ -105,22 +122,32 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
 def _some_training_rows(session: BaseSession, what: str, n: int) -> list[int]:
     """Return `n` training rows, always the same, in order; all of them where there are no more."""
     rows = np.asarray(session.data.training_rows)
-    chosen: list[int] = rows[np.sort(derive_generator(what, session.seed).permutation(len(rows))[:n])].tolist()
+    chosen: list[int] = rows[
+        np.sort(derive_generator(what, session.seed).permutation(len(rows))[:n])
+    ].tolist()
     return chosen
 
 
 def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, Any]:
     """Re-estimate BatchNorm statistics on up to 1,000 un-augmented training samples; return a record of it.
 
-    The running averages of training lag behind quickly changing weights, and describe augmented views. Where the
-    encoder has no such layers, the head keeps its running averages.
+    The running averages of training lag behind quickly changing weights, and describe augmented
+    views. Where the encoder has no such layers, the head keeps its running averages.
     """
     n_layers = len(layers_of(session.model.encoder))
-    record = reestimate(session, session.model if n_layers else session.model.encoder, after_batch=after_batch)
-    return {"statistics": "cumulative average over un-augmented training samples", "n_layers": n_layers, **record}
+    record = reestimate(
+        session, session.model if n_layers else session.model.encoder, after_batch=after_batch
+    )
+    return {
+        "statistics": "cumulative average over un-augmented training samples",
+        "n_layers": n_layers,
+        **record,
+    }
 
 
-def reestimate(session: BaseSession, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, int]:
+def reestimate(
+    session: BaseSession, module: nn.Module, *, after_batch: Callable[[], None]
+) -> dict[str, int]:
     """Re-estimate the statistics of a part of the model on un-augmented training samples; return on how many."""
     if not layers_of(module):
         return {"n_scans": 0, "n_batches": 0}
@@ -129,7 +156,9 @@ def reestimate(session: BaseSession, module: nn.Module, *, after_batch: Callable
 
     def images() -> Iterator[tuple[Any]]:
         for _, volumes in reading:
-            yield (session.seen(volumes),)  # of a tuple PyTorch takes the first: samples may be a pair themselves
+            yield (
+                session.seen(volumes),
+            )  # of a tuple PyTorch takes the first: samples may be a pair themselves
             after_batch()
 
     with session.divided(batches) as shares, session.read(shares) as reading:
@@ -140,7 +169,11 @@ def reestimate(session: BaseSession, module: nn.Module, *, after_batch: Callable
 def _n_together(session: BaseSession) -> int:
     """Return how many samples pass the encoder at a time: at most as many as views in training."""
     micro = session.settings.micro_batch_size
-    return session.settings.batch_size if micro is None else min(session.settings.batch_size, 2 * micro)
+    return (
+        session.settings.batch_size
+        if micro is None
+        else min(session.settings.batch_size, 2 * micro)
+    )
 
 
 @torch.no_grad()
@@ -152,11 +185,19 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
     data, figures = session.data, dict[str, float | None]()
     reestimate(session, session.model.encoder, after_batch=after_batch)
     session.model.eval()
-    features = [_features_of(session, rows, after_batch) for rows in (data.training_rows, data.validation_rows)]
+    features = [
+        _features_of(session, rows, after_batch)
+        for rows in (data.training_rows, data.validation_rows)
+    ]
     session.model.train()
     for name, values in data.targets.items() if session.processes.is_first else ():
-        known = [pd.notna(values[list(rows)]) for rows in (data.training_rows, data.validation_rows)]
-        y_train, y_val = values[list(data.training_rows)][known[0]], values[list(data.validation_rows)][known[1]]
+        known = [
+            pd.notna(values[list(rows)]) for rows in (data.training_rows, data.validation_rows)
+        ]
+        y_train, y_val = (
+            values[list(data.training_rows)][known[0]],
+            values[list(data.validation_rows)][known[1]],
+        )
         for number, of_encoder in zip(_NUMBERS, zip(*features, strict=True), strict=False):
             x_train, x_val = (x[here] for x, here in zip(of_encoder, known, strict=True))
             found = _score(x_train, y_train, x_val, y_val)
@@ -164,18 +205,24 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
     return figures
 
 
-def _features_of(session: Session, rows: Sequence[int], after_batch: Callable[[], None]) -> np.ndarray:
+def _features_of(
+    session: Session, rows: Sequence[int], after_batch: Callable[[], None]
+) -> np.ndarray:
     """Return the features of each encoder, (n_encoders, n, n_features)."""
     parts, batches = [], even_batches(rows, _n_together(session))
     with session.processes.divided(batches) as shares, session.read(shares) as reading:
         for _, images in reading:
-            encoded = session.model.encoder(session.seen(images)).unflatten(0, (len(session.model.halves), -1))
+            encoded = session.model.encoder(session.seen(images)).unflatten(
+                0, (len(session.model.halves), -1)
+            )
             parts.append(of_all_processes(encoded.transpose(0, 1).contiguous()).cpu())
             after_batch()
     return torch.cat(parts).transpose(0, 1).numpy().astype(np.float64)
 
 
-def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray) -> dict[str, float | None]:
+def _score(
+    x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray
+) -> dict[str, float | None]:
     """Fit ridge (numbers) or logistic regression, and score on the validation scans; None for too few values."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score
@@ -185,13 +232,16 @@ def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: n
     if y_train.dtype.kind == "f":
         if min(len(y_train), len(y_val)) < 2:
             return {"r2": None}
-        ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(x_train, y_train)
+        ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(
+            x_train, y_train
+        )
         return {"r2": float(r2_score(y_val, ridge.predict(x_val)))}
     if min(len(set(y_train)), len(set(y_val))) < 2:
         return {"balanced_accuracy": None}
     logistic = LogisticRegression(C=0.01, class_weight="balanced", max_iter=1000)
     found = make_pipeline(StandardScaler(), logistic).fit(x_train, y_train).predict(x_val)
-    # Recall over the classes that occur: a class that only the training scans have cannot be recalled.
+    # Recall over the classes that occur: a class that only the training scans have cannot be
+    # recalled.
     score = recall_score(y_val, found, labels=sorted(set(y_val)), average="macro", zero_division=0)
     return {"balanced_accuracy": float(score)}
 
@@ -203,7 +253,11 @@ def collapse_of(row: Mapping[str, Any]) -> str | None:
     spread = row.get(f"{side}_uniformity")
     if spread is not None and spread > _UNIFORMITY_OF_A_POINT:
         return f"all embeddings of {on} are nearly the same point (uniformity {spread:.3g}; spread ones have −2)"
-    names = {"": "embeddings", "features_": "features", "features_2_": "features of the second encoder"}
+    names = {
+        "": "embeddings",
+        "features_": "features",
+        "features_2_": "features of the second encoder",
+    }
     for name, what in names.items():
         rank = row.get(f"{side}_{name}effective_rank")
         if rank is not None and rank < _RANK_OF_A_LINE:

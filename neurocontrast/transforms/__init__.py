@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.transforms.augment import AugmentSettings, MeasureAugmentSettings, MeasureSettings
+    from neurocontrast.transforms.augment import (
+        AugmentSettings,
+        MeasureAugmentSettings,
+        MeasureSettings,
+    )
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
     from neurocontrast.transforms.compose import brain_transforms, brain_views, load_volume
     from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
     from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
-    from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
+    from neurocontrast.transforms.normalising import (
+        CheckVariesd,
+        ScaleByBrainPercentilesd,
+        SmoothByFwhmd,
+    )
     from neurocontrast.transforms.preprocessing import Preprocessing
     from neurocontrast.transforms.rand_intensity import (
         RandBlurd,
@@ -25,7 +33,12 @@ if TYPE_CHECKING:
         RandTissueShiftd,
     )
     from neurocontrast.transforms.rand_measures import RandMeasureViewd
-    from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandResizedCropd, RandTightMaskd
+    from neurocontrast.transforms.rand_parts import (
+        RandCutoutd,
+        RandMaskEdged,
+        RandResizedCropd,
+        RandTightMaskd,
+    )
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import TwoViews
 
@@ -41,7 +54,13 @@ _PLACES = {
     "normalising": ["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
     "preprocessing": ["Preprocessing"],
     "rand_intensity": [
-        *("RandBlurd", "RandBrainBiasFieldd", "RandBrainRiciand", "RandBrainSharpnessd", "RandNoised"),
+        *(
+            "RandBlurd",
+            "RandBrainBiasFieldd",
+            "RandBrainRiciand",
+            "RandBrainSharpnessd",
+            "RandNoised",
+        ),
         "RandTissueShiftd",
     ],
     "rand_measures": ["RandMeasureViewd"],

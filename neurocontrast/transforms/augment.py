@@ -2,7 +2,13 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from neurocontrast.settings import Settings
@@ -19,13 +25,17 @@ class Span:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         del source, handler
         number = core_schema.float_schema(allow_inf_nan=False, **self.limits)  # type: ignore[arg-type]
-        return core_schema.no_info_after_validator_function(_ordered, core_schema.tuple_schema([number, number]))
+        return core_schema.no_info_after_validator_function(
+            _ordered, core_schema.tuple_schema([number, number])
+        )
 
 
 def _ordered(limits: Pair) -> Pair:
     low, high = limits
     if low > high:
-        raise ValueError(f"a range is [lowest, highest]. Got [{low:g}, {high:g}]; swap the two numbers.")
+        raise ValueError(
+            f"a range is [lowest, highest]. Got [{low:g}, {high:g}]; swap the two numbers."
+        )
     return limits
 
 
@@ -194,9 +204,10 @@ _REFERENCE = ("flip", "blur", "noise", "cutout", "crop")
 class AugmentSettings(Replaceable):
     """Choose what turns a volume into a view: the operations below, in this order.
 
-    An operation that is null is off. The defaults of each operation are the reference protocol's (Dufumier et al.,
-    2021). Which ones are on by default was chosen by evidence: the crop changes the size of the brain and strong noise
-    hides thin atrophy, both of which carry what is to be learnt.
+    An operation that is null is off. The defaults of each operation are the reference protocol's
+    (Dufumier et al., 2021). Which ones are on by default was chosen by evidence: the crop changes
+    the size of the brain and strong noise hides thin atrophy, both of which carry what is to be
+    learnt.
 
     Examples
     --------
@@ -225,8 +236,8 @@ class AugmentSettings(Replaceable):
     def reference(cls) -> Self:
         """Return the published protocol: all five operations, each half of the time.
 
-        The released code draws a flip's axis among four, the channel's included, so that a quarter of its flips do
-        nothing; here every flip is one.
+        The released code draws a flip's axis among four, the channel's included, so that a quarter
+        of its flips do nothing; here every flip is one.
         """
         return cls(**{name: {} for name in _REFERENCE})
 
@@ -267,15 +278,17 @@ class MeasureSettings(Settings):
     @model_validator(mode="after")
     def _check_head_size(self) -> Self:
         if self.head_size == "proportion" and not self.log_volumes:
-            raise ValueError("head_size: 'proportion' is a difference of logarithms; set log_volumes to true")
+            raise ValueError(
+                "head_size: 'proportion' is a difference of logarithms; set log_volumes to true"
+            )
         return self
 
 
 class MeasureCorruption(Settings):
     """Replace some measures by those of people learned from, each measure by that of a person drawn for it.
 
-    So every replaced value is one that the measure takes, while the measures of a person no longer belong together
-    (SCARF, Bahri et al. 2022, section 3).
+    So every replaced value is one that the measure takes, while the measures of a person no longer
+    belong together (SCARF, Bahri et al. 2022, section 3).
     """
 
     fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
@@ -303,8 +316,8 @@ class MeasureNoise(Settings):
 class MeasureAugmentSettings(Replaceable):
     """Choose what turns the measures of a person into a view: the operations below, in this order.
 
-    Measures are standardised, so that 1 is a standard deviation among the people learned from. An operation that is
-    null is off.
+    Measures are standardised, so that 1 is a standard deviation among the people learned from. An
+    operation that is null is off.
 
     Examples
     --------

@@ -9,7 +9,15 @@ import scipy.ndimage
 from monai.config import KeysCollection
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
+from neurocontrast.transforms.images import (
+    EachImage,
+    affine_of,
+    image_like,
+    name_of,
+    spacing_of,
+    times,
+    voxels_of,
+)
 from neurocontrast.transforms.preprocessing import check_erosion
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
@@ -42,7 +50,9 @@ class MarkBraind(EachImage):
     1.0
     """
 
-    def __init__(self, keys: KeysCollection, *, mask_key: str = "brain", allow_missing_keys: bool = False) -> None:
+    def __init__(
+        self, keys: KeysCollection, *, mask_key: str = "brain", allow_missing_keys: bool = False
+    ) -> None:
         super().__init__(keys, allow_missing_keys)
         _check_one(self, mask_key)
         self.mask_key = mask_key
@@ -65,16 +75,17 @@ class MarkBraind(EachImage):
 class KeepBraind(EachImage):
     """Keep the brain, less its edge; all else becomes 0.
 
-    The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
-    so that the edge does not depend on how far interpolation smears it. An image with fewer than 500 voxels left is
-    refused by name.
+    The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain
+    when half of it is, so that the edge does not depend on how far interpolation smears it. An
+    image with fewer than 500 voxels left is refused by name.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         The item that is an image (C, D, H, W).
     mask_key : str
-        Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept, of 0 and 1.
+        Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept,
+        of 0 and 1.
     erode_mm : float
         How much of the brain's edge is taken away, from 0 to 30; 0 for none.
 
@@ -90,7 +101,12 @@ class KeepBraind(EachImage):
     """
 
     def __init__(
-        self, keys: KeysCollection, *, mask_key: str = "brain", erode_mm: float = 0.0, allow_missing_keys: bool = False
+        self,
+        keys: KeysCollection,
+        *,
+        mask_key: str = "brain",
+        erode_mm: float = 0.0,
+        allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
         _check_one(self, mask_key)
@@ -109,7 +125,11 @@ class KeepBraind(EachImage):
                 raise DataError(f"{name}: {error}.") from error
             inside = erode(brain, self.erode_mm, spacing_of(affine))
         if np.count_nonzero(inside) < N_BRAIN_VOXELS_MIN:
-            lost = f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g}," if self.erode_mm else ""
+            lost = (
+                f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g},"
+                if self.erode_mm
+                else ""
+            )
             raise DataError(
                 f"{name}: {np.count_nonzero(inside)} voxels of its brain are in the {times(brain.shape)} box,{lost} "
                 f"and at least {N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and whole?"
@@ -144,7 +164,8 @@ def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
     """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the box has no edge."""
     eroded = mask.copy()
     for within in _bounds(mask):
-        # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is within it or nearer.
+        # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is
+        # within it or nearer.
         wide = tuple(slice(max(0, part.start - 1), part.stop + 1) for part in within)
         if not mask[wide].all():
             distance = scipy.ndimage.distance_transform_edt(mask[wide], sampling=spacing_mm)

@@ -24,7 +24,11 @@ from neurocontrast.transforms.brain import KeepBraind, MarkBraind
 from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
 from neurocontrast.transforms.images import apply, voxels_of
 from neurocontrast.transforms.loading import LoadScand
-from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
+from neurocontrast.transforms.normalising import (
+    CheckVariesd,
+    ScaleByBrainPercentilesd,
+    SmoothByFwhmd,
+)
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.rand_intensity import (
     RandBlurd,
@@ -34,7 +38,12 @@ from neurocontrast.transforms.rand_intensity import (
     RandNoised,
     RandTissueShiftd,
 )
-from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandResizedCropd, RandTightMaskd
+from neurocontrast.transforms.rand_parts import (
+    RandCutoutd,
+    RandMaskEdged,
+    RandResizedCropd,
+    RandTightMaskd,
+)
 from neurocontrast.transforms.signal import FromSignald, RandVolumed, ToSignald, brain_key
 
 _ON_SIGNAL: dict[str, type[RandVolumed]] = {
@@ -53,18 +62,21 @@ _LAST: dict[str, type[RandVolumed]] = {
 }
 
 
-def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
+def brain_transforms(
+    preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any
+) -> Compose:
     """Return the transforms from the path of a scan to the image that a network sees.
 
-    An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (C, D, H, W), …}``: float32, axes to the right, to the
-    front and upwards, with the affine of the new grid. A tuple of ``n_channels`` paths has one channel each. All other
-    keys stay as they are. When called, an image that is
-    refused is a RuntimeError of `Compose` with a DataError as its cause.
+    An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (C, D, H, W), …}``: float32, axes
+    to the right, to the front and upwards, with the affine of the new grid. A tuple of
+    ``n_channels`` paths has one channel each. All other keys stay as they are. When called, an
+    image that is refused is a RuntimeError of `Compose` with a DataError as its cause.
 
     Parameters
     ----------
     preprocessing : Preprocessing, optional
-        Settings that were made elsewhere, for instance those of an encoder; else they are given by keyword.
+        Settings that were made elsewhere, for instance those of an encoder; else they are given by
+        keyword.
     key : str
         The item that is a path, and becomes the image.
     **settings
@@ -79,7 +91,9 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     if preprocessing is None:
         preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
     elif settings:
-        raise DataError(f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too.")
+        raise DataError(
+            f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too."
+        )
     mask_key = f"{key}_brain"
     steps = [*_to_box(preprocessing, key, mask_key), *_to_intensities(preprocessing, key, mask_key)]
     if preprocessing.smooth_mm:
@@ -87,7 +101,9 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     return Compose([*steps, DeleteItemsd(mask_key)] if preprocessing.inside_brain else steps)
 
 
-def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
+def load_volume(
+    scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing
+) -> npt.NDArray[np.float32]:
     """Read a scan and preprocess it, as float32 (C, D, H, W); a DataError names a scan that cannot be used."""
     return voxels_of(apply(preprocessing.compose(), {"image": as_scan(scan)})["image"])
 
@@ -99,7 +115,11 @@ def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Trans
         LoadScand(key, spacing_mm=spacing or 1.0, n_channels=preprocessing.n_channels),
         CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),
     ]
-    grid: dict[str, Any] = {"spacing_mm": spacing, "shape": shape, "axcodes": preprocessing.orientation}
+    grid: dict[str, Any] = {
+        "spacing_mm": spacing,
+        "shape": shape,
+        "axcodes": preprocessing.orientation,
+    }
     if not preprocessing.inside_brain:
         # The corners are background in any usual scan, and padding continues it.
         background = 0.0 if preprocessing.normalise == "zscore-brain" else "corners"
@@ -117,9 +137,16 @@ def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> li
         case "zscore":
             return [CheckVariesd(key), NormalizeIntensityd(key)]
         case "zscore-brain":
-            return [CheckVariesd(key, nonzero=True), NormalizeIntensityd(key, nonzero=True, channel_wise=True)]
+            return [
+                CheckVariesd(key, nonzero=True),
+                NormalizeIntensityd(key, nonzero=True, channel_wise=True),
+            ]
         case "percentile":
-            return [ScaleByBrainPercentilesd(key, mask_key=mask_key, percentiles=preprocessing.percentiles)]
+            return [
+                ScaleByBrainPercentilesd(
+                    key, mask_key=mask_key, percentiles=preprocessing.percentiles
+                )
+            ]
         case "none":
             return [CheckVariesd(key)]
 
@@ -148,20 +175,30 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
     chosen = settings or AugmentSettings()
     first: list[Any] = []
     if chosen.flip is not None:
-        flips = [RandFlipd(key, prob=chosen.flip.probability, spatial_axis=axis) for axis in chosen.flip.axes]
-        first = [OneOf(flips), EnsureTyped(key, track_meta=False)]  # later steps change a plain tensor faster
+        flips = [
+            RandFlipd(key, prob=chosen.flip.probability, spatial_axis=axis)
+            for axis in chosen.flip.axes
+        ]
+        first = [
+            OneOf(flips),
+            EnsureTyped(key, track_meta=False),
+        ]  # later steps change a plain tensor faster
     on_signal: list[Any] = []
     if chosen.affine is not None:
         on_signal.append(_affine(chosen.affine, key))
     if chosen.contrast is not None:
-        on_signal.append(RandAdjustContrastd(key, chosen.contrast.probability, gamma=chosen.contrast.gamma))
+        on_signal.append(
+            RandAdjustContrastd(key, chosen.contrast.probability, gamma=chosen.contrast.gamma)
+        )
     on_signal += _chosen(_ON_SIGNAL, chosen, key)
     if on_signal:
         on_signal = [ToSignald(key), *on_signal, FromSignald(key)]
     return Compose([*first, *on_signal, *_chosen(_LAST, chosen, key)])
 
 
-def _chosen(transforms: dict[str, type[RandVolumed]], settings: AugmentSettings, key: str) -> list[RandVolumed]:
+def _chosen(
+    transforms: dict[str, type[RandVolumed]], settings: AugmentSettings, key: str
+) -> list[RandVolumed]:
     given = {name: getattr(settings, name) for name in transforms}
     ranges = {name: dict(operation) for name, operation in given.items() if operation is not None}
     return [transforms[name](key, each.pop("probability"), **each) for name, each in ranges.items()]
@@ -174,7 +211,8 @@ def _affine(affine: Affine, key: str) -> RandAffined:
         prob=affine.probability,
         rotate_range=[tuple(np.deg2rad(affine.rotation_degrees))] * 3,
         translate_range=[affine.translation_voxels] * 3,
-        scale_range=[(1.0 / high - 1.0, 1.0 / low - 1.0)] * 3,  # MONAI scales the grid: 0.5 doubles lengths
+        scale_range=[(1.0 / high - 1.0, 1.0 / low - 1.0)]
+        * 3,  # MONAI scales the grid: 0.5 doubles lengths
         mode=("bilinear", "nearest"),
         padding_mode="zeros",
     )

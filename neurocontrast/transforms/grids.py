@@ -48,7 +48,9 @@ class Grid:
     is_mni: bool
 
 
-def preprocessed_grid(scan: str | os.PathLike[str] | Sequence[str], preprocessing: Preprocessing) -> Grid:
+def preprocessed_grid(
+    scan: str | os.PathLike[str] | Sequence[str], preprocessing: Preprocessing
+) -> Grid:
     """Return the grid that `Preprocessing.compose` puts a scan on; only the header of the first channel is read.
 
     A ``.npy`` array has no header: its centre is taken for the origin.
@@ -62,20 +64,30 @@ def preprocessed_grid(scan: str | os.PathLike[str] | Sequence[str], preprocessin
 
 
 def grid_affine(
-    affine: npt.NDArray[np.float64], source: Sequence[int], shape: Sequence[int], spacing_mm: Sequence[float]
+    affine: npt.NDArray[np.float64],
+    source: Sequence[int],
+    shape: Sequence[int],
+    spacing_mm: Sequence[float],
 ) -> npt.NDArray[np.float64]:
     """Return the affine of a grid of a shape and spacing, with the centre and axes of another of shape `source`.
 
     Where the voxel sizes are the same, the new grid is made of whole voxels of the other.
     """
     own = spacing_of(affine)
-    # In voxels of the other grid: the first voxel of the new one, and the step from one to the next.
+    # In voxels of the other grid: the first voxel of the new one, and the step from one to the
+    # next.
     if is_same_spacing(own, spacing_mm):
         steps = [1.0, 1.0, 1.0]
-        first = [float(n // 2 - m // 2 if n > m else -((m - n) // 2)) for n, m in zip(source, shape, strict=True)]
+        first = [
+            float(n // 2 - m // 2 if n > m else -((m - n) // 2))
+            for n, m in zip(source, shape, strict=True)
+        ]
     else:
         steps = [new / old for new, old in zip(spacing_mm, own, strict=True)]
-        first = [(n - 1) / 2 - step * (m - 1) / 2 for n, m, step in zip(source, shape, steps, strict=True)]
+        first = [
+            (n - 1) / 2 - step * (m - 1) / 2
+            for n, m, step in zip(source, shape, steps, strict=True)
+        ]
     placed = np.diag([*steps, 1.0])
     placed[:3, 3] = first
     return affine @ placed
@@ -89,9 +101,10 @@ def is_same_spacing(spacing_mm: Sequence[float], other_mm: Sequence[float]) -> b
 class CheckFieldOfViewd(EachImage):
     """Refuse an image whose field of view differs too much from the box it is to fill.
 
-    An image is refused by name where it would fill less than half of the box along an axis, or where cropping would
-    take away more than 10 % of the voxels above the mean of a brain, or 20 % of those of a head, which may lose its
-    neck. More than half of the voxels of a skull-stripped brain are 0; any other image counts as a head.
+    An image is refused by name where it would fill less than half of the box along an axis, or
+    where cropping would take away more than 10 % of the voxels above the mean of a brain, or 20 %
+    of those of a head, which may lose its neck. More than half of the voxels of a skull-stripped
+    brain are 0; any other image counts as a head.
 
     Parameters
     ----------
@@ -134,7 +147,11 @@ class CheckFieldOfViewd(EachImage):
         return image
 
     def _check_channel(
-        self, voxels: npt.NDArray[Any], own_mm: npt.NDArray[Any], box_mm: npt.NDArray[Any], name: str
+        self,
+        voxels: npt.NDArray[Any],
+        own_mm: npt.NDArray[Any],
+        box_mm: npt.NDArray[Any],
+        name: str,
     ) -> None:
         extent = np.array(voxels.shape) * own_mm
         what = (
@@ -174,12 +191,14 @@ def resample(
 ) -> Volume:
     """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
 
-    Where the target is coarser each of its voxels averages over its own width. The grids share their axes, so the
-    interpolation is one sparse matrix for each axis.
+    Where the target is coarser each of its voxels averages over its own width. The grids share
+    their axes, so the interpolation is one sparse matrix for each axis.
     """
     weights = [
         _axis_weights(n, n_target, ratio=target / own)
-        for n, n_target, own, target in zip(voxels.shape, shape, spacing_mm, target_spacing_mm, strict=True)
+        for n, n_target, own, target in zip(
+            voxels.shape, shape, spacing_mm, target_spacing_mm, strict=True
+        )
     ]
     for of_axis in reversed(weights):  # the last axis is the slowest in a file
         along = np.ascontiguousarray(np.moveaxis(voxels, -1, 0))
@@ -208,7 +227,9 @@ def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     rows, of_tap = np.nonzero(weights)
     values = weights[rows, of_tap].astype(np.float32)
-    return scipy.sparse.csr_array((values, (rows, taps[rows, of_tap].astype(int))), shape=(n_target, n))
+    return scipy.sparse.csr_array(
+        (values, (rows, taps[rows, of_tap].astype(int))), shape=(n_target, n)
+    )
 
 
 def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -220,9 +241,10 @@ def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 class ResampleByAread(EachImage):
     """Bring images to a voxel size and a shape about their own centre.
 
-    Interpolation is linear; where the new grid is coarser, each new voxel averages over its own width, so that no
-    voxel of the scan is skipped. An image that has the voxel size already is cropped or padded by whole voxels, as by
-    `monai.transforms.ResizeWithPadOrCropd`. On a finer grid the result is that of `monai.transforms.Spacing`.
+    Interpolation is linear; where the new grid is coarser, each new voxel averages over its own
+    width, so that no voxel of the scan is skipped. An image that has the voxel size already is
+    cropped or padded by whole voxels, as by `monai.transforms.ResizeWithPadOrCropd`. On a finer
+    grid the result is that of `monai.transforms.Spacing`.
 
     Parameters
     ----------
@@ -233,13 +255,16 @@ class ResampleByAread(EachImage):
     shape : sequence of 3 int or None
         Voxels of the new grid along each axis; None covers the image's field of view.
     axcodes : str or None
-        Where the axes go, for instance "RAS": they are exchanged and flipped, never rotated. None keeps their order.
+        Where the axes go, for instance "RAS": they are exchanged and flipped, never rotated. None
+        keeps their order.
     background : float or "corners"
-        What lies outside the image's field of view; "corners" is the median of the image's eight corner voxels.
+        What lies outside the image's field of view; "corners" is the median of the image's eight
+        corner voxels.
 
     Notes
     -----
-    MONAI's `Spacingd` skips voxels on a coarser grid, and `ResizeWithPadOrCropd` pads all images by one number.
+    MONAI's `Spacingd` skips voxels on a coarser grid, and `ResizeWithPadOrCropd` pads all images by
+    one number.
 
     Examples
     --------
@@ -265,14 +290,24 @@ class ResampleByAread(EachImage):
         super().__init__(keys, allow_missing_keys)
         low, high = SPACING_LIMITS_MM
         if spacing_mm is not None and not low <= spacing_mm <= high:
-            raise ConfigError(f"ResampleByAread: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
+            raise ConfigError(
+                f"ResampleByAread: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}."
+            )
         if shape is not None and (len(shape) != 3 or any(n != int(n) or n < 1 for n in shape)):
-            raise ConfigError(f"ResampleByAread: shape must be three whole numbers from 1 on, got {shape!r}.")
-        if axcodes is not None and sorted(_WAYS.find(way) // 2 for way in axcodes.upper()) != [0, 1, 2]:
+            raise ConfigError(
+                f"ResampleByAread: shape must be three whole numbers from 1 on, got {shape!r}."
+            )
+        if axcodes is not None and sorted(_WAYS.find(way) // 2 for way in axcodes.upper()) != [
+            0,
+            1,
+            2,
+        ]:
             rule = "axcodes must name three axes by R or L, A or P, and S or I, as 'RAS' does"
             raise ConfigError(f"ResampleByAread: {rule}; got {axcodes!r}.")
         if isinstance(background, str) and background != "corners":
-            raise ConfigError(f"ResampleByAread: background must be a number or 'corners', got '{background}'.")
+            raise ConfigError(
+                f"ResampleByAread: background must be a number or 'corners', got '{background}'."
+            )
         self.background = background
         self.spacing_mm = spacing_mm
         self.shape = None if shape is None else (int(shape[0]), int(shape[1]), int(shape[2]))
@@ -294,10 +329,16 @@ class ResampleByAread(EachImage):
         )
         made = []
         for channel in channels:
-            around = corner_median(channel) if self.background == "corners" else float(self.background)
+            around = (
+                corner_median(channel) if self.background == "corners" else float(self.background)
+            )
             if is_same_spacing(own, spacing):
-                boxed = ResizeWithPadOrCrop(shape, mode="constant", value=around)(channel[np.newaxis])
+                boxed = ResizeWithPadOrCrop(shape, mode="constant", value=around)(
+                    channel[np.newaxis]
+                )
                 made.append(boxed.numpy()[0])
             else:
                 made.append(resample(channel, own, shape, spacing, background=around))
-        return image_like(image, np.ascontiguousarray(np.stack(made)), grid_affine(affine, source, shape, spacing))
+        return image_like(
+            image, np.ascontiguousarray(np.stack(made)), grid_affine(affine, source, shape, spacing)
+        )

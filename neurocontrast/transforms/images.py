@@ -78,7 +78,9 @@ def voxels_of(image: Any) -> npt.NDArray[Any]:
     """Return an image's voxels (C, D, H, W), without a copy where they are in this machine's memory."""
     if isinstance(image, MetaTensor):
         image = image.as_tensor()
-    voxels: npt.NDArray[Any] = image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
+    voxels: npt.NDArray[Any] = (
+        image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
+    )
     if voxels.ndim != 4:
         raise ValueError(
             f"an image has the shape (C, D, H, W), got {voxels.shape}; load it with LoadScand, or with "
@@ -118,7 +120,9 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
     return affine
 
 
-def corners_apart(shape: Sequence[int], affine: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+def corners_apart(
+    shape: Sequence[int], affine: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
+) -> float:
     """Return how far two affines put the corners of a grid from one another at most, in millimetres along an axis."""
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     return float(np.abs(corners @ (affine - other).T).max())

@@ -40,7 +40,9 @@ _MNI = 4
 _N_HEADER_BYTES = 540
 _N_IMAGE_BYTES = 2**31
 """Largest image that is read, decompressed."""
-_N_BYTES_BEHIND = 2**20  # that may follow the voxels: FreeSurfer's record of commands, a writer's padding
+_N_BYTES_BEHIND = (
+    2**20
+)  # that may follow the voxels: FreeSurfer's record of commands, a writer's padding
 _GRIDS_APART = 0.1  # of a voxel, by which the corners of two channels of a scan may differ
 _NIFTI = {
     size.to_bytes(4, order): of_version
@@ -53,20 +55,22 @@ _AGAIN = "Copy or convert it again."
 class LoadScand(EachImage):
     """Load scans, and refuse by name what is no usable volume.
 
-    A DataError names a file that is absent, unreadable, truncated, not three-dimensional, not of real numbers,
-    constant, with non-finite voxels, with an impossible voxel size, or on another grid than the first channel.
+    A DataError names a file that is absent, unreadable, truncated, not three-dimensional, not of
+    real numbers, constant, with non-finite voxels, with an impossible voxel size, or on another
+    grid than the first channel.
 
-    A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
-    float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the
-    volume are dropped. A list of files on one grid, such as tissue maps, becomes an image of as many channels.
+    A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape
+    (1, D, H, W), float32, with its axes as they are stored and the affine of its header. Axes of
+    length 1 before or behind the volume are dropped. A list of files on one grid, such as tissue
+    maps, becomes an image of as many channels.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are paths, or lists of paths.
     spacing_mm : float
-        Voxel size of a ``.npy`` array, which has no header; its axes are taken to be in RAS order, and its centre to
-        be the origin.
+        Voxel size of a ``.npy`` array, which has no header; its axes are taken to be in RAS order,
+        and its centre to be the origin.
     n_channels : int or None
         Files that each scan must have; None for any number.
 
@@ -93,7 +97,9 @@ class LoadScand(EachImage):
         super().__init__(keys, allow_missing_keys)
         low, high = SPACING_LIMITS_MM
         if not low <= spacing_mm <= high:
-            raise ConfigError(f"LoadScand: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
+            raise ConfigError(
+                f"LoadScand: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}."
+            )
         self.spacing_mm, self.n_channels = spacing_mm, n_channels
 
     def made_of(self, image: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
@@ -106,7 +112,11 @@ class LoadScand(EachImage):
             )
         scan = read_scan(first)
         channels = [scan.voxels, *(self._channel(path, first, scan) for path in others)]
-        affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
+        affine = (
+            centred(scan.voxels.shape, (self.spacing_mm,) * 3)
+            if scan.affine is None
+            else scan.affine
+        )
         voxels = np.stack(channels) if others else scan.voxels[np.newaxis]
         return to_image(voxels, affine, name=", ".join(files))
 
@@ -154,7 +164,9 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
         if _is_array(name):
             array = read_array(name)
             _check_kind(name, array.dtype)
-            scan = Scan(np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape)), None)
+            scan = Scan(
+                np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape)), None
+            )
         else:
             image = _image(name)
             _geometry(name, image.header)
@@ -197,7 +209,9 @@ def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
         if is_scan(path) and not any(part.startswith(".") for part in path.relative_to(root).parts)
     ]
     if not found:
-        raise DataError(f"{folder}: there is no scan in this folder: no file that ends in {', '.join(_ENDINGS)}.")
+        raise DataError(
+            f"{folder}: there is no scan in this folder: no file that ends in {', '.join(_ENDINGS)}."
+        )
     return found
 
 
@@ -218,12 +232,24 @@ def _naming(name: str) -> Iterator[None]:
     except DataError:
         raise
     except EOFError as error:
-        raise DataError(f"{name}: the image is truncated: its compressed data end too early. {_AGAIN}") from error
+        raise DataError(
+            f"{name}: the image is truncated: its compressed data end too early. {_AGAIN}"
+        ) from error
     except _DAMAGED as error:
-        raise DataError(f"{name}: the image is damaged: it cannot be decompressed ({said(error)}). {_AGAIN}") from error
+        raise DataError(
+            f"{name}: the image is damaged: it cannot be decompressed ({said(error)}). {_AGAIN}"
+        ) from error
     except Exception as error:  # nibabel meets damaged bytes with almost any exception
-        kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
-        raise DataError(f"{name}: this is not a readable {kind} ({type(error).__name__}: {said(error)}).") from error
+        kind = (
+            "array"
+            if _is_array(name)
+            else "FreeSurfer image"
+            if _is_freesurfer(name)
+            else "NIfTI image"
+        )
+        raise DataError(
+            f"{name}: this is not a readable {kind} ({type(error).__name__}: {said(error)})."
+        ) from error
 
 
 @contextmanager
@@ -253,9 +279,13 @@ def _image(name: str) -> Any:
         image_type, header, start = _start(name, stream)
         n_bytes = _n_bytes(name, header)
         limit = n_bytes + _N_BYTES_BEHIND
-        content = start + stream.read(limit + 1 - len(start))  # to its end, where the checksum is verified
+        content = start + stream.read(
+            limit + 1 - len(start)
+        )  # to its end, where the checksum is verified
     if len(content) > limit:
-        raise DataError(f"{name}: the file holds more than the {n_bytes:,} bytes that its header announces. {_AGAIN}")
+        raise DataError(
+            f"{name}: the file holds more than the {n_bytes:,} bytes that its header announces. {_AGAIN}"
+        )
     _check_length(name, n_bytes, len(content))
     image = image_type.from_bytes(content)
     return nib.Nifti1Image.from_image(image) if image_type is nib.MGHImage else image
@@ -294,7 +324,9 @@ def _geometry(name: str, header: Any) -> ScanHeader:
         )
     orientation = nib.io_orientation(affine)
     if np.isnan(orientation).any():
-        raise DataError(f"{name}: the affine does not tell the directions of the axes; is the header damaged?")
+        raise DataError(
+            f"{name}: the affine does not tell the directions of the axes; is the header damaged?"
+        )
     first, second, third = np.argsort(orientation[:, 0])
     return ScanHeader(
         shape=(shape[first], shape[second], shape[third]),
@@ -308,11 +340,17 @@ def _geometry(name: str, header: Any) -> ScanHeader:
 def _doubts(header: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
     warnings = []
     if header["sform_code"] == 0 and header["qform_code"] == 0:
-        warnings.append("the header has no orientation (sform and qform codes are 0); left and right are a guess")
+        warnings.append(
+            "the header has no orientation (sform and qform codes are 0); left and right are a guess"
+        )
     elif header["sform_code"] > 0 and header["qform_code"] > 0:
-        sform, qform = (nib.aff2axcodes(affine) for affine in (header.get_sform(), header.get_qform()))
+        sform, qform = (
+            nib.aff2axcodes(affine) for affine in (header.get_sform(), header.get_qform())
+        )
         if sform != qform:
-            warnings.append(f"sform says {''.join(sform)} and qform {''.join(qform)}; the sform is used")
+            warnings.append(
+                f"sform says {''.join(sform)} and qform {''.join(qform)}; the sform is used"
+            )
     tilt = np.degrees(np.arccos(np.clip(np.abs(directions[:3, :3]).max(axis=0).min(), 0, 1)))
     if tilt > _TILT_WARNED_DEGREES:
         warnings.append(f"its axes are tilted by {tilt:.0f} degrees; they are not rotated")
@@ -321,7 +359,9 @@ def _doubts(header: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
 
 def _check_kind(name: str, dtype: Any) -> None:
     if np.dtype(dtype).kind not in "buif":
-        raise DataError(f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel.")
+        raise DataError(
+            f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel."
+        )
 
 
 def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -335,7 +375,9 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(lengths) > 3 and 0 not in lengths:
         raise DataError(f"{name}: the image is {len(lengths)}D ({found}); give one 3D volume.")
     if len(lengths) < 3 or min(lengths) < N_VOXELS_MIN:
-        raise DataError(f"{name}: the image is {found}; a volume has three axes of at least {N_VOXELS_MIN} voxels.")
+        raise DataError(
+            f"{name}: the image is {found}; a volume has three axes of at least {N_VOXELS_MIN} voxels."
+        )
     return tuple(lengths)
 
 

@@ -8,7 +8,15 @@ import scipy.ndimage
 from monai.config import KeysCollection
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
+from neurocontrast.transforms.images import (
+    EachImage,
+    affine_of,
+    image_like,
+    name_of,
+    spacing_of,
+    times,
+    voxels_of,
+)
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
@@ -26,7 +34,8 @@ class CheckVariesd(EachImage):
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     nonzero : bool
-        Whether the voxels of each channel that are not 0 must vary, instead of those of the whole image.
+        Whether the voxels of each channel that are not 0 must vary, instead of those of the whole
+        image.
 
     Examples
     --------
@@ -36,7 +45,9 @@ class CheckVariesd(EachImage):
     >>> same = CheckVariesd("image")({"image": image})["image"] is image
     """
 
-    def __init__(self, keys: KeysCollection, *, nonzero: bool = False, allow_missing_keys: bool = False) -> None:
+    def __init__(
+        self, keys: KeysCollection, *, nonzero: bool = False, allow_missing_keys: bool = False
+    ) -> None:
         super().__init__(keys, allow_missing_keys)
         self.nonzero = nonzero
 
@@ -57,7 +68,9 @@ class CheckVariesd(EachImage):
 
 def _nothing_varies(image: Any) -> DataError:
     shape = times(voxels_of(image).shape[1:])
-    return DataError(f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre.")
+    return DataError(
+        f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre."
+    )
 
 
 class ScaleByBrainPercentilesd(EachImage):
@@ -102,7 +115,9 @@ class ScaleByBrainPercentilesd(EachImage):
         """Put the scaled image in its place."""
         voxels = np.array(voxels_of(item[key]), dtype=np.float32)
         for channel in voxels:
-            inside = channel != 0 if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+            inside = (
+                channel != 0 if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+            )
             values = channel[inside]
             low, high = np.percentile(values, self.percentiles) if values.size else (0.0, 0.0)
             if not high > low:
@@ -115,10 +130,10 @@ class ScaleByBrainPercentilesd(EachImage):
 class SmoothByFwhmd(EachImage):
     """Smooth each channel inside the brain by a Gaussian, whose width is given in millimetres as in SPM and nilearn.
 
-    The brain is where any channel is not 0. What is smoothed is divided by the smoothed brain, so that a tighter or
-    wider brain extraction, or a larger brain, does not pass for another tissue (``benchmarks/tissue.py``).
-    `monai.transforms.GaussianSmoothd` takes its width in voxels, and has no mask. `fwhm_mm` is the full width at half
-    maximum, above 0 and at most 60.
+    The brain is where any channel is not 0. What is smoothed is divided by the smoothed brain, so
+    that a tighter or wider brain extraction, or a larger brain, does not pass for another tissue
+    (``benchmarks/tissue.py``). `monai.transforms.GaussianSmoothd` takes its width in voxels, and
+    has no mask. `fwhm_mm` is the full width at half maximum, above 0 and at most 60.
 
     Examples
     --------
@@ -131,10 +146,14 @@ class SmoothByFwhmd(EachImage):
     (0.5, 0.5)
     """
 
-    def __init__(self, keys: KeysCollection, *, fwhm_mm: float, allow_missing_keys: bool = False) -> None:
+    def __init__(
+        self, keys: KeysCollection, *, fwhm_mm: float, allow_missing_keys: bool = False
+    ) -> None:
         super().__init__(keys, allow_missing_keys)
         if not 0 < fwhm_mm <= 60:
-            raise ConfigError(f"SmoothByFwhmd: fwhm_mm must be above 0 and at most 60, got {fwhm_mm!r}.")
+            raise ConfigError(
+                f"SmoothByFwhmd: fwhm_mm must be above 0 and at most 60, got {fwhm_mm!r}."
+            )
         self.fwhm_mm = fwhm_mm
 
     def made_of(self, image: Any) -> Any:
@@ -142,5 +161,7 @@ class SmoothByFwhmd(EachImage):
         affine, voxels = affine_of(image), voxels_of(image)
         sigma = [self.fwhm_mm / FWHM_PER_SIGMA / step for step in spacing_of(affine)]
         brain = (voxels != 0).any(axis=0).astype(np.float32)
-        smooth = [scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)]
+        smooth = [
+            scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)
+        ]
         return image_like(image, np.stack(smooth[:-1]) / (smooth[-1] + _LITTLE), affine)

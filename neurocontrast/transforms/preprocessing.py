@@ -58,14 +58,18 @@ def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
 class ScanSettings(Settings):
     """Choose what is done to every scan: resample, crop or pad, erode, normalise, smooth."""
 
-    spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = 1.5
+    spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = (
+        1.5
+    )
     """Voxel size to resample to, the same along each axis; None keeps each scan's own."""
     shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
     """Voxels to the right, to the front and upwards; what lies outside is cropped, what is missing padded."""
     normalise: Literal["zscore", "zscore-brain", "percentile", "none"] = "zscore"
     """Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0 (for skull-stripped
     scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as they are."""
-    percentiles: tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]] = (1.0, 99.0)
+    percentiles: tuple[
+        Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]
+    ] = (1.0, 99.0)
     """The two percentiles of "percentile"."""
     erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
     """How much of the brain's edge is taken away; 0 for none."""
@@ -81,7 +85,8 @@ class ScanSettings(Settings):
 class Preprocessing(ScanSettings):
     """Describe what is done to every scan; an encoder keeps it and asks for the same later.
 
-    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise, smooth.
+    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain,
+    normalise, smooth.
 
     Examples
     --------
@@ -108,7 +113,8 @@ class Preprocessing(ScanSettings):
     def contract(self) -> dict[str, Any]:
         """Return what an encoder's JSON holds: the settings in use, and the transform's version.
 
-        Settings that are off are left out, so that contracts and caches of versions without them stay valid.
+        Settings that are off are left out, so that contracts and caches of versions without them
+        stay valid.
         """
         used = {
             "percentiles": self.normalise == "percentile",
@@ -116,7 +122,9 @@ class Preprocessing(ScanSettings):
             "smooth_mm": self.smooth_mm > 0,
             "n_channels": self.n_channels > 1,
         }
-        settings = self.model_dump(mode="json", exclude={key for key, is_used in used.items() if not is_used})
+        settings = self.model_dump(
+            mode="json", exclude={key for key, is_used in used.items() if not is_used}
+        )
         return {"transform_version": TRANSFORM_VERSION, **settings}
 
     @classmethod
@@ -136,7 +144,9 @@ class Preprocessing(ScanSettings):
 
     def digest(self) -> str:
         """Return a digest of the contract."""
-        return digest_of("preprocessing", *(f"{key}={value}" for key, value in sorted(self.contract().items())))
+        return digest_of(
+            "preprocessing", *(f"{key}={value}" for key, value in sorted(self.contract().items()))
+        )
 
     def compose(self) -> Compose:
         """Return the transforms that these settings describe (`neurocontrast.transforms.brain_transforms`)."""

@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 class RandBrainBiasFieldd(RandSignald):
     """Multiply the brain's signal by the exponential of a random polynomial of a random spread.
 
-    MONAI's `RandBiasFieldd` draws coefficients, so that the spread of its field grows with the degree. Ranges are the
-    fields of `neurocontrast.transforms.augment.BiasField`.
+    MONAI's `RandBiasFieldd` draws coefficients, so that the spread of its field grows with the
+    degree. Ranges are the fields of `neurocontrast.transforms.augment.BiasField`.
 
     Examples
     --------
@@ -49,11 +49,15 @@ def random_polynomial(order: int, random: Random) -> Array:
     total = degree[:, None, None] + degree[:, None] + degree
     mean_square = 1.0 / (2.0 * degree + 1.0)
     norm = np.einsum("i,j,k->ijk", mean_square, mean_square, mean_square)
-    coefficients = np.where((total > 0) & (total <= order), random.standard_normal(total.shape), 0.0)
+    coefficients = np.where(
+        (total > 0) & (total <= order), random.standard_normal(total.shape), 0.0
+    )
     return coefficients / math.sqrt(float((coefficients**2 * norm).sum()))
 
 
-def smooth_field(coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu") -> Tensor:
+def smooth_field(
+    coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu"
+) -> Tensor:
     """Return a polynomial over a box (D, H, W): `coefficients` (n, n, n) of products of Legendre polynomials."""
     first, second, third = (_legendre(side, coefficients.shape[0]).to(device) for side in shape)
     of_third = torch.from_numpy(coefficients.astype(np.float32)).to(device) @ third.T
@@ -75,8 +79,8 @@ def _noise(shape: tuple[int, ...], x_CDHW: Tensor, seed: int) -> Tensor:
 class RandNoised(RandVolumed):
     """Add Gaussian noise of random strength; a CPU and a GPU draw different, equally distributed noise.
 
-    The strength of MONAI's `RandGaussianNoised` is drawn from 0 on, or fixed. Ranges are the fields of
-    `neurocontrast.transforms.augment.Noise`.
+    The strength of MONAI's `RandGaussianNoised` is drawn from 0 on, or fixed. Ranges are the fields
+    of `neurocontrast.transforms.augment.Noise`.
 
     Examples
     --------
@@ -97,8 +101,8 @@ class RandNoised(RandVolumed):
 class RandBrainRiciand(RandSignald):
     """Give the brain the noise of a magnitude image: of a complex signal with Gaussian noise in both parts.
 
-    The strength of MONAI's `RandRicianNoised` is drawn from 0 on, or fixed. Ranges are the fields of
-    `neurocontrast.transforms.augment.Rician`.
+    The strength of MONAI's `RandRicianNoised` is drawn from 0 on, or fixed. Ranges are the fields
+    of `neurocontrast.transforms.augment.Rician`.
 
     Examples
     --------
@@ -127,8 +131,8 @@ def blur(x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
 class RandBlurd(RandVolumed):
     """Blur volumes by a Gaussian of random width, the same along each axis.
 
-    MONAI's `RandGaussianSmoothd` draws a width for each axis, and takes what lies beyond the border for 0. Ranges are
-    the fields of `neurocontrast.transforms.augment.Blur`.
+    MONAI's `RandGaussianSmoothd` draws a width for each axis, and takes what lies beyond the border
+    for 0. Ranges are the fields of `neurocontrast.transforms.augment.Blur`.
 
     Examples
     --------
@@ -169,8 +173,8 @@ class RandBrainSharpnessd(RandSignald):
 class RandTissueShiftd(RandVolumed):
     """Multiply each map of tissue by a smooth field, and add another inside the brain, as another scanner would.
 
-    MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing. Ranges are the fields of
-    `neurocontrast.transforms.augment.TissueShift`.
+    MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing. Ranges are the
+    fields of `neurocontrast.transforms.augment.TissueShift`.
 
     Examples
     --------
@@ -186,10 +190,11 @@ class RandTissueShiftd(RandVolumed):
     def change(self, x_CDHW: Tensor, *, gain: float, shift: float, seed: int) -> Tensor:
         """Return y = x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b from 0 outside the brain to 1.
 
-        Each field is a polynomial whose standard deviation over views and voxels is 1; half of the variance is a
-        constant. The brain is where the sum of the maps exceeds half of its largest value; towards zero, b falls with
-        the sum, so that smoothed maps get no edge. Nothing falls below the background, or rises above 1 or the largest
-        value of the map. Values are counted from the background.
+        Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
+        variance is a constant. The brain is where the sum of the maps exceeds half of its largest
+        value; towards zero, b falls with the sum, so that smoothed maps get no edge. Nothing falls
+        below the background, or rises above 1 or the largest value of the map. Values are counted
+        from the background.
         """
         background = corner_median(x_CDHW)
         maps = (x_CDHW - background).clamp_(min=0.0)

@@ -10,7 +10,11 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_uniforms
-from neurocontrast.transforms.augment import MeasureAugmentSettings, MeasureCorruption, MeasureSiteShift
+from neurocontrast.transforms.augment import (
+    MeasureAugmentSettings,
+    MeasureCorruption,
+    MeasureSiteShift,
+)
 from neurocontrast.transforms.views import RandBatchTransform
 
 Values = npt.NDArray[np.float32]
@@ -19,8 +23,8 @@ Values = npt.NDArray[np.float32]
 class RandMeasureViewd(RandBatchTransform):
     """Make a random view of standardised measures by the operations of the settings, in their order.
 
-    `TwoViews` calls `batch`, which makes the views of many people at once. A view depends on the measures, on its seed
-    and on the people learned from, not on the rest of its batch.
+    `TwoViews` calls `batch`, which makes the views of many people at once. A view depends on the
+    measures, on its seed and on the people learned from, not on the rest of its batch.
 
     Parameters
     ----------
@@ -69,29 +73,44 @@ class RandMeasureViewd(RandBatchTransform):
         if self.settings.site_shift is not None:
             values = shift_site(values, seeds, self.settings.site_shift)
         if self.settings.noise is not None:
-            values = values + self.settings.noise.sd * _normal_numbers("noise", seeds, values.shape[1])
+            values = values + self.settings.noise.sd * _normal_numbers(
+                "noise", seeds, values.shape[1]
+            )
         return torch.from_numpy(np.array(values, dtype=np.float32))[..., None].to(images.device)
 
 
-def corrupt(values: Values, seeds: npt.ArrayLike, learned: Values, settings: MeasureCorruption) -> Values:
+def corrupt(
+    values: Values, seeds: npt.ArrayLike, learned: Values, settings: MeasureCorruption
+) -> Values:
     """Return measures (n, n_measures), some of them replaced by those of `learned` (n_people, n_measures)."""
-    uniforms = derive_uniforms("measure view", "corruption", samples=seeds, n_numbers=values.shape[1])
+    uniforms = derive_uniforms(
+        "measure view", "corruption", samples=seeds, n_numbers=values.shape[1]
+    )
     replaced = uniforms < settings.fraction
-    person = np.minimum((uniforms / settings.fraction * len(learned)).astype(np.int64), len(learned) - 1)
+    person = np.minimum(
+        (uniforms / settings.fraction * len(learned)).astype(np.int64), len(learned) - 1
+    )
     return np.where(replaced, np.take_along_axis(learned, person, axis=0), values)
 
 
 def shift_site(values: Values, seeds: npt.ArrayLike, settings: MeasureSiteShift) -> Values:
     """Return measures (n, n_measures) as another scanner would give them."""
     n_measures = values.shape[1]
-    is_changed = derive_uniforms("measure view", "site shift", samples=seeds, n_numbers=1) < settings.probability
+    is_changed = (
+        derive_uniforms("measure view", "site shift", samples=seeds, n_numbers=1)
+        < settings.probability
+    )
     shift, scale = np.split(_normal_numbers("site", seeds, 2 * n_measures), 2, axis=1)
     moved = values * np.exp(settings.scale_sd * scale) + settings.shift_sd * shift
     return np.where(is_changed, moved, values).astype(np.float32)
 
 
-def _normal_numbers(operation: str, seeds: npt.ArrayLike, n_numbers: int) -> npt.NDArray[np.float64]:
+def _normal_numbers(
+    operation: str, seeds: npt.ArrayLike, n_numbers: int
+) -> npt.NDArray[np.float64]:
     """Return standard normal numbers (n_seeds, n_numbers), each row from its own seed."""
     uniforms = derive_uniforms("measure view", operation, samples=seeds, n_numbers=n_numbers)
-    numbers: npt.NDArray[np.float64] = ndtri(uniforms + 2.0**-33)  # between the steps, so that none is infinite
+    numbers: npt.NDArray[np.float64] = ndtri(
+        uniforms + 2.0**-33
+    )  # between the steps, so that none is infinite
     return numbers

@@ -11,7 +11,9 @@ from neurocontrast.transforms import augment
 from neurocontrast.transforms.rand_intensity import Array, blur, random_polynomial, smooth_field
 from neurocontrast.transforms.signal import Random, RandSignald, RandVolumed
 
-_DEEPEST = 1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
+_DEEPEST = (
+    1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
+)
 _SOFT = 0.1  # range of signal over which a voxel passes from cut to kept
 _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over some centimetres
 
@@ -22,7 +24,9 @@ class _RandRimd(RandSignald):
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the mean depth and the other ranges, then the variation of the depth."""
         drawn = super().draw(random)
-        return drawn | {"coefficients": self.settings.variation_voxels * random_polynomial(_ORDER, random)}
+        return drawn | {
+            "coefficients": self.settings.variation_voxels * random_polynomial(_ORDER, random)
+        }
 
 
 class RandTightMaskd(_RandRimd):
@@ -40,7 +44,9 @@ class RandTightMaskd(_RandRimd):
 
     Settings = augment.TightMask
 
-    def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any) -> tuple[Tensor, Tensor]:
+    def change_brain(
+        self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any
+    ) -> tuple[Tensor, Tensor]:
         """Return signal and brain without the rim."""
         return cut_rim(s_CDHW * brain_CDHW, brain_CDHW, **drawn)
 
@@ -61,17 +67,30 @@ class RandMaskEdged(_RandRimd):
     Settings = augment.MaskEdge
 
     def change_brain(
-        self, s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
+        self,
+        s_CDHW: Tensor,
+        brain_CDHW: Tensor,
+        *,
+        depth_voxels: float,
+        coefficients: Array,
+        rim: float,
     ) -> tuple[Tensor, Tensor]:
         """Return signal and brain with the other edge; a depth below 0 is that of a rim that is left."""
         inside = s_CDHW * brain_CDHW
         if depth_voxels >= 0.0:
             return cut_rim(inside, brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
-        return leave_rim(inside, brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients, rim=rim)
+        return leave_rim(
+            inside, brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients, rim=rim
+        )
 
 
 def cut_rim(
-    s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, below: float = math.inf
+    s_CDHW: Tensor,
+    brain_CDHW: Tensor,
+    *,
+    depth_voxels: float,
+    coefficients: Array,
+    below: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
     """Cut the voxels darker than `below` from a rim of uneven depth; return signal and brain."""
     kept, _ = _depth_kept(brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
@@ -89,12 +108,15 @@ def leave_rim(
     return s_CDHW.where(brain_CDHW, nearby.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
 
 
-def _depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array) -> tuple[Tensor, Tensor]:
+def _depth_kept(
+    brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array
+) -> tuple[Tensor, Tensor]:
     """Return the part of each voxel that lies deeper than a depth below the brain's surface, and the blurred mask.
 
-    The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution does. The Gaussian is
-    as wide as the depth, and at least a voxel; depths end at one and a half of that. A mean depth below 0 is outside
-    the brain. A `smooth_field` of the `coefficients` is added to the mean depth, which keeps its sign.
+    The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution
+    does. The Gaussian is as wide as the depth, and at least a voxel; depths end at one and a half
+    of that. A mean depth below 0 is outside the brain. A `smooth_field` of the `coefficients` is
+    added to the mean depth, which keeps its sign.
     """
     width = _mask_width(depth_voxels)
     inside = blur(brain_CDHW.float(), sigma_voxels=width)
@@ -121,8 +143,8 @@ class _RandBoxd(RandVolumed):
 class RandCutoutd(_RandBoxd):
     """Set one box, wholly inside the volume, to a constant.
 
-    MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume. Ranges are the fields of
-    `neurocontrast.transforms.augment.Cutout`.
+    MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume. Ranges are the
+    fields of `neurocontrast.transforms.augment.Cutout`.
 
     Examples
     --------
@@ -173,5 +195,7 @@ def box_of(shape: Sequence[int], *, fraction: float, place: Sequence[float]) -> 
     """Return a box whose sides are `fraction` of `shape`, rounded up; `place` goes from 0 to 1 along each axis."""
     # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
     sizes = [min(side, math.ceil(fraction * side - 1e-9)) for side in shape]
-    corners = [int(p * (side - size + 1)) for p, side, size in zip(place, shape, sizes, strict=True)]
+    corners = [
+        int(p * (side - size + 1)) for p, side, size in zip(place, shape, sizes, strict=True)
+    ]
     return tuple(slice(corner, corner + size) for corner, size in zip(corners, sizes, strict=True))

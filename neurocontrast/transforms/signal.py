@@ -1,7 +1,8 @@
 """Random changes of volumes, and where the brain is in a preprocessed volume, its intensities as a signal.
 
-However a volume was normalised, its background is one constant, which at least half of the eight corners have. Voxels
-that differ from the background are the brain; in a scan with its skull, the head and the air around the head.
+However a volume was normalised, its background is one constant, which at least half of the eight
+corners have. Voxels that differ from the background are the brain; in a scan with its skull, the
+head and the air around the head.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -24,8 +25,9 @@ Random = np.random.RandomState
 class RandVolumed(RandomizableTransform, EachImage):
     """Apply a random operation to volumes (channels, D, H, W): a subclass has `Settings`, `change` and perhaps `draw`.
 
-    `prob` says how often, `ranges` are the other fields of `Settings`. All volumes of a dictionary are changed alike
-    and become float32; none is changed in place. After a call, `drawn` holds the arguments that `change` was given.
+    `prob` says how often, `ranges` are the other fields of `Settings`. All volumes of a dictionary
+    are changed alike and become float32; none is changed in place. After a call, `drawn` holds the
+    arguments that `change` was given.
     """
 
     Settings: ClassVar[type[Operation]]
@@ -33,17 +35,30 @@ class RandVolumed(RandomizableTransform, EachImage):
     """Seeds to draw one from, where `change` draws numbers of its own from a ``seed``."""
 
     def __init__(
-        self, keys: str | Sequence[str], prob: float | None = None, *, allow_missing_keys: bool = False, **ranges: Any
+        self,
+        keys: str | Sequence[str],
+        prob: float | None = None,
+        *,
+        allow_missing_keys: bool = False,
+        **ranges: Any,
     ) -> None:
         MapTransform.__init__(self, keys, allow_missing_keys)
-        self.settings: Any = self.Settings(**({} if prob is None else {"probability": prob}), **ranges)
+        self.settings: Any = self.Settings(
+            **({} if prob is None else {"probability": prob}), **ranges
+        )
         RandomizableTransform.__init__(self, self.settings.probability)
         self.drawn: dict[str, Any] = {}
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Return the random arguments of `change`: a uniform number of each range of the settings, and a seed."""
-        drawn = {name: random.uniform(*limits) for name, limits in self.settings if isinstance(limits, tuple)}
-        return drawn | ({"seed": int(random.randint(self.n_seeds, dtype=np.int64))} if self.n_seeds else {})
+        drawn = {
+            name: random.uniform(*limits)
+            for name, limits in self.settings
+            if isinstance(limits, tuple)
+        }
+        return drawn | (
+            {"seed": int(random.randint(self.n_seeds, dtype=np.int64))} if self.n_seeds else {}
+        )
 
     def change(self, x_CDHW: Tensor, /, *_: Any, **drawn: Any) -> Any:
         """Return a changed volume, as a new tensor."""
@@ -68,7 +83,9 @@ def plain_volume(x: Any, key: Hashable, *, dtype: torch.dtype = torch.float32) -
     """Return a volume as a plain tensor, perhaps itself; operations on small MetaTensors are slow."""
     tensor = x.as_tensor() if isinstance(x, MetaTensor) else torch.as_tensor(x)
     if tensor.ndim != 4:
-        raise DataError(f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {tuple(tensor.shape)}.")
+        raise DataError(
+            f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {tuple(tensor.shape)}."
+        )
     return tensor.to(dtype)
 
 
@@ -119,8 +136,8 @@ def to_signal(x_CDHW: Tensor) -> Signal:
 def from_signal(signal: Signal) -> Tensor:
     """Return the volume, normalised as a scan with this signal would be.
 
-    A volume that was z-scored is z-scored again. In any other the brain's 99th percentile is put back to where it was,
-    and nothing becomes brighter than the volume's brightest voxel was.
+    A volume that was z-scored is z-scored again. In any other the brain's 99th percentile is put
+    back to where it was, and nothing becomes brighter than the volume's brightest voxel was.
     """
     s_CDHW, brain_CDHW, scale = signal
     if scale.standardised is None:
@@ -136,9 +153,9 @@ def from_signal(signal: Signal) -> Tensor:
 class ToSignald(EachImage):
     """Replace volumes by their signal, for transforms that work on a scanner's intensities or move brain and image.
 
-    The transforms of this package that need the signal find it by themselves. Between `ToSignald` and `FromSignald`
-    they share one; transforms of MONAI can be among them, on ``image`` and, where they move voxels, on its mask
-    ``image_brain`` too (with ``mode="nearest"``).
+    The transforms of this package that need the signal find it by themselves. Between `ToSignald`
+    and `FromSignald` they share one; transforms of MONAI can be among them, on ``image`` and, where
+    they move voxels, on its mask ``image_brain`` too (with ``mode="nearest"``).
 
     Parameters
     ----------
@@ -191,11 +208,13 @@ class FromSignald(EachImage):
 class RandSignald(RandVolumed):
     """Apply a random operation to the brain's signal; see `RandVolumed`.
 
-    `change` is given the signal, and `change_brain` the brain's mask too. Outside of `ToSignald` and `FromSignald` the
-    transform does what these do.
+    `change` is given the signal, and `change_brain` the brain's mask too. Outside of `ToSignald`
+    and `FromSignald` the transform does what these do.
     """
 
-    def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, /, *_: Any, **drawn: Any) -> tuple[Tensor, Tensor]:
+    def change_brain(
+        self, s_CDHW: Tensor, brain_CDHW: Tensor, /, *_: Any, **drawn: Any
+    ) -> tuple[Tensor, Tensor]:
         """Return signal and brain; by default `change` is applied to the signal, and the brain stays where it is."""
         return self.change(s_CDHW, **drawn), brain_CDHW
 
@@ -205,7 +224,9 @@ class RandSignald(RandVolumed):
         if is_alone:
             ToSignald(key).change_item(item, key)
         brain_CDHW = plain_volume(item[brain_key(key)], key, dtype=torch.bool)
-        s_CDHW, item[brain_key(key)] = self.change_brain(plain_volume(item[key], key), brain_CDHW, **self.drawn)
+        s_CDHW, item[brain_key(key)] = self.change_brain(
+            plain_volume(item[key], key), brain_CDHW, **self.drawn
+        )
         item[key] = like(s_CDHW, item[key])
         if is_alone:
             FromSignald(key).change_item(item, key)
@@ -224,12 +245,16 @@ def corner_median(x_CDHW: Tensor) -> Tensor:
     """Return the median of a volume's corners, its background, as (channels, 1, 1, 1)."""
     steps = [max(1, side - 1) for side in x_CDHW.shape[1:]]
     corners = x_CDHW[:, :: steps[0], :: steps[1], :: steps[2]].flatten(1)
-    return corners.median(1).values[:, None, None, None]  # of two in the middle the lower: a value that occurs
+    return corners.median(1).values[
+        :, None, None, None
+    ]  # of two in the middle the lower: a value that occurs
 
 
 def _bright(x_CDHW: Tensor, brain_CDHW: Tensor) -> Tensor:
     """Return the brain's 99th percentile, by a few thousand voxels evenly taken."""
-    step = max(1, x_CDHW[0].numel() // _N_SORTED) | 1  # odd: not every other one of a row of even length
+    step = (
+        max(1, x_CDHW[0].numel() // _N_SORTED) | 1
+    )  # odd: not every other one of a row of even length
     taken, of_brain = x_CDHW.flatten(1)[:, ::step], brain_CDHW.flatten(1)[:, ::step]
     ordered = taken.masked_fill(~of_brain, -torch.inf).sort(1).values
     n_brain = of_brain.sum(1, keepdim=True)
@@ -237,7 +262,9 @@ def _bright(x_CDHW: Tensor, brain_CDHW: Tensor) -> Tensor:
     return ordered.gather(1, place)[..., None, None]
 
 
-def _standardised(x_CDHW: Tensor, brain_CDHW: Tensor, background: Tensor) -> Literal["box", "brain"] | None:
+def _standardised(
+    x_CDHW: Tensor, brain_CDHW: Tensor, background: Tensor
+) -> Literal["box", "brain"] | None:
     if _is_standard(*_moments(x_CDHW)):
         return "box"
     if bool((background == 0).all()) and _is_standard(*_moments(x_CDHW, brain_CDHW)):

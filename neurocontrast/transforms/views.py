@@ -49,17 +49,19 @@ class RandBatchTransform(Randomizable, MapTransform):
 class TwoViews:
     """Make two views of each sample of a batch, by any random transform, on the batch's device, in float32.
 
-    A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or 1): not on the rest
-    of the batch, its order, the process, or what was drawn before. So a resumed run sees the views of an uninterrupted
-    one, and several processes those of one. Before each view the transform is seeded by its ``set_random_state``;
-    samples of one name share their random numbers.
+    A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or
+    1): not on the rest of the batch, its order, the process, or what was drawn before. So a resumed
+    run sees the views of an uninterrupted one, and several processes those of one. Before each view
+    the transform is seeded by its ``set_random_state``; samples of one name share their random
+    numbers.
 
     Parameters
     ----------
     transform : callable
-        Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image": Tensor}`` and returns one.
-        An image is a plain float32 tensor (channels, then two or three spatial axes), uint8 images divided by 255. A
-        `RandBatchTransform` is given whole batches. A copy is used: the transform given keeps its random state.
+        Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image":
+        Tensor}`` and returns one. An image is a plain float32 tensor (channels, then two or three
+        spatial axes), uint8 images divided by 255. A `RandBatchTransform` is given whole batches. A
+        copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
 
@@ -87,19 +89,25 @@ class TwoViews:
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
         self.seed = seed
-        self._batch = self.transform.batch if isinstance(self.transform, RandBatchTransform) else None
+        self._batch = (
+            self.transform.batch if isinstance(self.transform, RandBatchTransform) else None
+        )
         self._tried = False
 
-    def __call__(self, images: Tensor, names: Sequence[str], *, epoch: int) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, images: Tensor, names: Sequence[str], *, epoch: int
+    ) -> tuple[Tensor, Tensor]:
         """Return two views of `images` (b, channels, ...), whose samples are called `names`; see `view`."""
-        return self.view(images, names, epoch=epoch, view=0), self.view(images, names, epoch=epoch, view=1)
+        first = self.view(images, names, epoch=epoch, view=0)
+        second = self.view(images, names, epoch=epoch, view=1)
+        return first, second
 
     @torch.no_grad()
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         """Return view number `view` of each image, as a new float32 tensor.
 
-        A ConfigError tells where the transform fails, does not return an image of the same shape with finite values,
-        or draws from elsewhere than its own random state.
+        A ConfigError tells where the transform fails, does not return an image of the same shape
+        with finite values, or draws from elsewhere than its own random state.
         """
         are_measures = images.ndim == 3 and images.shape[2] == 1
         if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
@@ -112,23 +120,28 @@ class TwoViews:
             if len(names) and not self._tried:
                 self._try(images[:1], names[0])
                 self._tried = True
-            return self._made(images, names, [derive_seed("view", self.seed, epoch, name, view) for name in names])
+            return self._made(
+                images, names, [derive_seed("view", self.seed, epoch, name, view) for name in names]
+            )
 
     def _made(self, images: Tensor, names: Sequence[str], seeds: Sequence[int]) -> Tensor:
         if self._batch is not None:
             views = self._batch(images, seeds)
         else:
             views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
-            # One image after the other: a view cannot then depend on its batch. Copied at once: a transform may return
-            # the same memory each time.
+            # One image after the other: a view cannot then depend on its batch. Copied at once: a
+            # transform may return the same memory each time.
             for view, *each in zip(views, images, names, seeds, strict=True):
                 view.copy_(self._one(*each))
         # A sum is forty times as fast as a look at each value.
         if not math.isfinite(float(views.sum())):
             for view, image, name in zip(views, images, names, strict=True):
-                # An image that is not finite itself is for training to refuse, which knows more of it.
+                # An image that is not finite itself is for training to refuse, which knows more of
+                # it.
                 if bool(image.isfinite().all()) and not bool(view.isfinite().all()):
-                    raise ConfigError(f"augment: the view of {name} has values that are not finite.")
+                    raise ConfigError(
+                        f"augment: the view of {name} has values that are not finite."
+                    )
         return views
 
     def _one(self, image: Tensor, name: str, seed: int) -> Tensor:
@@ -137,14 +150,18 @@ class TwoViews:
             self.transform.set_random_state(seed=seed % MAX_SEED)
         plain = image.to(torch.float32, copy=True)
         try:
-            data = self.transform({_KEY: plain.div_(255.0) if image.dtype == torch.uint8 else plain})
+            data = self.transform(
+                {_KEY: plain.div_(255.0) if image.dtype == torch.uint8 else plain}
+            )
         except Exception as error:  # a transform of the user's may raise anything
             root: BaseException = error
             while root.__cause__ is not None:  # MONAI wraps an error once for each `Compose`
                 root = root.__cause__
             if isinstance(root, NeurocontrastError | MemoryError | torch.OutOfMemoryError):
                 raise root from None
-            raise ConfigError(f"augment: failed on {name}: {type(root).__name__}: {root} ({error})") from error
+            raise ConfigError(
+                f"augment: failed on {name}: {type(root).__name__}: {root} ({error})"
+            ) from error
         found = data.get(_KEY) if isinstance(data, Mapping) else None
         if not isinstance(found, Tensor) or found.shape != image.shape:
             what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no tensor"
@@ -159,7 +176,9 @@ class TwoViews:
         for number in range(_N_TRIED):
             seeds = [derive_seed("trial of views", self.seed, number)]
             one, other = (self._made(image, [name], seeds) for _ in range(2))
-            tolerance = 0.0 if one.device.type == "cpu" else _EQUAL * float(one.nan_to_num().abs().amax())
+            tolerance = (
+                0.0 if one.device.type == "cpu" else _EQUAL * float(one.nan_to_num().abs().amax())
+            )
             if not torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True):
                 raise ConfigError(
                     f"augment: {_name(self.transform)} makes another view each time, seeded alike: it draws from "

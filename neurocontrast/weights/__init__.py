@@ -27,7 +27,8 @@ class Weights(os.PathLike[str]):
     name : str
         Name of the weights.
     path : Path
-        Folder with ``encoder.json`` and ``encoder.safetensors``, the card, and a folder for each probe.
+        Folder with ``encoder.json`` and ``encoder.safetensors``, the card, and a folder for each
+        probe.
     """
 
     name: str
@@ -82,5 +83,7 @@ def load(name: str) -> Weights:
     ['age', 'sex']
     """
     if name not in names():
-        raise ConfigError(f"weights: none are named '{name}'.{suggestion(name, names())} There are: {one_of(names())}.")
+        raise ConfigError(
+            f"weights: none are named '{name}'.{suggestion(name, names())} There are: {one_of(names())}."
+        )
     return Weights(name, _FOLDER / name)

@@ -33,7 +33,9 @@ def read_participants(path: str | Path, *, target: str) -> pd.DataFrame:
     return table
 
 
-def draw_subjects(table: pd.DataFrame, *, target: str, sizes: Sequence[int], seed: int) -> dict[int, set[str]]:
+def draw_subjects(
+    table: pd.DataFrame, *, target: str, sizes: Sequence[int], seed: int
+) -> dict[int, set[str]]:
     """Return the subjects of each size; smaller draws are parts of larger ones, with the same shares of classes.
 
     Raises
@@ -55,7 +57,9 @@ def draw_subjects(table: pd.DataFrame, *, target: str, sizes: Sequence[int], see
     return {size: set(order.iloc[:size]) for size in sizes}
 
 
-def write_draws(path: str | Path, *, target: str, sizes: Sequence[int], seeds: Sequence[int], out: str | Path) -> None:
+def write_draws(
+    path: str | Path, *, target: str, sizes: Sequence[int], seeds: Sequence[int], out: str | Path
+) -> None:
     """Write a table of scans with a column of yes and no for each size and seed, named by `column_of`."""
     table = read_participants(path, target=target)
     owners = table["subject_id" if "subject_id" in table else "participant_id"]

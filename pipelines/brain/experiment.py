@@ -25,8 +25,8 @@ _COHORTS = ("pretraining", "clinical")
 class BrainVariant(Variant):
     """One way to pretrain, or none.
 
-    `from_scratch` is the variant whose network, with new random weights, is trained end to end in every training fold
-    (`neurocontrast finetune --from-scratch`) where nothing is pretrained.
+    `from_scratch` is the variant whose network, with new random weights, is trained end to end in
+    every training fold (`neurocontrast finetune --from-scratch`) where nothing is pretrained.
     """
 
     from_scratch: Name | None = None
@@ -46,7 +46,8 @@ class BrainExperiment(Experiment):
     variants : mapping of str to BrainVariant
         Variants by the name of their folder.
     simulate : mapping of str to mapping
-        Cohorts ``pretraining`` and ``clinical`` to simulate where no tables are given: keys of ``simulation``.
+        Cohorts ``pretraining`` and ``clinical`` to simulate where no tables are given: keys of
+        ``simulation``.
     target : str
         Column of two classes that is predicted.
     subjects : tuple of int
@@ -68,19 +69,27 @@ class BrainExperiment(Experiment):
     @model_validator(mode="after")
     def _known_variants(self) -> Self:
         if self.images or self.annotation or self.milestones or self.layers != ("encoder",):
-            raise ValueError("images, annotation, milestones and layers belong to natural images; remove them")
+            raise ValueError(
+                "images, annotation, milestones and layers belong to natural images; remove them"
+            )
         named = {each.from_scratch for each in self.variants.values() if each.from_scratch}
         if unknown := sorted(named - set(self.variants)):
             raise ValueError(
                 f"from_scratch must name a variant, {one_of(self.variants)}, got {one_of(unknown)}."
                 f"{suggestion(unknown[0], self.variants)}"
             )
-        if chained := [n for n, v in self.variants.items() if v.from_scratch and self.scratch(v.from_scratch)]:
-            raise ValueError(f"from_scratch must name a variant that is pretrained, got another for {one_of(chained)}")
+        if chained := [
+            n for n, v in self.variants.items() if v.from_scratch and self.scratch(v.from_scratch)
+        ]:
+            raise ValueError(
+                f"from_scratch must name a variant that is pretrained, got another for {one_of(chained)}"
+            )
         for name, keys in self.simulate.items():
             settings_from(SimulationSettings, keys, source=f"simulate.{name}")
         if tuple(sorted(set(self.subjects))) != self.subjects:
-            raise ValueError(f"subjects must be different numbers in rising order, got {list(self.subjects)}")
+            raise ValueError(
+                f"subjects must be different numbers in rising order, got {list(self.subjects)}"
+            )
         return self
 
     def scratch(self, variant: str) -> str | None:
@@ -131,9 +140,13 @@ class BrainSettings(Settings):
                 "--config figure=subjects size=small"
             )
         if (self.pretraining is None) != (self.clinical is None):
-            raise ValueError("give two tables, pretraining=… of healthy people and clinical=…, or none")
+            raise ValueError(
+                "give two tables, pretraining=… of healthy people and clinical=…, or none"
+            )
         for name in _COHORTS:
-            if (table := getattr(self, name)) is not None and not Path(table).expanduser().is_file():
+            if (table := getattr(self, name)) is not None and not Path(
+                table
+            ).expanduser().is_file():
                 raise ValueError(f"{name}: there is no table '{table}'")
         return self
 
@@ -146,7 +159,10 @@ class BrainSettings(Settings):
 
     def table(self, cohort: str) -> str:
         """Return the table of a cohort, given or simulated."""
-        return getattr(self, cohort) or f"{self.out}/cohorts/{self.path.stem}/{cohort}/participants.tsv"
+        return (
+            getattr(self, cohort)
+            or f"{self.out}/cohorts/{self.path.stem}/{cohort}/participants.tsv"
+        )
 
     def images_of(self, cohort: str) -> str:
         """Return the folder that relative paths of a cohort's images start from."""
@@ -157,7 +173,10 @@ def load_experiment(path: str | Path, changes: Mapping[str, Any] | None = None) 
     """Return the experiment of a YAML file, with changes; its keys stand over those of the files ``base`` beside it."""
     own = read_yaml(Path(path))
     bases = own.pop("base", [])
-    below = [read_yaml(Path(path).with_name(str(name))) for name in ([bases] if isinstance(bases, str) else bases)]
+    below = [
+        read_yaml(Path(path).with_name(str(name)))
+        for name in ([bases] if isinstance(bases, str) else bases)
+    ]
     content: dict[str, Any] = {}
     for layer in (*below, own, changes or {}):
         settings = {**content.get("settings", {}), **layer.get("settings", {})}
@@ -171,12 +190,15 @@ def load_brain(config: Mapping[str, Any]) -> tuple[BrainSettings, BrainExperimen
     Raises
     ------
     ConfigError, DataError
-        With every unknown key and wrong value, and what is allowed; where a table lacks the target or subjects.
+        With every unknown key and wrong value, and what is allowed; where a table lacks the target
+        or subjects.
     """
     texts = {key: parse_given(config[key], place=key) for key in ("settings",) if key in config}
     asked = settings_from(BrainSettings, {**config, **texts}, source="workflow configuration")
     named = ("target", "subjects", "seeds", "settings")
-    experiment = load_experiment(asked.path, {key: v for key in named if (v := getattr(asked, key)) is not None})
+    experiment = load_experiment(
+        asked.path, {key: v for key in named if (v := getattr(asked, key)) is not None}
+    )
     if asked.clinical is None and set(experiment.simulate) != set(_COHORTS):
         raise ConfigError(
             f"workflow configuration: {asked.path.name} is for your own scans: give two tables, --config "

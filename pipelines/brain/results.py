@@ -29,15 +29,16 @@ def summarise_brain(folder: str | Path, *, experiment: BrainExperiment) -> pd.Da
     Parameters
     ----------
     folder : path
-        Holds ``<variant>/seed-<seed>/subjects-<size>`` of every variant, seed and size: evaluations.
+        Holds ``<variant>/seed-<seed>/subjects-<size>`` of every variant, seed and size:
+        evaluations.
     experiment : BrainExperiment
         The experiment that was run.
 
     Returns
     -------
     DataFrame
-        ``results.tsv``: columns of `summarise_seeds` and ``subjects``; a pair is a fold of a seed, in which variants
-        are tested on the same subjects.
+        ``results.tsv``: columns of `summarise_seeds` and ``subjects``; a pair is a fold of a seed,
+        in which variants are tested on the same subjects.
     """
     root = Path(folder)
     values = _read_values(root, experiment)
@@ -49,7 +50,9 @@ def summarise_brain(folder: str | Path, *, experiment: BrainExperiment) -> pd.Da
     write_table(root / "results.tsv", summary)
     _draw(root, experiment, values, summary)
     content = experiment.model_dump(mode="json", exclude_defaults=True)
-    write_text(root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    write_text(
+        root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    )
     write_text(root / "results.md", _page(experiment, values, summary))
     return summary
 
@@ -64,7 +67,9 @@ def _read_values(root: Path, experiment: BrainExperiment) -> pd.DataFrame:
                 try:
                     folds = pd.read_csv(path, sep="\t")[["repeat", "fold", "auc"]]
                 except OSError as error:
-                    raise DataError(f"{path}: not readable ({error}). Run the workflow again.") from error
+                    raise DataError(
+                        f"{path}: not readable ({error}). Run the workflow again."
+                    ) from error
                 except KeyError as error:
                     raise DataError(
                         f"{path}: has no AUC: '{experiment.target}' is not of two classes. Set another target, or keep "
@@ -77,7 +82,9 @@ def _read_values(root: Path, experiment: BrainExperiment) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["variant", "subjects", "layer", "measure", "seed", "value"])
 
 
-def _draw(root: Path, experiment: BrainExperiment, values: pd.DataFrame, summary: pd.DataFrame) -> None:
+def _draw(
+    root: Path, experiment: BrainExperiment, values: pd.DataFrame, summary: pd.DataFrame
+) -> None:
     """Draw the figures; over numbers of subjects, each variant is a series with a place for each."""
     if experiment.subjects:
         places = {
@@ -86,7 +93,9 @@ def _draw(root: Path, experiment: BrainExperiment, values: pd.DataFrame, summary
             for size in experiment.subjects
         }
         shown = experiment.model_copy(update={"variants": places})
-        values, summary = (t.assign(variant=t["variant"] + "-" + t["subjects"]) for t in (values, summary))
+        values, summary = (
+            t.assign(variant=t["variant"] + "-" + t["subjects"]) for t in (values, summary)
+        )
     else:
         shown = experiment
     draw_experiment(root, shown, values, summary, curves=pd.DataFrame())
@@ -98,7 +107,13 @@ def _page(experiment: BrainExperiment, values: pd.DataFrame, summary: pd.DataFra
     head = [f"AUC, {size} subjects" for size in experiment.sizes]
     names = ("mean", "low", "high")
     body = [
-        [label, *(format_estimate(*(rows[name, size][key] for key in names), _AUC) for size in experiment.sizes)]
+        [
+            label,
+            *(
+                format_estimate(*(rows[name, size][key] for key in names), _AUC)
+                for size in experiment.sizes
+            ),
+        ]
         for name, label in experiment.labels.items()
     ]
     lines = [
@@ -109,18 +124,29 @@ def _page(experiment: BrainExperiment, values: pd.DataFrame, summary: pd.DataFra
     ]  # fmt: skip
     lines += [f"- Published: {text}" for text in experiment.published]
     if experiment.orderings:
-        found = [cells for each in experiment.orderings for cells in _describe(each, experiment, values)]
+        found = [
+            cells for each in experiment.orderings for cells in _describe(each, experiment, values)
+        ]
         columns = ["Published ordering", "Source", "Subjects", "Difference here", "It"]
-        lines += ["", *markdown_table(columns, found), "", _sentence([cells[-1] for cells in found])]
+        lines += [
+            "",
+            *markdown_table(columns, found),
+            "",
+            _sentence([cells[-1] for cells in found]),
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _describe(ordering: Ordering, experiment: BrainExperiment, values: pd.DataFrame) -> Iterator[list[str]]:
+def _describe(
+    ordering: Ordering, experiment: BrainExperiment, values: pd.DataFrame
+) -> Iterator[list[str]]:
     """Yield, for each size, cells that say what is above what and whether it is here, paired by fold."""
     names = [experiment.labels[name] for name in (ordering.higher, ordering.lower)]
     for size in experiment.sizes:
         here = values[values["subjects"] == size]
-        found = paired_difference(here, ordering.higher, ordering.lower, measure="auc", layer="encoder")[:3]
+        found = paired_difference(
+            here, ordering.higher, ordering.lower, measure="auc", layer="encoder"
+        )[:3]
         yield [
             " > ".join(names), ordering.source, size, format_estimate(*found, _AUC, signed=True),
             appearance_of(*found),
@@ -128,6 +154,10 @@ def _describe(ordering: Ordering, experiment: BrainExperiment, values: pd.DataFr
 
 
 def _sentence(verdicts: Sequence[str]) -> str:
-    n, appear, opposite = len(verdicts), verdicts.count("appears"), verdicts.count("the opposite appears")
+    n, appear, opposite = (
+        len(verdicts),
+        verdicts.count("appears"),
+        verdicts.count("the opposite appears"),
+    )
     unsettled = n - appear - opposite
     return f"Of {n} published orderings {appear} appear, {opposite} the other way round; {unsettled} are not settled."

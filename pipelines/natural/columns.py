@@ -1,9 +1,11 @@
 """Further columns of a prepared data set of images: attributes of another table, and groups of images.
 
     python -m pipelines.natural.columns DATA/participants.tsv --attributes ATTRIBUTES.csv --key file
-    python -m pipelines.natural.columns DATA/participants.tsv --columns 'attr_*' --n-clusters 100 500 --identical 2 4
+    python -m pipelines.natural.columns DATA/participants.tsv --columns 'attr_*' --n-clusters 100
+    500 --identical 2 4
 
-The table is replaced. ``--key`` names the column of the attributes with the file of each image, or ``participant_id``.
+The table is replaced. ``--key`` names the column of the attributes with the file of each image, or
+``participant_id``.
 """
 
 from __future__ import annotations
@@ -51,17 +53,22 @@ def add_columns(
     attributes_key : str, optional
         Its column with the ``file``, or the ``participant_id``, of each image.
     clusters : mapping, optional
-        ``columns`` of numbers to group by (``attr_*`` takes all that match). ``n_clusters`` groups them by k-means: a
-        number makes the column ``cluster``, several make ``cluster_3``, ``cluster_5`` …. ``identical`` holds numbers k:
-        images with equal values in the k columns of highest entropy are a group of ``identical_k``.
+        ``columns`` of numbers to group by (``attr_*`` takes all that match). ``n_clusters`` groups
+        them by k-means: a number makes the column ``cluster``, several make ``cluster_3``,
+        ``cluster_5`` …. ``identical`` holds numbers k: images with equal values in the k columns of
+        highest entropy are a group of ``identical_k``.
     seed : int
         Seed of k-means.
     """
     table = pd.read_csv(participants, sep="\t", dtype=str, keep_default_na=False)
     if attributes is not None:
         key = attributes_key or "participant_id"
-        names = table["participant_id" if key == "participant_id" or "file" not in table else "file"].tolist()
-        table = table.assign(**join_attributes(names, Path(attributes).expanduser(), key=key, taken=list(table)))
+        names = table[
+            "participant_id" if key == "participant_id" or "file" not in table else "file"
+        ].tolist()
+        table = table.assign(
+            **join_attributes(names, Path(attributes).expanduser(), key=key, taken=list(table))
+        )
     if clusters:
         known = [name for name in table if name not in _NOT_VALUES]
         columns = matching_columns(clusters["columns"], known, where="clusters.columns: the table")
@@ -86,19 +93,28 @@ def _numbers(given: Any, key: str) -> list[int]:
     return numbers
 
 
-def join_attributes(names: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:
+def join_attributes(
+    names: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()
+) -> dict[str, list[str]]:
     """Return the attributes of every image as text, by column: "n/a" where missing, 1 and 0 for true and false.
 
-    The column `key` of the table holds the `names`: whole, or, where no whole name is found, the last part of each if
-    these are unique. Columns that are `taken`, and images without a row, are refused.
+    The column `key` of the table holds the `names`: whole, or, where no whole name is found, the
+    last part of each if these are unique. Columns that are `taken`, and images without a row, are
+    refused.
     """
     cells = read_text_table(table).reset_index(drop=True).map(_plain)
     if key not in cells:
         near = suggestion(key, cells.columns)
-        raise DataError(f"{table.name} has no column '{key}'.{near} It has: {one_of(list(cells.columns)[:30])}.")
+        raise DataError(
+            f"{table.name} has no column '{key}'.{near} It has: {one_of(list(cells.columns)[:30])}."
+        )
     rows = _rows_of(names, cells.pop(key), table, key)
-    if same := [name for name in cells if str(name).lower() in taken or str(name).startswith("cluster")]:
-        raise DataError(f"{table.name} has a column '{same[0]}', a name that is used here; rename it.")
+    if same := [
+        name for name in cells if str(name).lower() in taken or str(name).startswith("cluster")
+    ]:
+        raise DataError(
+            f"{table.name} has a column '{same[0]}', a name that is used here; rename it."
+        )
     return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
 
 
@@ -106,7 +122,9 @@ def _plain(cell: str) -> str:
     return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), " ".join(cell.split()))
 
 
-def _rows_of(wanted: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
+def _rows_of(
+    wanted: Sequence[str], cells: pd.Series, table: Path, key: str
+) -> npt.NDArray[np.int64]:
     names, files = pd.Index(cells.str.replace("\\", "/").str.removeprefix("./")), pd.Index(wanted)
     last = files.str.rpartition("/").get_level_values(2)
     if not names.isin(files).any() and last.is_unique:
@@ -135,22 +153,33 @@ def cluster(
     _check_complete(values)
     n_different = len(np.unique(values[training], axis=0))
     if n_different < n_clusters:
-        raise DataError(f"clusters: {n_clusters} clusters need as many different values. Found {n_different}.")
+        raise DataError(
+            f"clusters: {n_clusters} clusters need as many different values. Found {n_different}."
+        )
     state = derive_seed("clusters", seed, n_clusters) % 2**32
     with threadpool_limits(1):
-        codes = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training]).predict(values)
+        codes = (
+            KMeans(n_clusters, n_init=10, random_state=state).fit(values[training]).predict(values)
+        )
     return _named(codes)
 
 
-def group_identical(values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_columns: int) -> list[str]:
+def group_identical(
+    values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_columns: int
+) -> list[str]:
     """Return the group of each row: rows of one group are equal in the columns of highest entropy.
 
-    The entropy of each column is that of its values in the rows of training; of equal columns the first comes first.
+    The entropy of each column is that of its values in the rows of training; of equal columns the
+    first comes first.
     """
     _check_complete(values)
     if not 1 <= n_columns <= values.shape[1]:
-        raise DataError(f"clusters.identical: must be from 1 to the {values.shape[1]} columns, got {n_columns}.")
-    shares = [np.unique(column, return_counts=True)[1] / training.sum() for column in values[training].T]
+        raise DataError(
+            f"clusters.identical: must be from 1 to the {values.shape[1]} columns, got {n_columns}."
+        )
+    shares = [
+        np.unique(column, return_counts=True)[1] / training.sum() for column in values[training].T
+    ]
     entropy = np.array([-(share * np.log(share)).sum() for share in shares])
     chosen = np.argsort(-entropy, kind="stable")[:n_columns]
     return _named(np.unique(values[:, chosen], axis=0, return_inverse=True)[1])
@@ -159,7 +188,9 @@ def group_identical(values: npt.NDArray[np.float64], training: npt.NDArray[np.bo
 def _check_complete(values: npt.NDArray[np.float64]) -> None:
     n_missing = int((~np.isfinite(values)).any(axis=1).sum())
     if n_missing:
-        raise DataError(f"clusters: {n_missing} images miss a number of what is clustered; each needs all.")
+        raise DataError(
+            f"clusters: {n_missing} images miss a number of what is clustered; each needs all."
+        )
 
 
 def _named(codes: npt.NDArray[np.int64]) -> list[str]:
@@ -171,21 +202,33 @@ def _named(codes: npt.NDArray[np.int64]) -> list[str]:
 
 def main() -> None:
     """Add columns as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("participants")
     parser.add_argument("--attributes", help="table of further columns")
     parser.add_argument("--key", default="participant_id", help="its column that names each image")
     parser.add_argument("--columns", nargs="+", help="columns to group by")
-    parser.add_argument("--n-clusters", nargs="+", type=int, default=[], help="numbers of groups by k-means")
     parser.add_argument(
-        "--identical", nargs="+", type=int, default=[], help="numbers of columns that are equal in a group"
+        "--n-clusters", nargs="+", type=int, default=[], help="numbers of groups by k-means"
+    )
+    parser.add_argument(
+        "--identical",
+        nargs="+",
+        type=int,
+        default=[],
+        help="numbers of columns that are equal in a group",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of k-means")
     given = parser.parse_args()
     groups = {"n_clusters": given.n_clusters, "identical": given.identical}
     clusters = {"columns": given.columns, **groups} if given.columns else None
     add_columns(
-        given.participants, attributes=given.attributes, attributes_key=given.key, clusters=clusters, seed=given.seed
+        given.participants,
+        attributes=given.attributes,
+        attributes_key=given.key,
+        clusters=clusters,
+        seed=given.seed,
     )
 
 

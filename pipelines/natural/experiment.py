@@ -60,18 +60,36 @@ class Measure(NamedTuple):
 MEASURES = {
     "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
     "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
-    "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
+    "balanced_accuracy": Measure(
+        "Balanced accuracy on test images", "Balanced accuracy", 1, percent=True
+    ),
     "auc": Measure("AUC on held-out subjects", "AUC"),
-    "sensitive_r2": Measure("R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf),
+    "sensitive_r2": Measure(
+        "R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf
+    ),
     "sgd_accuracy": Measure(
-        "Top-1 accuracy of the SGD classifier on test images", "Top-1, SGD", 1, percent=True, features="encoder"
+        "Top-1 accuracy of the SGD classifier on test images",
+        "Top-1, SGD",
+        1,
+        percent=True,
+        features="encoder",
     ),
     "sgd_top5_accuracy": Measure(
-        "Top-5 accuracy of the SGD classifier on test images", "Top-5, SGD", 1, percent=True, features="encoder"
+        "Top-5 accuracy of the SGD classifier on test images",
+        "Top-5, SGD",
+        1,
+        percent=True,
+        features="encoder",
     ),
-    "colour_mse": Measure("Squared error of the background's colour (0 to 255)", "MSE", 1, features="encoder"),
-    "within_cosine": Measure("Cosine of test images of one class", "Cosine within", lowest=-1.0, features="head"),
-    "between_cosine": Measure("Cosine of test images of two classes", "Cosine between", lowest=-1.0, features="head"),
+    "colour_mse": Measure(
+        "Squared error of the background's colour (0 to 255)", "MSE", 1, features="encoder"
+    ),
+    "within_cosine": Measure(
+        "Cosine of test images of one class", "Cosine within", lowest=-1.0, features="head"
+    ),
+    "between_cosine": Measure(
+        "Cosine of test images of two classes", "Cosine between", lowest=-1.0, features="head"
+    ),
     "initial_loss": Measure("Loss of the first epoch", "Initial loss", lowest=-inf),
     "final_loss": Measure("Loss of the last epoch", "Final loss", lowest=-inf),
     "minutes": Measure("Minutes of pretraining, wall time", "Minutes", 1),
@@ -156,17 +174,18 @@ class Experiment(Settings):
     orderings : tuple of Ordering
         What the paper says is above what; the page of results says whether it appears.
     milestones : tuple of int
-        Epochs after which test images are classified, for the figure ``epochs``. Training goes on from one to the next,
-        which a cosine schedule does not allow.
+        Epochs after which test images are classified, for the figure ``epochs``. Training goes on
+        from one to the next, which a cosine schedule does not allow.
     target_class : str or None
         Class of the figure ``histograms``; None for the last in alphabetical order.
     series_label : str
         Label of the axis of the numbers `at`.
     figures : tuple of str
-        ``variants``: means with intervals; ``epochs``: test accuracy after each of the `milestones`; ``series``: means
-        over a number; ``tradeoff``: accuracy against R² of the sensitive variables; ``cosines``: mean cosine of each
-        two classes; ``histograms``: cosines of a class with itself and with the others; ``operator``: K and
-        (K + λI)⁻¹K of some images, for the first variant of CCL-K.
+        ``variants``: means with intervals; ``epochs``: test accuracy after each of the
+        `milestones`; ``series``: means over a number; ``tradeoff``: accuracy against R² of the
+        sensitive variables; ``cosines``: mean cosine of each two classes; ``histograms``: cosines
+        of a class with itself and with the others; ``operator``: K and (K + λI)⁻¹K of some images,
+        for the first variant of CCL-K.
     """
 
     title: str
@@ -196,21 +215,35 @@ class Experiment(Settings):
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must be different numbers, got {list(self.seeds)}.")
         if self.milestones != tuple(sorted(set(self.milestones))):
-            raise ValueError(f"milestones must be different epochs in ascending order, got {list(self.milestones)}.")
+            raise ValueError(
+                f"milestones must be different epochs in ascending order, got {list(self.milestones)}."
+            )
         if "epochs" in self.figures and not self.milestones:
-            raise ValueError("milestones: the figure 'epochs' needs the epochs after which test images are classified.")
+            raise ValueError(
+                "milestones: the figure 'epochs' needs the epochs after which test images are classified."
+            )
         compared = {name for each in self.orderings for name in (each.higher, each.lower)}
         if compared - set(self.variants):
             raise ValueError(
                 f"orderings must be of variants; there is no {one_of(sorted(compared - set(self.variants)))}."
             )
-        bare = [name for name, variant in self.variants.items() if variant.recipe is None and self.recipe is None]
+        bare = [
+            name
+            for name, variant in self.variants.items()
+            if variant.recipe is None and self.recipe is None
+        ]
         if bare:
-            raise ValueError(f"recipe: variants without one need the experiment's own: {one_of(bare)}.")
-        paths = {self.recipe_of(name) for name in self.variants} | ({self.recipe} if self.recipe else set())
+            raise ValueError(
+                f"recipe: variants without one need the experiment's own: {one_of(bare)}."
+            )
+        paths = {self.recipe_of(name) for name in self.variants} | (
+            {self.recipe} if self.recipe else set()
+        )
         missing = sorted(path for path in paths if not Path(path).is_file())
         if missing:
-            raise ValueError(f"recipes must be files that exist (relative to the current folder): {one_of(missing)}.")
+            raise ValueError(
+                f"recipes must be files that exist (relative to the current folder): {one_of(missing)}."
+            )
         return self
 
     def recipe_of(self, variant: str) -> str:
@@ -245,7 +278,9 @@ class Experiment(Settings):
         return {**section, **self.images}
 
 
-EXPERIMENTS = tuple(sorted(path.stem.removesuffix("_full") for path in Path(__file__).parent.glob("*_full.yaml")))
+EXPERIMENTS = tuple(
+    sorted(path.stem.removesuffix("_full") for path in Path(__file__).parent.glob("*_full.yaml"))
+)
 """Experiments that are shipped, each at two sizes."""
 
 
@@ -311,15 +346,23 @@ def load_natural(config: Mapping[str, Any]) -> tuple[NaturalSettings, Experiment
     ConfigError
         With every unknown key and wrong value, and what is allowed.
     """
-    texts = {key: parse_given(config[key], place=key) for key in ("settings", "images") if key in config}
+    texts = {
+        key: parse_given(config[key], place=key) for key in ("settings", "images") if key in config
+    }
     asked = settings_from(NaturalSettings, {**config, **texts}, source="workflow configuration")
     content = _read_experiment(asked.path)
     # The subset of one data set may be more than there is of another.
-    whole = dict.fromkeys(("n_train", "n_validation", "n_test")) if asked.dataset is not None else {}
-    named = {key: value for key in ("dataset", "source") if (value := getattr(asked, key)) is not None}
+    whole = (
+        dict.fromkeys(("n_train", "n_validation", "n_test")) if asked.dataset is not None else {}
+    )
+    named = {
+        key: value for key in ("dataset", "source") if (value := getattr(asked, key)) is not None
+    }
     content["images"] = {**(content.get("images") or {}), **whole, **named, **asked.images}
     content["settings"] = {**(content.get("settings") or {}), **asked.settings}
-    content |= {key: value for key in ("seeds", "milestones") if (value := getattr(asked, key)) is not None}
+    content |= {
+        key: value for key in ("seeds", "milestones") if (value := getattr(asked, key)) is not None
+    }
     if asked.images.get("attributes"):
         content["annotation"] = None
     experiment = settings_from(Experiment, content, source=str(asked.path))
@@ -337,7 +380,9 @@ def _check_source(images: Mapping[str, Any]) -> None:
         )
     for key in ("source", "attributes"):
         if images.get(key) and not Path(str(images[key])).expanduser().exists():
-            raise ConfigError(f"workflow configuration: {key}: there is nothing at '{images[key]}'.")
+            raise ConfigError(
+                f"workflow configuration: {key}: there is nothing at '{images[key]}'."
+            )
 
 
 def _only(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
@@ -348,6 +393,12 @@ def _only(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
             f"workflow configuration: variants must be some of {one_of(experiment.variants)}, got {one_of(unknown)}."
             f"{suggestion(unknown[0], experiment.variants)}"
         )
-    kept = {name: each for name, each in experiment.variants.items() if name in names or name == experiment.reference}
-    orderings = tuple(each for each in experiment.orderings if {each.higher, each.lower} <= set(kept))
+    kept = {
+        name: each
+        for name, each in experiment.variants.items()
+        if name in names or name == experiment.reference
+    }
+    orderings = tuple(
+        each for each in experiment.orderings if {each.higher, each.lower} <= set(kept)
+    )
     return experiment.model_copy(update={"variants": kept, "orderings": orderings})

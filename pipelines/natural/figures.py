@@ -49,7 +49,10 @@ class _Results:
         Without a layer, rows are those of the experiment's first layer.
         """
         names = ["variant", "label", "series", "at"]
-        variants = [(name, each.label, each.series, each.at) for name, each in self.experiment.variants.items()]
+        variants = [
+            (name, each.label, each.series, each.at)
+            for name, each in self.experiment.variants.items()
+        ]
         chosen = self.summary["layer"].isin(["", layer or self.experiment.layers[0]])
         found = self.summary[chosen & (self.summary["measure"] == measure)]
         rows = pd.DataFrame(variants, columns=names).merge(found, on="variant")
@@ -58,7 +61,12 @@ class _Results:
 
 
 def draw_experiment(
-    root: Path, experiment: Experiment, values: pd.DataFrame, summary: pd.DataFrame, *, curves: pd.DataFrame
+    root: Path,
+    experiment: Experiment,
+    values: pd.DataFrame,
+    summary: pd.DataFrame,
+    *,
+    curves: pd.DataFrame,
 ) -> None:
     """Write the figures of an experiment to ``figures/``.
 
@@ -109,15 +117,23 @@ def _draw_variants(results: _Results) -> Drawn:
         about, rows = MEASURES[measure], results.rows(measure, layer)
         figure, axes = _new(1.5 + 0.42 * len(rows))
         for place, row in rows.iterrows():
-            of_row = (values["variant"] == row["variant"]) & (values["measure"] == measure) & (values["layer"] == layer)
+            of_row = (
+                (values["variant"] == row["variant"])
+                & (values["measure"] == measure)
+                & (values["layer"] == layer)
+            )
             seeds = about.scale * values.loc[of_row, "value"]
-            axes.plot([row["low"], row["high"]], [place, place], color=_COLORS[place % 8], linewidth=2.2)
+            axes.plot(
+                [row["low"], row["high"]], [place, place], color=_COLORS[place % 8], linewidth=2.2
+            )
             axes.plot(row["mean"], place, marker="o", color=_COLORS[place % 8], markersize=7)
             axes.plot(seeds, [place + 0.24] * len(seeds), "|", color="black", markersize=7)
         for mean in rows.loc[rows["variant"] == experiment.reference, "mean"]:
             axes.axvline(mean, color="gray", linestyle=":")
         axes.set_yticks(rows.index, rows["label"])
-        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=about.axis, xlim=_within(axes.get_xlim(), measure))
+        axes.set(
+            ylim=(len(rows) - 0.4, -0.6), xlabel=about.axis, xlim=_within(axes.get_xlim(), measure)
+        )
         axes.set_title(experiment.estimates)
         suffix = f"_{layer}" if layer and len(experiment.layers) > 1 else ""
         yield f"variants_{measure}{suffix}", figure, rows
@@ -127,9 +143,17 @@ def _draw_epochs(results: _Results) -> Drawn:
     """Draw the accuracy on test images after each milestone."""
     figure, axes = _new()
     for variant, rows in results.curves.groupby("variant", sort=False):
-        (line,) = axes.plot(rows["epoch"], 100 * rows["mean"], marker="o", label=results.experiment.labels[variant])
-        axes.fill_between(rows["epoch"], 100 * rows["low"], 100 * rows["high"], color=line.get_color(), alpha=0.13)
-    axes.set(xlabel="Epochs of pretraining", ylabel=MEASURES["accuracy"].axis, title=results.experiment.estimates)
+        (line,) = axes.plot(
+            rows["epoch"], 100 * rows["mean"], marker="o", label=results.experiment.labels[variant]
+        )
+        axes.fill_between(
+            rows["epoch"], 100 * rows["low"], 100 * rows["high"], color=line.get_color(), alpha=0.13
+        )
+    axes.set(
+        xlabel="Epochs of pretraining",
+        ylabel=MEASURES["accuracy"].axis,
+        title=results.experiment.estimates,
+    )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside lower center", ncols=2)
     yield "epochs", figure, results.curves
@@ -145,10 +169,15 @@ def _draw_series(results: _Results) -> Drawn:
         figure, axes = _new()
         for name, part in rows.groupby("series", sort=False):
             part = part.sort_values("at")
-            reach = [(part["mean"] - part["low"]).fillna(0), (part["high"] - part["mean"]).fillna(0)]
+            reach = [
+                (part["mean"] - part["low"]).fillna(0),
+                (part["high"] - part["mean"]).fillna(0),
+            ]
             axes.errorbar(part["at"], part["mean"], yerr=reach, capsize=3, marker="o", label=name)
         for place, row in rows[rows["series"].isna()].reset_index().iterrows():
-            axes.axhline(row["mean"], color=_COLORS[-1 - place % 8], linestyle="--", label=row["label"])
+            axes.axhline(
+                row["mean"], color=_COLORS[-1 - place % 8], linestyle="--", label=row["label"]
+            )
         least = next((tick for tick in ticks if tick > 0), np.inf)
         if ticks[0] >= 0 and ticks[-1] / least >= 10:  # a first place at 0 has one of its own
             axes.set_xscale("symlog", linthresh=least) if ticks[0] == 0 else axes.set_xscale("log")
@@ -168,7 +197,9 @@ def _draw_series(results: _Results) -> Drawn:
 def _draw_tradeoff(results: _Results) -> Drawn:
     """Draw accuracy against R² of the sensitive variables: one point a variant, a line through each series."""
     x, y = "sensitive_r2", "accuracy"
-    rows = results.rows(x).merge(results.rows(y), on=["variant", "label", "series", "at"], suffixes=("_x", "_y"))
+    rows = results.rows(x).merge(
+        results.rows(y), on=["variant", "label", "series", "at"], suffixes=("_x", "_y")
+    )
     if len(rows) < 2:
         return
     figure, axes = _new()
@@ -176,11 +207,30 @@ def _draw_tradeoff(results: _Results) -> Drawn:
         part = part.sort_values("at")
         (line,) = axes.plot(part["mean_x"], part["mean_y"], marker="o", linewidth=1, label=name)
         for _, row in part.iterrows():
-            axes.plot([row["low_x"], row["high_x"]], [row["mean_y"]] * 2, color=line.get_color(), alpha=0.5)
-            axes.plot([row["mean_x"]] * 2, [row["low_y"], row["high_y"]], color=line.get_color(), alpha=0.5)
+            axes.plot(
+                [row["low_x"], row["high_x"]],
+                [row["mean_y"]] * 2,
+                color=line.get_color(),
+                alpha=0.5,
+            )
+            axes.plot(
+                [row["mean_x"]] * 2,
+                [row["low_y"], row["high_y"]],
+                color=line.get_color(),
+                alpha=0.5,
+            )
             if pd.notna(row["at"]):
-                axes.annotate(f"{row['at']:g}", (row["mean_x"], row["mean_y"]), (6, 6), textcoords="offset points")
-    axes.set(xlabel=MEASURES[x].axis, xlim=_within(axes.get_xlim(), x), title=results.experiment.estimates)
+                axes.annotate(
+                    f"{row['at']:g}",
+                    (row["mean_x"], row["mean_y"]),
+                    (6, 6),
+                    textcoords="offset points",
+                )
+    axes.set(
+        xlabel=MEASURES[x].axis,
+        xlim=_within(axes.get_xlim(), x),
+        title=results.experiment.estimates,
+    )
     axes.set(ylabel=MEASURES[y].axis, ylim=_within(axes.get_ylim(), y))
     figure.legend(loc="outside lower center", ncols=2)
     yield "tradeoff", figure, rows

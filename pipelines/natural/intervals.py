@@ -29,7 +29,9 @@ def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> tuple[float,
     return mean, mean - half, mean + half
 
 
-def bootstrap_mean(values: npt.ArrayLike, *, n: int = 1000, seed: int = 0) -> tuple[float, float, float]:
+def bootstrap_mean(
+    values: npt.ArrayLike, *, n: int = 1000, seed: int = 0
+) -> tuple[float, float, float]:
     """Return the mean of values, and the 2.5th and 97.5th percentile of its means over `n` draws with replacement.
 
     Examples
@@ -40,11 +42,15 @@ def bootstrap_mean(values: npt.ArrayLike, *, n: int = 1000, seed: int = 0) -> tu
     known = np.asarray(values, dtype=float)
     if np.isnan(known).any():
         return np.nan, np.nan, np.nan
-    drawn = stats.bootstrap((known,), np.mean, n_resamples=n, batch=100, method="percentile", rng=seed)
+    drawn = stats.bootstrap(
+        (known,), np.mean, n_resamples=n, batch=100, method="percentile", rng=seed
+    )
     return float(known.mean()), *map(float, drawn.confidence_interval)
 
 
-def format_estimate(mean: float, low: float, high: float, measure: Measure, *, signed: bool = False) -> str:
+def format_estimate(
+    mean: float, low: float, high: float, measure: Measure, *, signed: bool = False
+) -> str:
     """Return ``"61.2 [59.8, 62.6]"``; a dash without a mean, no brackets without an interval."""
     if pd.isna(mean):
         return DASH

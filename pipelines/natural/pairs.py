@@ -34,14 +34,21 @@ def draw_cosines(root: Path, experiment: Experiment) -> Drawn:
     n = len(found)
     figure = Figure(figsize=(1.2 + 3.6 * n, 4.2), layout="constrained")
     low = min(float(np.nanmin(each)) for each in found.values())
-    for axes, (variant, cosines) in zip(figure.subplots(1, n, squeeze=False)[0], found.items(), strict=True):
+    for axes, (variant, cosines) in zip(
+        figure.subplots(1, n, squeeze=False)[0], found.items(), strict=True
+    ):
         shown = axes.imshow(cosines, vmin=low, vmax=1, cmap="viridis")
         axes.set_xticks(range(len(cosines)), cosines.columns, rotation=90)
         axes.set_yticks(range(len(cosines)), cosines.index)
         axes.grid(visible=False)
         axes.set_title(experiment.labels[variant])
     figure.colorbar(shown, ax=figure.axes, label="Mean cosine of two test images", shrink=0.8)
-    rows = pd.concat([each.rename_axis("class").reset_index().assign(variant=name) for name, each in found.items()])
+    rows = pd.concat(
+        [
+            each.rename_axis("class").reset_index().assign(variant=name)
+            for name, each in found.items()
+        ]
+    )
     yield "cosines", figure, rows
 
 
@@ -65,7 +72,11 @@ def draw_histograms(root: Path, experiment: Experiment) -> Drawn:
         axes.set(title=experiment.labels[variant], ylabel="Share of pairs")
     panels[-1].set_xlabel("Cosine of two test images")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    yield "histograms", figure, table.groupby(["variant", "pairs", "cosine"], sort=False, as_index=False).mean()
+    yield (
+        "histograms",
+        figure,
+        table.groupby(["variant", "pairs", "cosine"], sort=False, as_index=False).mean(),
+    )
 
 
 def _counts(images: Split, target: str) -> Iterator[tuple[str, tuple[float, float]]]:
@@ -92,26 +103,46 @@ def draw_operator(root: Path, experiment: Experiment) -> Drawn:
     figure = Figure(figsize=(7.6, 4.0), layout="constrained")
     names = ("K", f"(K + {config.objective.ridge:g} I)⁻¹ K")
     for axes, matrix, name in zip(figure.subplots(1, 2), matrices, names, strict=True):
-        shown = axes.imshow((matrix - matrix.min()) / max(float(np.ptp(matrix)), 1e-12), cmap="viridis")
+        shown = axes.imshow(
+            (matrix - matrix.min()) / max(float(np.ptp(matrix)), 1e-12), cmap="viridis"
+        )
         axes.grid(visible=False)
         axes.set(title=name, xlabel="Image", ylabel="Image")
     figure.colorbar(shown, ax=figure.axes, label="Scaled to 0-1", shrink=0.8)
     i, j = np.indices(matrices[0].shape)
-    columns = {"row": i.ravel(), "column": j.ravel(), "kernel": matrices[0].ravel(), "operator": matrices[1].ravel()}
+    columns = {
+        "row": i.ravel(),
+        "column": j.ravel(),
+        "kernel": matrices[0].ravel(),
+        "operator": matrices[1].ravel(),
+    }
     yield "operator", figure, pd.DataFrame(columns)
 
 
 def _matrices(config: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return K and (K + λI)⁻¹K of the first training images, sorted by class."""
-    cohort = read_cohort(config.data.participants, images_root=config.data.images_root, check_images=False)
+    cohort = read_cohort(
+        config.data.participants, images_root=config.data.images_root, check_images=False
+    )
     cohort = cohort.select({"split": ["train"]})
-    objective, vectors = build_objective(config.objective), read_vectors(config.data.vectors, cohort)
+    objective, vectors = (
+        build_objective(config.objective),
+        read_vectors(config.data.vectors, cohort),
+    )
     metadata = encode_metadata(cohort.table, objective.columns, vectors=vectors)[0]
     objective.fit(metadata)
-    first = cohort.table["label"].reset_index(drop=True).head(_N_CONDITIONS).sort_values(kind="stable").index.tolist()
+    first = (
+        cohort.table["label"]
+        .reset_index(drop=True)
+        .head(_N_CONDITIONS)
+        .sort_values(kind="stable")
+        .index.tolist()
+    )
     of_first = {name: values[first] for name, values in metadata.items()}
     kernel = objective.kernel(of_first)
-    operator = conditional_operator(objective.kernel, of_first, ridge=config.objective.ridge, dtype=kernel.dtype)
+    operator = conditional_operator(
+        objective.kernel, of_first, ridge=config.objective.ridge, dtype=kernel.dtype
+    )
     return kernel.numpy(), operator.numpy()
 
 

@@ -24,7 +24,14 @@ from neurocontrast.files import write_table, write_text
 from neurocontrast.seeds import derive_seed
 from pipelines.natural.experiment import MEASURES, Experiment
 
-__all__ = ["class_cosines", "fit_sgd", "measure_cosines", "read_splits", "write_accuracy", "write_probes"]
+__all__ = [
+    "class_cosines",
+    "fit_sgd",
+    "measure_cosines",
+    "read_splits",
+    "write_accuracy",
+    "write_probes",
+]
 
 Floats = npt.NDArray[np.floating]
 _COLOUR = ["background_red", "background_green", "background_blue"]
@@ -51,8 +58,13 @@ def read_splits(path: str | Path) -> tuple[Split, Split]:
     found = read_embeddings(path)
     missing = [name for name in ("label", "split") if name not in found.table]
     if missing:
-        raise DataError(f"{path}: lacks the column {' and '.join(missing)}; embed images of `neurocontrast images`.")
-    images, is_test = Split(found.features, found.table), (found.table["split"] == "test").to_numpy()
+        raise DataError(
+            f"{path}: lacks the column {' and '.join(missing)}; embed images of `neurocontrast images`."
+        )
+    images, is_test = (
+        Split(found.features, found.table),
+        (found.table["split"] == "test").to_numpy(),
+    )
     return images.where(~is_test), images.where(is_test)
 
 
@@ -89,13 +101,15 @@ def write_probes(folder: str | Path, *, experiment: Experiment, seed: int) -> di
 def write_accuracy(embeddings: str | Path, out: str | Path) -> float:
     """Classify the test images from the features of an epoch, and write the accuracy.
 
-    The classifier is the evaluation's: a logistic regression of standardised features, whose C is chosen on validation
-    images.
+    The classifier is the evaluation's: a logistic regression of standardised features, whose C is
+    chosen on validation images.
     """
     fitted, tested = read_splits(embeddings)
     fold = np.where(fitted.table["split"] == "validation", 0, -1)
     if (fold < 0).all():
-        raise DataError(f"{embeddings}: has no validation images, on which the classifier's C is chosen.")
+        raise DataError(
+            f"{embeddings}: has no validation images, on which the classifier's C is chosen."
+        )
     model = GridSearchCV(
         make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
         {"logisticregression__C": [1e-3, 1e-2, 0.1, 1.0]},
@@ -119,8 +133,9 @@ def fit_sgd(
 ) -> nn.Linear:
     """Fit a linear classifier by stochastic gradient descent, as SINCERE's section 4.3 says.
 
-    Cross-entropy, momentum 0.9, no weight decay; the rate rises from the lower of `rates` to the higher, and falls
-    along half a cosine back to it. Features are taken as they are, of images without augmentation.
+    Cross-entropy, momentum 0.9, no weight decay; the rate rises from the lower of `rates` to the
+    higher, and falls along half a cosine back to it. Features are taken as they are, of images
+    without augmentation.
 
     Parameters
     ----------
@@ -156,17 +171,24 @@ def _classify_by_sgd(fitted: Split, tested: Split, *, seed: int) -> pd.DataFrame
     model = fit_sgd(fitted.features, encoder.transform(fitted.labels), seed=seed)
     with torch.no_grad():
         scores = model(torch.as_tensor(tested.features)).numpy()
-    ranked, truth = (-scores).argsort(axis=1, kind="stable"), encoder.transform(tested.labels)[:, None]
+    ranked, truth = (
+        (-scores).argsort(axis=1, kind="stable"),
+        encoder.transform(tested.labels)[:, None],
+    )
     correct = pd.DataFrame({"accuracy": (ranked[:, :1] == truth).any(axis=1)}).astype(float)
     enough = len(encoder.classes_) > 5
-    return correct.assign(top5_accuracy=(ranked[:, :5] == truth).any(axis=1).astype(float) if enough else np.nan)
+    return correct.assign(
+        top5_accuracy=(ranked[:, :5] == truth).any(axis=1).astype(float) if enough else np.nan
+    )
 
 
 def _colour_error(fitted: Split, tested: Split) -> float:
     """Return the mean squared error of the colour of test images, on the scale of 0 to 255."""
     missing = [name for name in _COLOUR if name not in fitted.table]
     if missing:
-        raise DataError(f"colour_mse: the images have no column {' and '.join(missing)}; set images.background.")
+        raise DataError(
+            f"colour_mse: the images have no column {' and '.join(missing)}; set images.background."
+        )
     truth = [255 * part.table[_COLOUR].to_numpy(dtype=float) for part in (fitted, tested)]
     model = make_pipeline(StandardScaler(), LinearRegression()).fit(fitted.features, truth[0])
     return float(mean_squared_error(truth[1], model.predict(tested.features)))
@@ -194,4 +216,7 @@ def measure_cosines(images: Split) -> dict[str, float]:
     """Return the mean over classes of `class_cosines` within a class, and between two classes."""
     cosines = class_cosines(images).to_numpy()
     between = cosines[~np.eye(len(cosines), dtype=bool)]
-    return {"within_cosine": float(np.nanmean(cosines.diagonal())), "between_cosine": float(between.mean())}
+    return {
+        "within_cosine": float(np.nanmean(cosines.diagonal())),
+        "between_cosine": float(between.mean()),
+    }

@@ -38,7 +38,9 @@ def published_here(experiment: Experiment) -> dict[str, list[str]]:
 
 def published_elsewhere(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
     """Return, for each other data set by its name, columns like those of `published_here`."""
-    known = dict.fromkeys(name for variant in experiment.variants.values() for name in variant.published)
+    known = dict.fromkeys(
+        name for variant in experiment.variants.values() for name in variant.published
+    )
     known.pop(dataset_of(experiment), None)
     return {_NAMES.get(name, name): _columns(experiment, name) for name in known}
 
@@ -55,18 +57,25 @@ def paired_difference(
 ) -> tuple[float, float, float, int]:
     """Return the mean difference of two variants, paired by seed, its 95 % interval, and the number of pairs."""
     kept = values[(values["measure"] == measure) & values["layer"].isin(["", layer])]
-    by_seed = kept.pivot(index="seed", columns="variant", values="value").reindex(columns=[higher, lower])
+    by_seed = kept.pivot(index="seed", columns="variant", values="value").reindex(
+        columns=[higher, lower]
+    )
     differences = (by_seed[higher] - by_seed[lower]).dropna()
     return (*mean_interval(differences), len(differences))
 
 
-def describe_ordering(ordering: Ordering, values: pd.DataFrame, experiment: Experiment) -> list[str]:
+def describe_ordering(
+    ordering: Ordering, values: pd.DataFrame, experiment: Experiment
+) -> list[str]:
     """Return cells that say what was published, what was found, and whether the ordering appears."""
     measure, sides = MEASURES[ordering.measure], (ordering.higher, ordering.lower)
     found = paired_difference(values, *sides, measure=ordering.measure, layer=experiment.layers[0])
     texts = []
     for dataset in experiment.variants[ordering.higher].published:
-        pair = [experiment.variants[side].published.get(dataset, {}).get(ordering.measure) for side in sides]
+        pair = [
+            experiment.variants[side].published.get(dataset, {}).get(ordering.measure)
+            for side in sides
+        ]
         if None not in pair:
             texts.append(f"{_NAMES.get(dataset, dataset)} {pair[0]:g} against {pair[1]:g}")
     names = [experiment.labels[side] for side in sides]
@@ -88,4 +97,8 @@ def appearance_of(mean: float, low: float, high: float) -> str:
         return "appears"
     if high < 0:
         return "the opposite appears"
-    return "not settled; the mean is as published" if mean > 0 else "not settled; the mean is the other way"
+    return (
+        "not settled; the mean is as published"
+        if mean > 0
+        else "not settled; the mean is the other way"
+    )

@@ -34,7 +34,8 @@ def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.Da
     Parameters
     ----------
     folder : path
-        Holds ``<variant>/seed-<seed>/run`` and ``<variant>/seed-<seed>/<layer>`` of every variant, seed and layer.
+        Holds ``<variant>/seed-<seed>/run`` and ``<variant>/seed-<seed>/<layer>`` of every variant,
+        seed and layer.
     experiment : Experiment
         The experiment that was run.
 
@@ -57,8 +58,12 @@ def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.Da
     images = experiment.prepared_images  # written without folders of the data, which are private
     images |= {key: Path(images[key]).name for key in ("source", "attributes") if images.get(key)}
     content = experiment.model_dump(mode="json") | {"images": images}
-    write_text(root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-    page = _page(values, summary, experiment, _facts(root, experiment)) + _page_of_bootstraps(root, experiment)
+    write_text(
+        root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    )
+    page = _page(values, summary, experiment, _facts(root, experiment)) + _page_of_bootstraps(
+        root, experiment
+    )
     write_text(root / "results.md", page)
     write_table(root / "results.tsv", summary)
     return summary
@@ -77,13 +82,16 @@ def summarise_seeds(values: pd.DataFrame, *, reference: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``variant, layer, measure, n_seeds, mean, sd, low, high, difference, difference_low, difference_high, n_pairs,
-        n_above``, in the order of `values`. Two runs of one seed are a pair: order and views are the same. ``n_above``
-        counts the pairs with a positive difference. Differences of the reference are NaN.
+        ``variant, layer, measure, n_seeds, mean, sd, low, high, difference, difference_low,
+        difference_high, n_pairs, n_above``, in the order of `values`. Two runs of one seed are a
+        pair: order and views are the same. ``n_above`` counts the pairs with a positive difference.
+        Differences of the reference are NaN.
     """
     keys = ["variant", "layer", "measure"]
     base = values.loc[values["variant"] == reference, ["layer", "measure", "seed", "value"]]
-    paired = values.merge(base, on=["layer", "measure", "seed"], how="left", suffixes=("", "_of_reference"))
+    paired = values.merge(
+        base, on=["layer", "measure", "seed"], how="left", suffixes=("", "_of_reference")
+    )
     paired["gain"] = paired["value"] - paired["value_of_reference"]
     rows = []
     for names, part in paired.groupby(keys, sort=False):
@@ -104,11 +112,20 @@ def _read_values(root: Path, experiment: Experiment) -> pd.DataFrame:
     for variant in experiment.variants:
         for seed in experiment.seeds:
             place = root / variant / f"seed-{seed}"
-            summaries = {layer: _read_json(place / layer / "evaluation.json") for layer in experiment.layers}
+            summaries = {
+                layer: _read_json(place / layer / "evaluation.json") for layer in experiment.layers
+            }
             sensitive = {}
             if "sensitive_r2" in experiment.measures:
-                sensitive = {layer: _explained(place / layer / "confounds.tsv") for layer in experiment.layers}
-            run = _of_run(place / "run" / "metrics.csv") if set(_OF_RUN) & set(experiment.measures) else {}
+                sensitive = {
+                    layer: _explained(place / layer / "confounds.tsv")
+                    for layer in experiment.layers
+                }
+            run = (
+                _of_run(place / "run" / "metrics.csv")
+                if set(_OF_RUN) & set(experiment.measures)
+                else {}
+            )
             probed = {}
             if any(MEASURES[measure].features for measure in experiment.measures):
                 probed = _read_json(place / "probes.json")
@@ -137,7 +154,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _explained(path: Path) -> float:
     """Return the mean R² of the covariates, each predicted from the features of all tested images."""
     if not path.is_file():
-        raise DataError(f"{path}: absent. Set evaluation.confounds to true and name covariates in the recipe.")
+        raise DataError(
+            f"{path}: absent. Set evaluation.confounds to true and name covariates in the recipe."
+        )
     table = pd.read_csv(path, sep="\t")
     return float(table.loc[(table["metric"] == "r2") & (table["within"] == "all"), "value"].mean())
 
@@ -159,7 +178,9 @@ def _read_curves(root: Path, experiment: Experiment) -> pd.DataFrame:
     rows = []
     for variant, epoch in product(experiment.variants, experiment.milestones):
         runs = [root / variant / f"seed-{seed}" for seed in experiment.seeds]
-        found = pd.concat([pd.read_csv(run / f"epoch-{epoch}.tsv", sep="\t") for run in runs])["accuracy"]
+        found = pd.concat([pd.read_csv(run / f"epoch-{epoch}.tsv", sep="\t") for run in runs])[
+            "accuracy"
+        ]
         rows.append((variant, epoch, len(found), *mean_interval(found)))
     return pd.DataFrame(rows, columns=["variant", "epoch", "n", "mean", "low", "high"])
 
@@ -169,16 +190,23 @@ def _facts(root: Path, experiment: Experiment) -> list[str]:
     place = root / experiment.reference / f"seed-{experiment.seeds[0]}" / experiment.layers[0]
     summary = _read_json(place / "evaluation.json")
     run, n = summary.get("run") or {}, (summary.get("split") or {}).get("n") or {}
-    counted = ", ".join(f"{n[part]:,} {part}" for part in ("train", "validation", "test") if n.get(part) is not None)
+    counted = ", ".join(
+        f"{n[part]:,} {part}" for part in ("train", "validation", "test") if n.get(part) is not None
+    )
     seeds = ", ".join(map(str, experiment.seeds))
     lines = [
-        f"Images: {experiment.prepared_images.get('dataset')}" + (f" ({counted})" if counted else ""),
+        f"Images: {experiment.prepared_images.get('dataset')}"
+        + (f" ({counted})" if counted else ""),
         f"Network: {(run.get('encoder') or {}).get('name', 'unknown')}",
         f"Seeds: {seeds} (weights, order and views; the images and their split are the same)",
     ]
     if run.get("epochs") is not None:
         trained = run.get("n_training_scans")
-        lines.append(f"{run['epochs']} epochs" + (f" of {trained:,} images" if trained else "") + " (reference)")
+        lines.append(
+            f"{run['epochs']} epochs"
+            + (f" of {trained:,} images" if trained else "")
+            + " (reference)"
+        )
     if experiment.annotation is not None:
         lines.append(
             f"Simulated annotation: {len(experiment.annotation.columns)} binary attributes by class, each wrong with "
@@ -187,38 +215,72 @@ def _facts(root: Path, experiment: Experiment) -> list[str]:
     return lines
 
 
-def _page(values: pd.DataFrame, summary: pd.DataFrame, experiment: Experiment, facts: Sequence[str]) -> str:
+def _page(
+    values: pd.DataFrame, summary: pd.DataFrame, experiment: Experiment, facts: Sequence[str]
+) -> str:
     """Return tables of means, published values, orderings and differences, and a sentence a variant about these."""
-    rows = {(row["variant"], row["layer"], row["measure"]): row for row in summary.to_dict("records")}
+    rows = {
+        (row["variant"], row["layer"], row["measure"]): row for row in summary.to_dict("records")
+    }
     columns = list(dict.fromkeys((layer, measure) for _, layer, measure in rows))
     many = len(experiment.layers) > 1
     heads = {column: MEASURES[column[1]].short + (f" ({column[0]})" if many and column[0] else "")
              for column in columns}  # fmt: skip
     labels, reference = experiment.labels, experiment.labels[experiment.reference]
     published = published_here(experiment)
-    last = dict(zip(labels, zip(*published.values(), strict=True) if published else [()] * len(labels), strict=True))
+    last = dict(
+        zip(
+            labels,
+            zip(*published.values(), strict=True) if published else [()] * len(labels),
+            strict=True,
+        )
+    )
 
     def cells(variant: str, prefix: str) -> list[str]:
         found = [(rows.get((variant, *column), {}), MEASURES[column[1]]) for column in columns]
-        names = ("difference", "difference_low", "difference_high") if prefix else ("mean", "low", "high")
+        names = (
+            ("difference", "difference_low", "difference_high")
+            if prefix
+            else ("mean", "low", "high")
+        )
         return [format_estimate(*(row.get(name, np.nan) for name in names), measure, signed=bool(prefix))
                 for row, measure in found]  # fmt: skip
 
-    lines = [f"# {experiment.title}", "", experiment.question, "", *(f"- {fact}" for fact in facts), ""]
+    lines = [
+        f"# {experiment.title}",
+        "",
+        experiment.question,
+        "",
+        *(f"- {fact}" for fact in facts),
+        "",
+    ]
     lines += markdown_table(["Loss", *heads.values(), *published],
                     [[labels[name], *cells(name, ""), *last[name]] for name in labels])  # fmt: skip
-    lines += ["", "Means over seeds and 95% intervals of Student's t; percentages where a column is an accuracy.", ""]
+    lines += [
+        "",
+        "Means over seeds and 95% intervals of Student's t; percentages where a column is an accuracy.",
+        "",
+    ]
     lines += _page_of_papers(values, experiment)
     others = [name for name in labels if name != experiment.reference]
     if others:
         worded = [column for column in columns if column[1] in _IN_WORDS] or columns[:1]
         lines += [f"Differences to {reference}, paired by seed:", ""]
         lines += markdown_table(
-            ["Loss", *heads.values()], [[labels[name], *cells(name, "difference")] for name in others]
+            ["Loss", *heads.values()],
+            [[labels[name], *cells(name, "difference")] for name in others],
         )
-        lines += ["", f"Against {reference}, by whether the interval of the difference holds zero:", ""]
+        lines += [
+            "",
+            f"Against {reference}, by whether the interval of the difference holds zero:",
+            "",
+        ]
         for name in others:
-            found = [f"{heads[column]} {_verdict(rows[name, *column])}" for column in worded if (name, *column) in rows]
+            found = [
+                f"{heads[column]} {_verdict(rows[name, *column])}"
+                for column in worded
+                if (name, *column) in rows
+            ]
             lines += [f"- {labels[name]}: {'. '.join(found)}."] if found else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -227,9 +289,15 @@ def _page_of_papers(values: pd.DataFrame, experiment: Experiment) -> list[str]:
     """Return tables of what was published on other images, and of whether the published orderings appear."""
     lines, labels = [], experiment.labels.values()
     for name, columns in published_elsewhere(experiment).items():
-        lines += [f"Published on {name}, other images than these: orderings may be compared, levels not.", ""]
         lines += [
-            *markdown_table(["Loss", *columns], [list(cells) for cells in zip(labels, *columns.values(), strict=True)]),
+            f"Published on {name}, other images than these: orderings may be compared, levels not.",
+            "",
+        ]
+        lines += [
+            *markdown_table(
+                ["Loss", *columns],
+                [list(cells) for cells in zip(labels, *columns.values(), strict=True)],
+            ),
             "",
         ]
     if experiment.orderings:
@@ -241,7 +309,9 @@ def _page_of_papers(values: pd.DataFrame, experiment: Experiment) -> list[str]:
 
 def _read_answers(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        raise DataError(f"{path}: missing. Remove {path.with_name('probes.json')} and run the workflow again.")
+        raise DataError(
+            f"{path}: missing. Remove {path.with_name('probes.json')} and run the workflow again."
+        )
     return pd.read_csv(path, sep="\t", na_values="n/a")
 
 
@@ -260,7 +330,11 @@ def _page_of_bootstraps(root: Path, experiment: Experiment) -> str:
             column = measure.removeprefix("sgd_")
             of_images = answers[name][column]
             cells.append(format_estimate(*bootstrap_mean(of_images), MEASURES[measure]))
-            gain = (np.nan,) * 3 if name == experiment.reference else bootstrap_mean(of_images - base[column])
+            gain = (
+                (np.nan,) * 3
+                if name == experiment.reference
+                else bootstrap_mean(of_images - base[column])
+            )
             cells.append(format_estimate(*gain, MEASURES[measure], signed=True))
         rows.append(cells)
     reference = experiment.labels[experiment.reference]

@@ -10,10 +10,24 @@ import pytest
 from neurocontrast.cli import run
 
 TINY = [
-    *("--set", "encoder.name=lenet", "--set", "data.spacing_mm=6", "--set", "data.shape=[32,36,32]"),
+    *(
+        "--set",
+        "encoder.name=lenet",
+        "--set",
+        "data.spacing_mm=6",
+        "--set",
+        "data.shape=[32,36,32]",
+    ),
     *("--set", "training.epochs=1", "--set", "training.batch_size=8", "--set", "data.n_workers=1"),
 ]
-FEW = ["--set", "evaluation.n_bootstraps=20", "--set", "evaluation.C=[0.01,1.0]", "--set", "evaluation.n_inner_folds=2"]
+FEW = [
+    "--set",
+    "evaluation.n_bootstraps=20",
+    "--set",
+    "evaluation.C=[0.01,1.0]",
+    "--set",
+    "evaluation.n_inner_folds=2",
+]
 
 
 def refused(arguments, capsys, *said, code=2):
@@ -44,7 +58,10 @@ class Study:
 def study(tmp_path_factory) -> Study:
     """The whole path through the commands, in a folder whose name has a space and an umlaut."""
     folder = tmp_path_factory.mktemp("klinik") / "Büro zwei"
-    at = {name: str(folder / name) for name in ("healthy", "study", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH")}
+    at = {
+        name: str(folder / name)
+        for name in ("healthy", "study", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH")
+    }
     healthy, people = f"{at['healthy']}/participants.tsv", f"{at['study']}/participants.tsv"
     cache = ["--set", f"data.cache_dir={folder / 'cache'}"]
     sizes = ["--n-sites", "2", "--spacing-mm", "6"]
@@ -54,9 +71,34 @@ def study(tmp_path_factory) -> Study:
         "simulate study": ["simulate", at["study"], "--n-subjects", "24", *sizes, "--seed", "5"],
         "check": ["check", people, "--set", "data.n_workers=1"],
         "pretrain": ["pretrain", "--participants", healthy, "--out", at["RUN"], *TINY, *cache],
-        "embed": ["embed", at["RUN"], "--participants", people, "--out", at["EMB.parquet"], *TINY, *cache],
-        "evaluate": ["evaluate", at["EMB.parquet"], "--target", "diagnosis", "--out", at["EVAL"], *fast],
-        "evaluate again": ["evaluate", at["EMB.parquet"], "--out", at["AGAIN"], "--seed", "0", *fast],
+        "embed": [
+            "embed",
+            at["RUN"],
+            "--participants",
+            people,
+            "--out",
+            at["EMB.parquet"],
+            *TINY,
+            *cache,
+        ],
+        "evaluate": [
+            "evaluate",
+            at["EMB.parquet"],
+            "--target",
+            "diagnosis",
+            "--out",
+            at["EVAL"],
+            *fast,
+        ],
+        "evaluate again": [
+            "evaluate",
+            at["EMB.parquet"],
+            "--out",
+            at["AGAIN"],
+            "--seed",
+            "0",
+            *fast,
+        ],
         "report": ["report", at["EVAL"]],
         "compare": ["compare", at["EVAL"], at["AGAIN"], "--out", at["BOTH"], *FEW],
     }

@@ -23,7 +23,11 @@ def test_help_lists_every_command(capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["pretrian"], "pretrain"), (["pretrain", "--ou", "x"], "--out"), (["simulate"], "Missing argument")],
+    [
+        (["pretrian"], "pretrain"),
+        (["pretrain", "--ou", "x"], "--out"),
+        (["simulate"], "Missing argument"),
+    ],
 )
 def test_wrong_usage_ends_with_2_and_says_why(arguments, said, capsys):
     assert run(arguments) == 2
@@ -78,5 +82,7 @@ def test_sigusr1_while_the_command_is_imported_suspends_pretraining_with_one_mes
         done = subprocess.run(program, env=os.environ | place, capture_output=True, text=True)
         assert done.returncode == code
         said.append(done.stderr)
-    message = "error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n"
+    message = (
+        "error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n"
+    )
     assert said == [message if code == 75 else "", ""]

@@ -19,7 +19,9 @@ WAY = ["simulate", "check", "pretrain", "embed", "evaluate", "report"]
 
 
 @pytest.mark.parametrize(("command", "following"), itertools.pairwise(WAY))
-def test_a_command_ends_with_the_next_one_and_with_paths_that_are_there(study, command, following, capsys):
+def test_a_command_ends_with_the_next_one_and_with_paths_that_are_there(
+    study, command, following, capsys
+):
     (line,) = [line for line in study.said[command] if line.startswith("Next: ")]
     program, name, *words = shlex.split(line.removeprefix("Next: "))
     assert (program, name) == ("neurocontrast", following)
@@ -33,8 +35,21 @@ def test_every_command_succeeds_and_leaves_its_files_and_nothing_else(study):
     assert not list(study.folder.rglob(".tmp-*"))
     names = {
         "study": {"participants.tsv", "images", "simulation.json"},
-        "RUN": {"config.yaml", "provenance.json", "metrics.csv", "encoder.json", "encoder.safetensors"},
-        "EVAL": {"evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "config.yaml", "report.html"},
+        "RUN": {
+            "config.yaml",
+            "provenance.json",
+            "metrics.csv",
+            "encoder.json",
+            "encoder.safetensors",
+        },
+        "EVAL": {
+            "evaluation.json",
+            "predictions.tsv",
+            "folds.tsv",
+            "sites.tsv",
+            "config.yaml",
+            "report.html",
+        },
         "BOTH": {"models.tsv", "differences.tsv", "comparison.json"},
     }
     for folder, expected in names.items():
@@ -42,7 +57,9 @@ def test_every_command_succeeds_and_leaves_its_files_and_nothing_else(study):
     summary = json.loads((study.folder / "EVAL" / "evaluation.json").read_text(encoding="utf-8"))
     assert (summary["target"], summary["n"]["scans"], summary["n_overlap"]) == ("diagnosis", 24, 0)
     assert summary["simulated"]
-    assert "SIMULATED" in (study.folder / "EVAL" / "report.html").read_text(encoding="utf-8").upper()
+    assert (
+        "SIMULATED" in (study.folder / "EVAL" / "report.html").read_text(encoding="utf-8").upper()
+    )
     differences = pd.read_csv(study.folder / "BOTH" / "differences.tsv", sep="\t")
     assert differences["difference"].abs().max() < 1e-9
 
@@ -52,7 +69,9 @@ def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, mon
     here.mkdir()
     monkeypatch.chdir(here)
     arguments = ["evaluate", study.path("EMB.parquet"), "--out", ".", "--n-folds", "3", "--quiet"]
-    few = [part for each in ("n_bootstraps=20", "C=[0.01]") for part in ("--set", f"evaluation.{each}")]
+    few = [
+        part for each in ("n_bootstraps=20", "C=[0.01]") for part in ("--set", f"evaluation.{each}")
+    ]
     assert run([*arguments, *few]) == 0
     assert (here / "evaluation.json").is_file()
     assert run([*arguments, *few, "--overwrite", "--report"]) == 0
@@ -66,7 +85,10 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
     summary = json.loads((study.folder / "EVAL" / "evaluation.json").read_text(encoding="utf-8"))
     found = evaluation_result(study.folder / "EVAL")
     assert found.facts["models"]["embedding"]["value"] == summary["metrics"]["auc"]["pooled"]
-    assert list(found.facts["models"]["covariates only"]["interval"]) == summary["baseline"]["auc"]["interval"]
+    assert (
+        list(found.facts["models"]["covariates only"]["interval"])
+        == summary["baseline"]["auc"]["interval"]
+    )
     assert found.facts["n_warnings"] == len(summary["warnings"])
     low, high = summary["metrics"]["auc"]["interval"]
     assert f"[{low:.3g}, {high:.3g}]" in found.table.to_string()
@@ -76,7 +98,9 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
 
 
 def test_the_smallest_p_value_is_no_zero_for_programs(tmp_path):
-    (tmp_path / "comparison.json").write_text('{"confidence_level": 0.95, "target": "age", "reference": "a"}')
+    (tmp_path / "comparison.json").write_text(
+        '{"confidence_level": 0.95, "target": "age", "reference": "a"}'
+    )
     rows = [
         "metric\tmodel\tdifference\tlow\thigh\tp_adjusted",
         "mae\ta\t0\tn/a\tn/a\tn/a",
@@ -84,20 +108,34 @@ def test_the_smallest_p_value_is_no_zero_for_programs(tmp_path):
     ]
     (tmp_path / "differences.tsv").write_text("\n".join(rows))
     found = comparison_result(tmp_path)
-    assert [each["p_adjusted"] for each in json.loads(json.dumps(found.facts["differences"]))] == [None, 3e-14]
+    assert [each["p_adjusted"] for each in json.loads(json.dumps(found.facts["differences"]))] == [
+        None,
+        3e-14,
+    ]
     assert found.table.iloc[:, 2].tolist() == ["0", "-1.5 [-2, -1]"]
 
 
 @pytest.mark.parametrize(
     ("command", "keys"),
     [
-        (["check", "study/participants.tsv", "--table-only"], {"passed", "problems", "warnings", "summary"}),
+        (
+            ["check", "study/participants.tsv", "--table-only"],
+            {"passed", "problems", "warnings", "summary"},
+        ),
         (["report", "EVAL", "--no-figures"], {"path"}),
-        (["predict", "EVAL", "EMB.parquet", "--out", "P.tsv", "--overwrite"], {"n_scans", "n_trained_on", "path"}),
-        (["compare", "EVAL", "AGAIN", "--out", "BOTH", "--overwrite"], {"reference", "differences", "path"}),
+        (
+            ["predict", "EVAL", "EMB.parquet", "--out", "P.tsv", "--overwrite"],
+            {"n_scans", "n_trained_on", "path"},
+        ),
+        (
+            ["compare", "EVAL", "AGAIN", "--out", "BOTH", "--overwrite"],
+            {"reference", "differences", "path"},
+        ),
     ],
 )
-def test_every_result_is_there_for_programs_and_people_read_what_comes_next(study, capsys, command, keys):
+def test_every_result_is_there_for_programs_and_people_read_what_comes_next(
+    study, capsys, command, keys
+):
     paths = [study.path(each) if each[0].isupper() or "/" in each else each for each in command]
     assert run([*paths, "--quiet"]) == 0
     assert "Next: " in capsys.readouterr().out
@@ -110,8 +148,22 @@ def test_a_pipe_gets_plain_lines_and_a_terminal_a_table(monkeypatch, tmp_path):
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=100, highlight=False)
         monkeypatch.setattr(module, "_console", lambda stream, console=console: console)
-        show_result(Result({}, "age", pd.DataFrame({"model": ["[a]"], "mae": [3.14159]}), ["one note"], tmp_path / "x"))
+        show_result(
+            Result(
+                {},
+                "age",
+                pd.DataFrame({"model": ["[a]"], "mae": [3.14159]}),
+                ["one note"],
+                tmp_path / "x",
+            )
+        )
         shown[terminal] = console.file.getvalue()
-    assert shown[False].splitlines() == ["age", "model   mae", "[a]    3.14", "one note", str(tmp_path / "x")]
+    assert shown[False].splitlines() == [
+        "age",
+        "model   mae",
+        "[a]    3.14",
+        "one note",
+        str(tmp_path / "x"),
+    ]
     assert "─" in shown[True]
     assert "3.14" in shown[True]

@@ -18,8 +18,15 @@ MEASURES = ROOT / "sample" / "measures"
 
 def commands_of(page):
     """Return the commands of a page's fenced blocks of shell, split into words."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line.strip()]
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return [
+        shlex.split(line, comments=True)
+        for block in blocks
+        for line in block.splitlines()
+        if line.strip()
+    ]
 
 
 SMALLER = {"epochs: 50": "epochs: 2", "name: densenet121": "name: lenet", "batch_size: 32": "batch_size: 4",
@@ -32,8 +39,11 @@ def test_the_commands_of_the_page_lead_to_a_report(shared_folder, tmp_path, monk
     pytest.importorskip("deepbet")
     monkeypatch.chdir(tmp_path)
     write_bids(tmp_path / "bids", shared_folder / "data" / "brains", n_volunteers=4, n_study=12)
-    recipe = (ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml").read_text(encoding="utf-8")
-    # A file of the name that the page gives is read in place of the recipe: the page's commands stay as they are.
+    recipe = (ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml").read_text(
+        encoding="utf-8"
+    )
+    # A file of the name that the page gives is read in place of the recipe: the page's commands
+    # stay as they are.
     for line, smaller in SMALLER.items():
         assert line in recipe
         recipe = recipe.replace(line, smaller)
@@ -54,7 +64,11 @@ def test_the_commands_of_the_page_lead_to_a_report(shared_folder, tmp_path, monk
 @pytest.mark.slow
 def test_the_commands_of_the_page_of_measures_lead_to_a_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(MEASURES, tmp_path / "derivatives", ignore=shutil.ignore_patterns("participants.tsv", "*.md"))
+    shutil.copytree(
+        MEASURES,
+        tmp_path / "derivatives",
+        ignore=shutil.ignore_patterns("participants.tsv", "*.md"),
+    )
     people = pd.read_csv(MEASURES / "participants.tsv", sep="\t", dtype=str)
     n = np.arange(len(people))
     people["site"] = np.where(n % 3 == 1, "lyon", "paris")

@@ -10,7 +10,13 @@ from tests.cli.conftest import refused
 
 TINY = ["--set", "data.kind=images", "--set", "encoder={name: lenet5, projection: [8, 4]}"]
 TINY += ["--set", "training={epochs: 1, batch_size: 32, learning_rate: 1e-3, accelerator: cpu}"]
-TRAIN = [*TINY, "--set", "data.where={split: [train]}", "--set", "augment={crop: {scale: [0.6, 1]}}"]
+TRAIN = [
+    *TINY,
+    "--set",
+    "data.where={split: [train]}",
+    "--set",
+    "augment={crop: {scale: [0.6, 1]}}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +24,20 @@ def road(tmp_path_factory):
     """The whole path through the commands; returns the folder, and what each command returned."""
     folder = tmp_path_factory.mktemp("images") / "Büro zwei"
     folder.mkdir()
-    at = {name: str(folder / name) for name in ("digits", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH", "P.tsv")}
+    at = {
+        name: str(folder / name)
+        for name in ("digits", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH", "P.tsv")
+    }
     table = f"{at['digits']}/participants.tsv"
     sizes = ["--n-train", "300", "--n-validation", "60", "--n-test", "90"]
-    evaluate = ["evaluate", at["EMB.parquet"], "--target", "label", "--set", "evaluation.n_bootstraps=50"]
+    evaluate = [
+        "evaluate",
+        at["EMB.parquet"],
+        "--target",
+        "label",
+        "--set",
+        "evaluation.n_bootstraps=50",
+    ]
     evaluate += ["--set", "evaluation.split_column=split"]
     commands = {
         "images": ["images", at["digits"], "--background", "random", *sizes],
@@ -57,12 +73,23 @@ def test_every_command_succeeds_and_figures_are_of_the_test_images(road):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--set", "encoder.name=densenet121"], ["encoder.name: 'densenet121' encodes volumes", "or lenet5"]),
-        (["--set", "data.vectors={rgb: [backgrond_red]}"], ["vectors.rgb", "Did you mean 'background_red'?"]),
-        (["--set", "objective={loss: supcon, label: labl}"], ["no column 'labl'", "Did you mean 'label'?"]),
+        (
+            ["--set", "encoder.name=densenet121"],
+            ["encoder.name: 'densenet121' encodes volumes", "or lenet5"],
+        ),
+        (
+            ["--set", "data.vectors={rgb: [backgrond_red]}"],
+            ["vectors.rgb", "Did you mean 'background_red'?"],
+        ),
+        (
+            ["--set", "objective={loss: supcon, label: labl}"],
+            ["no column 'labl'", "Did you mean 'label'?"],
+        ),
     ],
 )
-def test_a_wrong_configuration_is_told_before_anything_is_written(road, tmp_path, capsys, more, said):
+def test_a_wrong_configuration_is_told_before_anything_is_written(
+    road, tmp_path, capsys, more, said
+):
     table, out = road[0] / "digits" / "participants.tsv", tmp_path / "run"
     refused(["pretrain", "--participants", table, "--out", out, *TRAIN, *more], capsys, *said)
     assert not out.exists()
@@ -71,11 +98,32 @@ def test_a_wrong_configuration_is_told_before_anything_is_written(road, tmp_path
 def test_a_table_of_the_other_kind_is_told_by_every_command(road, study, tmp_path, capsys):
     folder, people = road[0], study.path("study/participants.tsv")
     table, out = folder / "digits" / "participants.tsv", tmp_path / "out"
-    scans, images = "scans of brains are wanted", "images of a store, as `neurocontrast images` writes them, are wanted"
-    refused(["pretrain", "--participants", people, "--out", out, *TINY], capsys, images, "set data.kind to volumes")
-    refused(["pretrain", "--participants", table, "--out", out], capsys, scans, "set data.kind to images")
-    refused(["embed", folder / "RUN", "--participants", people, "--out", f"{out}.parquet"], capsys, images)
-    refused(["embed", study.path("RUN"), "--participants", table, "--out", f"{out}.parquet"], capsys, scans)
+    scans, images = (
+        "scans of brains are wanted",
+        "images of a store, as `neurocontrast images` writes them, are wanted",
+    )
+    refused(
+        ["pretrain", "--participants", people, "--out", out, *TINY],
+        capsys,
+        images,
+        "set data.kind to volumes",
+    )
+    refused(
+        ["pretrain", "--participants", table, "--out", out],
+        capsys,
+        scans,
+        "set data.kind to images",
+    )
+    refused(
+        ["embed", folder / "RUN", "--participants", people, "--out", f"{out}.parquet"],
+        capsys,
+        images,
+    )
+    refused(
+        ["embed", study.path("RUN"), "--participants", table, "--out", f"{out}.parquet"],
+        capsys,
+        scans,
+    )
     refused(["check", people, "--set", "data.kind=images"], capsys, images)
     refused(["check", table, "--set", "data.kind=volumes"], capsys, scans)
     refused(["doctor", "--participants", table], capsys, scans)

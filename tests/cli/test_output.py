@@ -32,7 +32,9 @@ def test_plain_lines_stay_few_when_the_work_is_quick():
         with lines.task("scans", 1000, "scans") as task:
             for _ in range(1000):
                 task.advance()
-    assert len(console.file.getvalue().splitlines()) == 3  # the first says before it begins that there is work
+    assert (
+        len(console.file.getvalue().splitlines()) == 3
+    )  # the first says before it begins that there is work
 
 
 def test_each_silence_ends_with_a_sign_of_life(monkeypatch, capsys):

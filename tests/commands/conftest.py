@@ -15,7 +15,9 @@ from small_run import FASTEST, MEASURES, OF_MEASURES, PEOPLE, Evaluated
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cohort")
-    return neurocontrast.simulate(folder / "simulated", n_subjects=14, n_sites=2, spacing_mm=8.0, seed=5)
+    return neurocontrast.simulate(
+        folder / "simulated", n_subjects=14, n_sites=2, spacing_mm=8.0, seed=5
+    )
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +62,9 @@ def of_others(whole, others, cached, tmp_path_factory):
     folder = tmp_path_factory.mktemp("others")
     table = neurocontrast.embed(whole, participants=others, out=folder / "e.parquet", config=cached)
     options = FASTEST | {"outlyingness": True, "n_folds": 3}
-    return Evaluated(whole, table, neurocontrast.evaluate(table, out=folder / "evaluation", **options))
+    return Evaluated(
+        whole, table, neurocontrast.evaluate(table, out=folder / "evaluation", **options)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -83,5 +87,14 @@ def of_measures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measures")
     run = neurocontrast.pretrain(OF_MEASURES, out=folder / "run")
     table = neurocontrast.embed(run, participants=PEOPLE, out=folder / "e.parquet", config=MEASURES)
-    options = FASTEST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
-    return Evaluated(run, table, neurocontrast.evaluate(table, out=folder / "evaluation", target="sex", **options))
+    options = FASTEST | {
+        "outlyingness": True,
+        "n_folds": 3,
+        "n_inner_folds": 3,
+        "allow_overlap": True,
+    }
+    return Evaluated(
+        run,
+        table,
+        neurocontrast.evaluate(table, out=folder / "evaluation", target="sex", **options),
+    )

@@ -17,7 +17,13 @@ from neurocontrast.progress import SILENT
 from neurocontrast.provenance import subject_digest
 
 TIMING = ("seconds", "samples_per_second")
-FASTEST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2, 1.0)}
+FASTEST = {
+    "n_bootstraps": 0,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-2, 1.0),
+}
 """Settings of an evaluation that measures nothing but its metrics."""
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 PEOPLE = str(SAMPLE / "participants.tsv")
@@ -31,7 +37,10 @@ OF_MEASURES = {
     "objective": {"loss": "conditional", "temperature": 1.0, "kernel": KERNEL_OF_AGE},
 }
 """A run on regional measures of the sample."""
-INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
+INFO = {
+    "pretraining_subjects": [subject_digest("somebody")],
+    "run": {"weights": {"sha256": "a" * 64}},
+}
 
 
 class Evaluated(NamedTuple):
@@ -43,7 +52,15 @@ class Evaluated(NamedTuple):
 
 
 def embedded_people(
-    path, *, n=60, first=0, n_features=12, strength=1.5, classes=("control", "patient"), change=None, **info
+    path,
+    *,
+    n=60,
+    first=0,
+    n_features=12,
+    strength=1.5,
+    classes=("control", "patient"),
+    change=None,
+    **info,
 ):
     """Write embeddings of made people, whose first features tell the class; `change` is called with their table."""
     generator = np.random.default_rng(first)
@@ -52,8 +69,13 @@ def embedded_people(
     table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
     table["path"] = [f"{name}.nii.gz" for name in names]
     table["age"], table["sex"] = generator.uniform(20, 80, n), generator.choice(["F", "M"], n)
-    table["site"], table["diagnosis"] = generator.choice(["london", "ucla"], n), np.array(classes)[codes]
-    features = generator.normal(size=(n, n_features)) + strength * np.eye(len(classes), n_features)[codes]
+    table["site"], table["diagnosis"] = (
+        generator.choice(["london", "ucla"], n),
+        np.array(classes)[codes],
+    )
+    features = (
+        generator.normal(size=(n, n_features)) + strength * np.eye(len(classes), n_features)[codes]
+    )
     table = table if change is None else change(table)
     write_embeddings(path, table, features[table.index].astype(np.float32), INFO | info)
     return path

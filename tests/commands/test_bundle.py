@@ -39,7 +39,9 @@ def test_a_bundle_without_a_probe_embeds(of_others, others, tmp_path):
     assert all(len(each["channel_def"]) == each["num_channels"] for each in (image, pred))
     assert (image["spatial_shape"], pred["num_channels"]) == ([16, 20, 16], 32)
     made = run_bundle(bundle, others, tmp_path / "o.parquet")
-    np.testing.assert_array_equal(read_embeddings(made).features, read_embeddings(of_others.table).features)
+    np.testing.assert_array_equal(
+        read_embeddings(made).features, read_embeddings(of_others.table).features
+    )
 
 
 def test_a_bundle_predicts_as_predict_does_and_names_nobody(of_others, others, tmp_path):
@@ -47,7 +49,9 @@ def test_a_bundle_predicts_as_predict_does_and_names_nobody(of_others, others, t
     wanted = pd.read_csv(nc.predict(evaluation, others, run=run, out=tmp_path / "p.tsv"), sep="\t")
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
     found = pd.read_csv(run_bundle(bundle, others, tmp_path / "o.tsv"), sep="\t")
-    pd.testing.assert_frame_equal(found.drop(columns="trained_on"), wanted.drop(columns="trained_on"))
+    pd.testing.assert_frame_equal(
+        found.drop(columns="trained_on"), wanted.drop(columns="trained_on")
+    )
     assert wanted["trained_on"].all()
     assert found["trained_on"].isna().all()  # not false: nobody can tell
     assert read_json(tmp_path / "o.json")["n"]["of_trained_subjects"] is None
@@ -62,7 +66,9 @@ def test_a_bad_scan_stops_no_other(of_others, others, tmp_path):
     (inbox / "a.nii.gz").write_bytes(b"no image")
     shutil.copy(others.parent / pd.read_csv(others, sep="\t")["path"][0], inbox / "b.nii.gz")
     run, _, evaluation = of_others
-    made = run_bundle(nc.bundle(run, evaluation, out=tmp_path / "bundle"), inbox, tmp_path / "o.tsv")
+    made = run_bundle(
+        nc.bundle(run, evaluation, out=tmp_path / "bundle"), inbox, tmp_path / "o.tsv"
+    )
     bad, good = pd.read_csv(made, sep="\t").to_dict("records")
     assert "not a NIfTI image" in bad["error"]
     assert good["y_pred"] in ("patient", "control")
@@ -76,7 +82,11 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(whole, tmp_pat
         ({"preprocessing": {"kind": "images"}}, ConfigError, "trained on natural images"),
         ({"format": 9}, CheckpointError, "format 9 is not known"),
         ({"preprocessing": {"transform_version": 7}}, CheckpointError, "version is 7"),
-        ({"weights": {"file": "nowhere.safetensors", "sha256": "0"}}, CheckpointError, "the weights are missing"),
+        (
+            {"weights": {"file": "nowhere.safetensors", "sha256": "0"}},
+            CheckpointError,
+            "the weights are missing",
+        ),
     ]
     for number, (changes, error, message) in enumerate(wrong):
         with pytest.raises(error, match=message):
@@ -108,21 +118,33 @@ def test_a_probe_of_other_features_is_refused(of_others, brain_run, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_bundle_of_measures_predicts_from_their_tables_and_its_card_speaks_of_measures(of_measures, tmp_path):
+def test_a_bundle_of_measures_predicts_from_their_tables_and_its_card_speaks_of_measures(
+    of_measures, tmp_path
+):
     run, table, evaluation = of_measures
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
     tables = tmp_path / "tables"
     tables.mkdir()
     for path in TABLES:
         shutil.copy(path, tables)
-    found = pd.read_csv(run_bundle(bundle, tables, tmp_path / "o.tsv"), sep="\t").set_index("participant_id")
-    wanted = pd.read_csv(nc.predict(evaluation, table, out=tmp_path / "p.tsv"), sep="\t").set_index("participant_id")
-    np.testing.assert_allclose(found.loc[wanted.index, "y_score"], wanted["y_score"], rtol=1e-4, atol=1e-5)
-    card, about = ((bundle / name).read_text() for name in ("docs/README.md", "configs/metadata.json"))
+    found = pd.read_csv(run_bundle(bundle, tables, tmp_path / "o.tsv"), sep="\t").set_index(
+        "participant_id"
+    )
+    wanted = pd.read_csv(nc.predict(evaluation, table, out=tmp_path / "p.tsv"), sep="\t").set_index(
+        "participant_id"
+    )
+    np.testing.assert_allclose(
+        found.loc[wanted.index, "y_score"], wanted["y_score"], rtol=1e-4, atol=1e-5
+    )
+    card, about = (
+        (bundle / name).read_text() for name in ("docs/README.md", "configs/metadata.json")
+    )
     for name in ("aparc.a2009s+aseg", "lh_G_front_sup_thickness", "Left-Hippocampus", "mm³"):
         assert name in card
     for text in (card, about):
-        assert not any(word in text.lower() for word in ("voxel", "brain mri", "skull", "nifti", "an image"))
+        assert not any(
+            word in text.lower() for word in ("voxel", "brain mri", "skull", "nifti", "an image")
+        )
     assert json.loads(about)["task"] == "sex from regional measures of the brain"
     known = read_json(run / "encoder.json")["preprocessing"]["columns"]
     assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known)
@@ -136,4 +158,6 @@ def test_a_bundle_of_measures_without_a_probe_embeds_their_tables(of_measures, t
     names.join(cohort.measures.values.reset_index(drop=True)).to_csv(joined, sep="\t", index=False)
     bundle = nc.bundle(run, out=tmp_path / "bundle")
     made = run_bundle(bundle, PEOPLE, tmp_path / "o.parquet", measures=str(joined))
-    np.testing.assert_allclose(read_embeddings(made).features, read_embeddings(table).features, atol=1e-5)
+    np.testing.assert_allclose(
+        read_embeddings(made).features, read_embeddings(table).features, atol=1e-5
+    )

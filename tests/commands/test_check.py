@@ -17,7 +17,10 @@ def table(tmp_path) -> Path:
     generator = np.random.default_rng(0)
     lines = ["participant_id\tpath\tage\tsex\tsite\tdiagnosis"]
     for i in range(6):
-        nib.save(nib.Nifti1Image(generator.random((16, 16, 16), dtype=np.float32), np.eye(4)), tmp_path / f"{i}.nii.gz")
+        nib.save(
+            nib.Nifti1Image(generator.random((16, 16, 16), dtype=np.float32), np.eye(4)),
+            tmp_path / f"{i}.nii.gz",
+        )
         lines.append(f"s{i}\t{i}.nii.gz\t{30 + i}\t{'MF'[i % 2]}\t{'AB'[i // 3]}\t{'pc'[i % 2]}")
     path = tmp_path / "participants.tsv"
     path.write_text("\n".join(lines) + "\n")
@@ -32,7 +35,9 @@ def test_a_good_table_passes_with_its_summary(table):
     assert report.summary.loc["all", "age mean"] == 32.5
     assert report.summary.loc["A", "diagnosis p"] == 2
     text = report.to_text()
-    assert text.startswith("participants.tsv: 6 scans of 6 subjects; checked table, headers and voxels.")
+    assert text.startswith(
+        "participants.tsv: 6 scans of 6 subjects; checked table, headers and voxels."
+    )
     assert text.endswith("No problems.")
 
 
@@ -51,13 +56,24 @@ def test_the_recipe_to_begin_with_is_that_of_the_table(table, capsys):
         maps.assign(**{name: maps["path"]}).to_csv(table, sep="\t", index=False)
         maps = pd.read_csv(table, sep="\t")
         assert check(table, deep=False, n_workers=0).recipe == ("tissue_linear", *more)
-    assert run(["check", str(table), "--table-only", "--config", "yaware", "--set", "data.n_workers=1"]) == 0
-    assert f"Next: neurocontrast pretrain --config yaware --participants {table}" in capsys.readouterr().out
+    assert (
+        run(
+            ["check", str(table), "--table-only", "--config", "yaware", "--set", "data.n_workers=1"]
+        )
+        == 0
+    )
+    assert (
+        f"Next: neurocontrast pretrain --config yaware --participants {table}"
+        in capsys.readouterr().out
+    )
 
 
 def test_problems_of_table_and_images_are_told_together(table):
     assert len(check(table, preprocessing=Preprocessing(), n_workers=0).problems.found) == 6
-    nib.save(nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)), table.parent / "3.nii.gz")
+    nib.save(
+        nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)),
+        table.parent / "3.nii.gz",
+    )
     shallow = check(table, deep=False, n_workers=0)
     assert shallow.passed
     assert "not the voxels" in shallow.to_text()
@@ -68,7 +84,13 @@ def test_problems_of_table_and_images_are_told_together(table):
     assert not report.passed
     text = report.to_text()
     assert "participants.tsv: 4 problems" in text
-    lines = ("line 3, s1: ", "0 bytes", "line 4, s2, column 'path'", "every voxel is 0", "line 6, s4, column 'age'")
+    lines = (
+        "line 3, s1: ",
+        "0 bytes",
+        "line 4, s2, column 'path'",
+        "every voxel is 0",
+        "line 6, s4, column 'age'",
+    )
     for part in lines:
         assert part in text
 
@@ -77,7 +99,10 @@ def test_rows_without_a_problem_become_a_table_elsewhere(table, tmp_path, capsys
     (table.parent / "1.nii.gz").write_bytes(b"")
     table.write_text(table.read_text().replace("\t34\t", "\t-34\t").replace("\t33\t", "\t89+\t"))
     good = tmp_path / "mended" / "good.tsv"
-    assert run(["check", str(table), "--write-good", str(good), "--set", "data.n_workers=1", "-q"]) == 0
+    assert (
+        run(["check", str(table), "--write-good", str(good), "--set", "data.n_workers=1", "-q"])
+        == 0
+    )
     assert "the 4 rows without a problem; left out: 2." in capsys.readouterr().out
     assert good.read_text().splitlines()[3] == "s3\t../3.nii.gz\t89+\tF\tB\tc"
     assert list(read_cohort(good).table["participant_id"]) == ["s0", "s2", "s3", "s5"]
@@ -88,7 +113,9 @@ def test_rows_without_a_problem_become_a_table_elsewhere(table, tmp_path, capsys
         check(table, write_good=table, overwrite=True)
     for row in range(6):
         (table.parent / f"{row}.nii.gz").unlink()
-    with pytest.raises(DataError, match=r"(?s)7 problems.*write_good: nothing was written, since no row"):
+    with pytest.raises(
+        DataError, match=r"(?s)7 problems.*write_good: nothing was written, since no row"
+    ):
         check(table, write_good=tmp_path / "none.tsv")
     assert not (tmp_path / "none.tsv").exists()
 

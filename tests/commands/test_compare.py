@@ -35,7 +35,12 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_the_better_model_is_found_and_drawn(folder, tmp_path):
-    out = compare([folder / "weak", folder / "strong"], names=["weak", "y-Aware"], out=tmp_path / "c", n_bootstraps=200)
+    out = compare(
+        [folder / "weak", folder / "strong"],
+        names=["weak", "y-Aware"],
+        out=tmp_path / "c",
+        n_bootstraps=200,
+    )
     differences = pd.read_csv(out / "differences.tsv", sep="\t").set_index("metric")
     auc = differences.loc["auc"]
     assert (auc["model"], auc["reference"], auc["n_folds"]) == ("y-Aware", "weak", 10)
@@ -46,9 +51,16 @@ def test_the_better_model_is_found_and_drawn(folder, tmp_path):
     for metric, values in pooled.items():
         assert models.loc[("y-Aware", metric), "value"] == pytest.approx(values["pooled"]), metric
     assert read_json(out / "comparison.json")["reference"] == "weak"
-    assert re.search("stratified by target × site(?s:.)*y-Aware is better", (out / "comparison.html").read_text())
+    assert re.search(
+        "stratified by target × site(?s:.)*y-Aware is better", (out / "comparison.html").read_text()
+    )
     drawn = {path.name for path in (out / "figures").iterdir()}
-    assert {"differences_auc.svg", "differences_auc.png", "differences_auc.tsv", "models_auc.svg"} <= drawn
+    assert {
+        "differences_auc.svg",
+        "differences_auc.png",
+        "differences_auc.tsv",
+        "models_auc.svg",
+    } <= drawn
     assert not (out / "learning_curves.tsv").exists()
 
 
@@ -63,9 +75,15 @@ def test_new_sites_and_what_the_site_costs(folder, tmp_path):
         assert row["unseen"] == pytest.approx(told["unseen"]["embedding"]["mae"]["value"])
         assert row["ratio_low"] == pytest.approx(told["ratio"]["embedding"]["mae"]["low"])
         assert row["constant"] == pytest.approx(told["unseen"]["constant"]["mae"]["value"])
-        assert row["site_balanced_accuracy"] == pytest.approx(told["site_predictability"]["balanced_accuracy"])
-        assert (row["n"], row["n_outside"]) == tuple(summary["outlyingness"][key] for key in ("n", "n_outside"))
-        assert models.loc[(name, "r2"), "unseen"] == pytest.approx(told["unseen"]["embedding"]["r2"]["value"])
+        assert row["site_balanced_accuracy"] == pytest.approx(
+            told["site_predictability"]["balanced_accuracy"]
+        )
+        assert (row["n"], row["n_outside"]) == tuple(
+            summary["outlyingness"][key] for key in ("n", "n_outside")
+        )
+        assert models.loc[(name, "r2"), "unseen"] == pytest.approx(
+            told["unseen"]["embedding"]["r2"]["value"]
+        )
         assert models.loc[(name, "mae"), "value"] == pytest.approx(row["known"])
     assert "New sites, and site against target" in (out / "comparison.html").read_text()
 
@@ -86,12 +104,17 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
 
 
 def test_a_comparison_names_nobody(folder, tmp_path):
-    again, about = shutil.copytree(folder / "strong", tmp_path / "again"), read_json(folder / "strong/evaluation.json")
+    again, about = (
+        shutil.copytree(folder / "strong", tmp_path / "again"),
+        read_json(folder / "strong/evaluation.json"),
+    )
     about["warnings"] = [{"code": "duplicate_overlap", "message": "sub-003 = sub-007"}]
     (again / "evaluation.json").write_text(json.dumps(about))
     out = compare([folder / "weak", again], out=tmp_path / "c", n_bootstraps=20)
     assert "[id] = [id]" in (out / "comparison.html").read_text()
-    assert not re.search(r"sub-\d", (out / "comparison.html").read_text() + (out / "comparison.json").read_text())
+    assert not re.search(
+        r"sub-\d", (out / "comparison.html").read_text() + (out / "comparison.json").read_text()
+    )
 
 
 def test_what_cannot_be_paired_is_refused(folder, tmp_path):
@@ -101,7 +124,9 @@ def test_what_cannot_be_paired_is_refused(folder, tmp_path):
     with pytest.raises(DataError, match=r"another fold .*split_file=weak/splits\.tsv"):
         compare([folder / "weak", other], out=tmp_path / "c")
     splits = str(folder / "weak" / "splits.tsv")
-    again = evaluate(folder / "strong.parquet", out=tmp_path / "again", split_file=splits, seed=9, **FAST)
+    again = evaluate(
+        folder / "strong.parquet", out=tmp_path / "again", split_file=splits, seed=9, **FAST
+    )
     assert compare([folder / "weak", again], out=tmp_path / "paired", n_bootstraps=50).is_dir()
     rest = pd.read_parquet(folder / "weak.parquet").iloc[5:]
     fewer = evaluate(rest, out=tmp_path / "few", **FAST)
@@ -128,7 +153,9 @@ def test_wrong_arguments_are_answered(folder, tmp_path, arguments, message):
 
 
 def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
-    source = write(tmp_path / "many.parquet", 1.0, site=[f"site-{row % 20:02d}" for row in range(N)])
+    source = write(
+        tmp_path / "many.parquet", 1.0, site=[f"site-{row % 20:02d}" for row in range(N)]
+    )
     found = {}
     for unit in ("auto", "subject"):
         folder = evaluate(source, out=tmp_path / unit, bootstrap_unit=unit, **FAST)
@@ -139,10 +166,14 @@ def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
     assert (found["auto"]["low"] != found["subject"]["low"]).any()
 
 
-@pytest.mark.parametrize(("file", "column"), [("predictions.tsv", "subject_id"), ("folds.tsv", "held_out_site")])
+@pytest.mark.parametrize(
+    ("file", "column"), [("predictions.tsv", "subject_id"), ("folds.tsv", "held_out_site")]
+)
 def test_a_table_that_lacks_a_column_is_named(folder, tmp_path, file, column):
     broken = tmp_path / "broken"
     shutil.copytree(folder / "strong", broken)
-    pd.read_csv(broken / file, sep="\t").drop(columns=column).to_csv(broken / file, sep="\t", index=False)
+    pd.read_csv(broken / file, sep="\t").drop(columns=column).to_csv(
+        broken / file, sep="\t", index=False
+    )
     with pytest.raises(DataError, match=f"{file}: missing columns: '{column}'"):
         compare([folder / "weak", broken], out=tmp_path / "c")

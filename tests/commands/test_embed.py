@@ -22,15 +22,21 @@ def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, bra
     encoder, contract = load_encoder(brain_run)
     preprocessing = Preprocessing.from_contract(contract["preprocessing"])
     assert preprocessing.normalise == "zscore-brain"  # the run's, not today's default
-    volumes = np.stack([load_volume(path, preprocessing) for path in read_cohort(cohort).table["path"]])
+    volumes = np.stack(
+        [load_volume(path, preprocessing) for path in read_cohort(cohort).table["path"]]
+    )
     with torch.no_grad():
         expected = encoder(torch.from_numpy(volumes)).numpy()
     np.testing.assert_allclose(read.features, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedded, brain_run, cohort, cached):
+def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(
+    tmp_path, embedded, brain_run, cohort, cached
+):
     head = {**cached, "embedding": {"layer": "head"}}
-    read = read_embeddings(neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "h.parquet", config=head))
+    read = read_embeddings(
+        neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "h.parquet", config=head)
+    )
     features = read_embeddings(embedded)
     model, contract = load_model(brain_run)
     with torch.no_grad():
@@ -38,10 +44,14 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedde
     assert read.features.shape == (14, 4)
     np.testing.assert_allclose(read.features, expected, rtol=1e-3, atol=1e-4)
     assert (features.info["layer"], read.info["layer"]) == ("encoder", "head")
-    digest = contract["weights"]["sha256"]  # features of both can have one size, and must not be taken for each other
+    digest = contract["weights"][
+        "sha256"
+    ]  # features of both can have one size, and must not be taken for each other
     assert (encoder_digest(features.info), encoder_digest(read.info)) == (digest, f"{digest}, head")
     assert encoder_digest({**read.info, "precision": "bf16-mixed"}) == f"{digest}, head, bf16-mixed"
-    assert encoder_digest({"run": {"weights": {"sha256": digest}}}) == digest  # a table of an earlier version
+    assert (
+        encoder_digest({"run": {"weights": {"sha256": digest}}}) == digest
+    )  # a table of an earlier version
 
 
 def test_description_says_what_the_features_came_from(embedded, brain_run, cohort):
@@ -67,7 +77,9 @@ def test_an_encoder_alone_embeds_with_a_warning(brain_run, embedded, cohort, cac
     for name in ("encoder.json", "encoder.safetensors"):
         shutil.copy(brain_run / name, alone)
     heard = Listening()
-    out = neurocontrast.embed(alone, participants=cohort, out=tmp_path / "e.parquet", config=cached, progress=heard)
+    out = neurocontrast.embed(
+        alone, participants=cohort, out=tmp_path / "e.parquet", config=cached, progress=heard
+    )
     read = read_embeddings(out)
     assert any("no provenance.json" in text for text in heard.warned)
     assert read.info["pretraining_subjects"] is None
@@ -77,18 +89,30 @@ def test_an_encoder_alone_embeds_with_a_warning(brain_run, embedded, cohort, cac
 
 def test_an_existing_file_is_replaced_only_when_asked(embedded, brain_run, cohort, cached):
     before = embedded.read_bytes()
-    with pytest.raises(ConfigError, match=r"exists\. Give another file, or replace it with overwrite=True"):
+    with pytest.raises(
+        ConfigError, match=r"exists\. Give another file, or replace it with overwrite=True"
+    ):
         neurocontrast.embed(brain_run, participants=cohort, out=embedded, config=cached)
     assert embedded.read_bytes() == before
     neurocontrast.embed(brain_run, participants=cohort, out=embedded, config=cached, overwrite=True)
     assert read_embeddings(embedded).features.shape == (14, 32)
 
 
-def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(brain_run, cohort, cached, tmp_path):
+def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(
+    brain_run, cohort, cached, tmp_path
+):
     contract = read_json(brain_run / "encoder.json")["preprocessing"]
-    data = {**cached["data"], "channels": ["gm"], "spacing_mm": 3.0, "cache_dtype": "float16", "smooth_mm": 6.0}
+    data = {
+        **cached["data"],
+        "channels": ["gm"],
+        "spacing_mm": 3.0,
+        "cache_dtype": "float16",
+        "smooth_mm": 6.0,
+    }
     with pytest.raises(ConfigError) as refused:
-        neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "e.parquet", config={"data": data})
+        neurocontrast.embed(
+            brain_run, participants=cohort, out=tmp_path / "e.parquet", config={"data": data}
+        )
     assert str(refused.value).splitlines()[:-1] == [
         'data.cache_dtype: is "float16", and the run was trained with "float32"',
         'data.channels: is ["gm"], and the run was trained with ["t1"]',
@@ -96,10 +120,21 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(b
         f"data.spacing_mm: is 3.0, and the run was trained with {contract['spacing_mm']}",
     ]
     assert not list(tmp_path.iterdir())
-    same = {**cached["data"], "channels": ["t1"], "spacing_mm": contract["spacing_mm"], "percentiles": [3, 97]}
-    where, heard = {"where": {"sex": ["F"]}}, Listening()  # is for training, and selects nothing here
+    same = {
+        **cached["data"],
+        "channels": ["t1"],
+        "spacing_mm": contract["spacing_mm"],
+        "percentiles": [3, 97],
+    }
+    where, heard = (
+        {"where": {"sex": ["F"]}},
+        Listening(),
+    )  # is for training, and selects nothing here
     options = {"out": tmp_path / "e.parquet", "config": {"data": same | where}, "progress": heard}
-    assert len(read_embeddings(neurocontrast.embed(brain_run, participants=cohort, **options)).table) == 14
+    assert (
+        len(read_embeddings(neurocontrast.embed(brain_run, participants=cohort, **options)).table)
+        == 14
+    )
     assert "all 14 scans of the table are embedded" in heard.warned[0]
 
 
@@ -107,8 +142,12 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(b
 def study(settings, cached, tmp_path_factory):
     """A run and a cohort of their own: a test changes the time of one of its scans."""
     folder = tmp_path_factory.mktemp("study")
-    table = neurocontrast.simulate(folder / "cohort", n_subjects=8, n_sites=2, spacing_mm=8.0, seed=6)
-    run = neurocontrast.pretrain(settings(f"data.participants={table}", "training.epochs=0"), out=folder / "run")
+    table = neurocontrast.simulate(
+        folder / "cohort", n_subjects=8, n_sites=2, spacing_mm=8.0, seed=6
+    )
+    run = neurocontrast.pretrain(
+        settings(f"data.participants={table}", "training.epochs=0"), out=folder / "run"
+    )
     return run, table, cached | {"embedding": {"batch_size": 2, "accelerator": "cpu"}}
 
 
@@ -142,14 +181,18 @@ def killed(study, batches, tmp_path):
     return tmp_path / "e.parquet"
 
 
-def test_a_killed_call_continues_and_writes_the_bytes_of_one_that_was_not(study, killed, batches, tmp_path):
+def test_a_killed_call_continues_and_writes_the_bytes_of_one_that_was_not(
+    study, killed, batches, tmp_path
+):
     run, table, config = study
     heard = Listening()
     neurocontrast.embed(run, participants=table, out=killed, config=config, progress=heard)
     assert batches == [[0, 1], [2, 3], "killed", [4, 5], [6, 7]]
     assert f"{killed}: 4 of 8 scans are there already." in heard.said
     assert list(tmp_path.iterdir()) == [killed]
-    whole = neurocontrast.embed(run, participants=table, out=tmp_path / "whole.parquet", config=config)
+    whole = neurocontrast.embed(
+        run, participants=table, out=tmp_path / "whole.parquet", config=config
+    )
     assert batches[5:] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert killed.read_bytes() == whole.read_bytes()
 
@@ -178,10 +221,20 @@ def another_scan(run, table, config, folder):
 
 def embedding(**changed):
     """Return what changes keys of the section `embedding`."""
-    return lambda run, table, config, _: (run, table, {**config, "embedding": {**config["embedding"], **changed}})
+    return lambda run, table, config, _: (
+        run,
+        table,
+        {**config, "embedding": {**config["embedding"], **changed}},
+    )
 
 
-CHANGES = [other_weights, embedding(layer="head"), embedding(batch_size=3), other_table, another_scan]
+CHANGES = [
+    other_weights,
+    embedding(layer="head"),
+    embedding(batch_size=3),
+    other_table,
+    another_scan,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -18,7 +18,11 @@ FAST = FASTEST | {"n_bootstraps": 50}
 @pytest.fixture(scope="module")
 def embeddings(tmp_path_factory) -> Path:
     metrics = [{"epoch": 0, "train_loss": 2.0}, {"epoch": 1, "train_loss": 1.5}]
-    about = {"run": {"encoder": {"name": "densenet121"}}, "training_metrics": metrics, "simulated": True}
+    about = {
+        "run": {"encoder": {"name": "densenet121"}},
+        "training_metrics": metrics,
+        "simulated": True,
+    }
     return embedded_people(tmp_path_factory.mktemp("embeddings") / "emb.parquet", **about)
 
 
@@ -55,7 +59,9 @@ def test_a_frame_is_evaluated_as_its_file_is(tmp_path):
 def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):
     out = tmp_path / "deep" / "eval"
     assert evaluate(embeddings, target="diagnosis", out=out, **{**FAST, "confounds": True}) == out
-    tables = "predictions folds sites groups calibration cohort confounds flow scans splits training"
+    tables = (
+        "predictions folds sites groups calibration cohort confounds flow scans splits training"
+    )
     files = {"evaluation.json", "config.yaml", "probe", *(f"{name}.tsv" for name in tables.split())}
     assert {path.name for path in out.iterdir()} == files
     assert {path.name for path in out.parent.iterdir()} == {"eval"}  # nothing temporary is left
@@ -100,12 +106,17 @@ def test_an_existing_evaluation_alone_is_replaced_and_only_on_request(embeddings
     ("arguments", "message"),
     [
         (["--train-sizes", "a,b"], "train_sizes"),
-        (["--train-sizes", "20,500"], "--train-sizes: 500 cannot be had: the smallest training fold has 48 subjects"),
+        (
+            ["--train-sizes", "20,500"],
+            "--train-sizes: 500 cannot be had: the smallest training fold has 48 subjects",
+        ),
         (["--train-sizes", "0"], "--train-sizes: must be greater than 0, found 0"),
         (["--test", "nowhere.parquet"], "no such file. Give an embeddings table"),
     ],
 )
-def test_wrong_choices_end_with_exit_code_2_and_nothing_written(embeddings, tmp_path, capsys, arguments, message):
+def test_wrong_choices_end_with_exit_code_2_and_nothing_written(
+    embeddings, tmp_path, capsys, arguments, message
+):
     assert run(["evaluate", str(embeddings), "--out", str(tmp_path / "e"), *arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
@@ -115,7 +126,10 @@ def test_wrong_choices_end_with_exit_code_2_and_nothing_written(embeddings, tmp_
     ("options", "message"),
     [
         ({"split": "stratified"}, "split: unknown key.*Did you mean 'splits'"),
-        ({"splits": "leave-site-outt"}, "splits: .*'leave-site-outt'.*Did you mean 'leave-site-out'"),
+        (
+            {"splits": "leave-site-outt"},
+            "splits: .*'leave-site-outt'.*Did you mean 'leave-site-out'",
+        ),
         ({"confidence_level": 95}, "confidence_level: must be less than 1, found 95"),
         ({"C": [1.0, -1.0]}, "C.1: must be greater than 0, found -1.0"),
         ({"target": "diagnose"}, "emb.parquet has no column 'diagnose'. Did you mean 'diagnosis'"),

@@ -41,7 +41,11 @@ def _write_scans(folder, *, classes, n=24, code=4, shift=None):
         image.set_qform(affine, code=code)
         image.header["descrip"] = b"Erika Mustermann"
         nib.save(image, folder / f"{number}.nii.gz")
-        person = {"participant_id": f"sub-{number:02d}", "path": f"{number}.nii.gz", "age": 30.0 + number}
+        person = {
+            "participant_id": f"sub-{number:02d}",
+            "path": f"{number}.nii.gz",
+            "age": 30.0 + number,
+        }
         site = "paris" if number % 4 < 2 else "rome"
         rows.append({**person, "sex": "FM"[number // 2 % 2], "site": site, "diagnosis": name})
     pd.DataFrame(rows).to_csv(folder / "participants.tsv", sep="\t", index=False)
@@ -52,7 +56,9 @@ def _write_run(folder, *, seed=0, spacing_mm=8.0):
     folder.mkdir()
     encoder = build_encoder(EncoderSettings(name="lenet"), seed=seed)
     preprocessing = Preprocessing(spacing_mm=spacing_mm, shape=SHAPE, normalise="none")
-    save_encoder(folder, encoder, {"preprocessing": preprocessing.contract(), "cache_dtype": "float32"})
+    save_encoder(
+        folder, encoder, {"preprocessing": preprocessing.contract(), "cache_dtype": "float32"}
+    )
     return folder
 
 
@@ -64,13 +70,21 @@ class Study:
         self.config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}}
         self.table = _write_scans(folder, classes=classes, **scans)
         self.run = _write_run(folder / "run")
-        made = nc.embed(self.run, participants=self.table, out=folder / "emb.parquet", config=self.config)
+        made = nc.embed(
+            self.run, participants=self.table, out=folder / "emb.parquet", config=self.config
+        )
         self.evaluation = nc.evaluate(made, target=target, out=folder / "evaluation", **FAST)
 
     def explain(self, out, *, run=None, participants=None, progress=None, **explanation):
         settings = {"accelerator": "cpu", "patch_mm": 24, "n_subjects": 12, **explanation}
-        given = {"run": run or self.run, "participants": participants or self.table, "progress": progress or SILENT}
-        return nc.explain(self.evaluation, out=out, config={**self.config, "explanation": settings}, **given)
+        given = {
+            "run": run or self.run,
+            "participants": participants or self.table,
+            "progress": progress or SILENT,
+        }
+        return nc.explain(
+            self.evaluation, out=out, config={**self.config, "explanation": settings}, **given
+        )
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +148,9 @@ def test_a_number_is_explained_over_its_whole_range(tmp_path):
 
 def test_of_several_classes_one_is_named(tmp_path):
     study = Study(tmp_path / "three", classes=("control", "patient", "relative"), n=30)
-    with pytest.raises(ConfigError, match=r"explanation\.positive: missing; of several classes one must be named"):
+    with pytest.raises(
+        ConfigError, match=r"explanation\.positive: missing; of several classes one must be named"
+    ):
         study.explain(tmp_path / "map")
     with pytest.raises(ConfigError, match="Did you mean 'relative'"):
         study.explain(tmp_path / "map", positive="relatve")
@@ -165,31 +181,44 @@ def test_scans_in_a_space_of_their_own_are_told(tmp_path):
 )
 def test_a_probe_of_other_features_of_the_encoder_is_refused(study, tmp_path, how, said):
     # Another test of this study may have left a map beside the evaluation.
-    evaluation = shutil.copytree(study.evaluation, tmp_path / "evaluation", ignore=lambda *_: ["explanation"])
+    evaluation = shutil.copytree(
+        study.evaluation, tmp_path / "evaluation", ignore=lambda *_: ["explanation"]
+    )
     described = read_json(evaluation / "probe" / "probe.json")
     described["encoder"] += f", {how}"
     (evaluation / "probe" / "probe.json").write_text(json.dumps(described))
     with pytest.raises(DataError, match=said):
-        nc.explain(evaluation, run=study.run, participants=study.table, out=None, config=study.config)
+        nc.explain(
+            evaluation, run=study.run, participants=study.table, out=None, config=study.config
+        )
 
 
 def test_run_and_table_are_found_near_the_evaluation(study, tmp_path):
-    settings = {**study.config, "explanation": {"accelerator": "cpu", "patch_mm": 60, "n_subjects": 2}}
+    settings = {
+        **study.config,
+        "explanation": {"accelerator": "cpu", "patch_mm": 60, "n_subjects": 2},
+    }
     about = _about(nc.explain(study.evaluation, out=tmp_path / "map", config=settings))
     assert about["encoder"] == read_json(study.run / "encoder.json")["weights"]["sha256"]
-    moved = shutil.copytree(study.evaluation, tmp_path / "far" / "away", ignore=lambda *_: ["explanation"])
+    moved = shutil.copytree(
+        study.evaluation, tmp_path / "far" / "away", ignore=lambda *_: ["explanation"]
+    )
     with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run: run=RUN"):
         nc.explain(moved, config=settings)
     # Images of the same people that were not embedded, as raw heads are.
     table = people_of(study.table)
-    table.assign(path=[*table["path"][::-1]]).to_csv(moved.parent / "participants.tsv", sep="\t", index=False)
+    table.assign(path=[*table["path"][::-1]]).to_csv(
+        moved.parent / "participants.tsv", sep="\t", index=False
+    )
     with pytest.raises(ConfigError, match=r"no 'participants\.tsv' near .* as they were embedded"):
         nc.explain(moved, run=study.run, config=settings)
 
 
 def test_another_encoder_and_lacking_scans_are_refused(study, tmp_path):
     people_of(study.table).iloc[2:].to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=r"fewer\.tsv: 2 of 24 evaluated scans are not in it: sub-00, sub-01"):
+    with pytest.raises(
+        DataError, match=r"fewer\.tsv: 2 of 24 evaluated scans are not in it: sub-00, sub-01"
+    ):
         study.explain(tmp_path / "map", participants=tmp_path / "fewer.tsv")
     other = _write_run(tmp_path / "other", seed=1)
     with pytest.raises(DataError, match="Give the run whose embeddings were evaluated"):
@@ -207,7 +236,16 @@ def test_another_encoder_and_lacking_scans_are_refused(study, tmp_path):
     ],
 )
 def test_wrong_arguments_end_with_2_and_leave_nothing(study, tmp_path, capsys, arguments, said):
-    given = ["explain", study.evaluation, "--run", study.run, "--participants", study.table, "--out", tmp_path / "map"]
+    given = [
+        "explain",
+        study.evaluation,
+        "--run",
+        study.run,
+        "--participants",
+        study.table,
+        "--out",
+        tmp_path / "map",
+    ]
     cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}"]
     refused([*given, *cache, *arguments], capsys, said)
     assert not (tmp_path / "map").exists()

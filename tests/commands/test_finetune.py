@@ -11,16 +11,31 @@ from neurocontrast.exceptions import ConfigError, LeakageError, TrainingInterrup
 from tests.cli.conftest import refused
 
 OPTIONS = {"n_folds": 2, "n_bootstraps": 20, "voxels": "off", "allow_overlap": True}
-TRAINED = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "splits.tsv", "finetuning.tsv")
+TRAINED = (
+    "evaluation.json",
+    "predictions.tsv",
+    "folds.tsv",
+    "sites.tsv",
+    "splits.tsv",
+    "finetuning.tsv",
+)
 
 
 @pytest.fixture
 def tune(whole, cohort, cached, tmp_path):
     def tuned(name="tuned", *, of=whole, participants=cohort, finetune=None, **options):
-        chosen = {"epochs": 3, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu", **(finetune or {})}
+        chosen = {
+            "epochs": 3,
+            "batch_size": 4,
+            "learning_rate": 1e-2,
+            "accelerator": "cpu",
+            **(finetune or {}),
+        }
         config = cached | {"finetune": chosen}
         given = {"target": "diagnosis", **OPTIONS, **options}
-        return neurocontrast.finetune(of, participants=participants, out=tmp_path / name, config=config, **given)
+        return neurocontrast.finetune(
+            of, participants=participants, out=tmp_path / name, config=config, **given
+        )
 
     return tuned
 
@@ -33,9 +48,15 @@ def predicted(folder):
     return (folder / "predictions.tsv").read_text()
 
 
-def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(tune, whole, cohort, cached, tmp_path):
-    embedded = neurocontrast.embed(whole, participants=cohort, out=tmp_path / "e.parquet", config=cached)
-    frozen = neurocontrast.evaluate(embedded, out=tmp_path / "frozen", target="diagnosis", **OPTIONS)
+def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(
+    tune, whole, cohort, cached, tmp_path
+):
+    embedded = neurocontrast.embed(
+        whole, participants=cohort, out=tmp_path / "e.parquet", config=cached
+    )
+    frozen = neurocontrast.evaluate(
+        embedded, out=tmp_path / "frozen", target="diagnosis", **OPTIONS
+    )
     tuned, scratch = tune(), tune("scratch", from_scratch=True)
     assert all((tuned / name).is_file() for name in TRAINED)
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
@@ -67,12 +88,16 @@ def test_after_a_signal_finished_folds_are_kept_and_the_numbers_are_the_same(tun
     assert (work / "fold-000" / "finished.json").is_file()
     assert not (tmp_path / "stopped").exists()
     other = tune("other", finetune={"epochs": 2})
-    shutil.copytree(work, tmp_path / ".other.0123456789abcdef.partial")  # of other settings: not continued, and removed
+    shutil.copytree(
+        work, tmp_path / ".other.0123456789abcdef.partial"
+    )  # of other settings: not continued, and removed
     again = tune("other", finetune={"epochs": 2}, overwrite=True)
     assert predicted(again) == predicted(other)
     listening = Listening()
     resumed = tune("stopped", progress=listening)
-    assert not any(text.startswith(("Fold 1 of 2, epoch", "Fold 2 of 2, epoch 1/")) for text in listening.said)
+    assert not any(
+        text.startswith(("Fold 1 of 2, epoch", "Fold 2 of 2, epoch 1/")) for text in listening.said
+    )
     assert predicted(resumed) == predicted(whole)
     assert not list(tmp_path.glob(".*.partial"))
 
@@ -92,11 +117,18 @@ def test_who_was_in_pretraining_is_refused_unless_the_network_begins_anew(tune, 
     with pytest.raises(LeakageError, match="in the pretraining cohort"):
         tune(allow_overlap=False)
     assert not (tmp_path / "tuned").exists()
-    assert read(tune("scratch", from_scratch=True, allow_overlap=False, finetune={"epochs": 1}))["n_overlap"] == 0
+    assert (
+        read(tune("scratch", from_scratch=True, allow_overlap=False, finetune={"epochs": 1}))[
+            "n_overlap"
+        ]
+        == 0
+    )
 
 
 def test_sites_are_left_out_as_in_evaluate_and_in_the_choice_of_the_epoch(tune):
-    folder = tune(splits="leave-site-out", inner_splits="leave-site-out", n_folds=5, finetune={"epochs": 1})
+    folder = tune(
+        splits="leave-site-out", inner_splits="leave-site-out", n_folds=5, finetune={"epochs": 1}
+    )
     folds = pd.read_csv(folder / "folds.tsv", sep="\t")
     assert folds["held_out_site"].nunique() == len(folds) == 2
 
@@ -105,7 +137,10 @@ def test_sites_are_left_out_as_in_evaluate_and_in_the_choice_of_the_epoch(tune):
     ("options", "said"),
     [
         ({"probe": "sklearn.svm:SVC"}, "'probe' is for frozen features"),
-        ({"harmonise": "combat", "n_permutations": 10}, "'n_permutations', 'harmonise' are for frozen features"),
+        (
+            {"harmonise": "combat", "n_permutations": 10},
+            "'n_permutations', 'harmonise' are for frozen features",
+        ),
         ({"target": "diagnosys"}, "Did you mean 'diagnosis'"),
         ({"finetune": {"patience": 0}}, "finetune.patience"),
     ],
@@ -117,15 +152,31 @@ def test_what_cannot_be_trained_is_refused_with_nothing_written(tune, tmp_path, 
 
 
 def test_a_linear_encoder_is_refused(tune, settings, tmp_path):
-    linear = neurocontrast.pretrain(settings("encoder={name: pca, n_components: 2}"), out=tmp_path / "pca")
-    with pytest.raises(ConfigError, match="'pca', whose components are computed in one pass and not trained"):
+    linear = neurocontrast.pretrain(
+        settings("encoder={name: pca, n_components: 2}"), out=tmp_path / "pca"
+    )
+    with pytest.raises(
+        ConfigError, match="'pca', whose components are computed in one pass and not trained"
+    ):
         tune(of=linear)
 
 
-def test_the_command_ends_with_the_metric_of_the_network_beside_the_covariates(whole, cohort, cache, tmp_path, capsys):
+def test_the_command_ends_with_the_metric_of_the_network_beside_the_covariates(
+    whole, cohort, cache, tmp_path, capsys
+):
     keys = f"finetune.epochs=1 finetune.accelerator=cpu data.cache_dir={cache} evaluation.voxels=off".split()
     given = [part for key in keys for part in ("--set", key)]
-    arguments = ["finetune", whole, "--target", "age", "--participants", cohort, "--out", tmp_path / "out", *given]
+    arguments = [
+        "finetune",
+        whole,
+        "--target",
+        "age",
+        "--participants",
+        cohort,
+        "--out",
+        tmp_path / "out",
+        *given,
+    ]
     assert run([*map(str, arguments), "--n-folds", "2", "--allow-overlap", "--from-scratch"]) == 0
     shown = capsys.readouterr().out
     assert "network from scratch" in shown

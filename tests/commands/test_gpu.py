@@ -40,7 +40,9 @@ def test_training_is_the_processor_s(run, settings, tmp_path):
 
 @pytest.mark.parametrize("micro_batch_size", [2, 3])
 def test_micro_batches_are_the_whole_batch(run, settings, tmp_path, micro_batch_size):
-    parts = settings("training.accelerator=cuda", *SMALL_STEPS, f"training.micro_batch_size={micro_batch_size}")
+    parts = settings(
+        "training.accelerator=cuda", *SMALL_STEPS, f"training.micro_batch_size={micro_batch_size}"
+    )
     assert_close(neurocontrast.pretrain(parts, out=tmp_path / "run"), run)
 
 
@@ -56,7 +58,11 @@ def test_a_run_begun_on_a_gpu_goes_on_there_and_on_the_processor(settings, tmp_p
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 def test_half_precision_trains(settings, tmp_path, precision):
-    half = settings("training.accelerator=cuda", f"training.precision={precision}", "training.learning_rate=1e-3")
+    half = settings(
+        "training.accelerator=cuda",
+        f"training.precision={precision}",
+        "training.learning_rate=1e-3",
+    )
     run = neurocontrast.pretrain(half, out=tmp_path / "run")
     weights = load_file(run / "encoder.safetensors")
     assert all(torch.isfinite(value.float()).all() for value in weights.values())
@@ -86,6 +92,11 @@ def test_an_explanation_is_the_processor_s(run, others, tmp_path):
 
 
 def test_fine_tuning_runs_on_a_gpu(run, others, tmp_path):
-    settings = {"finetune": {"accelerator": "cuda", "epochs": 2}, "evaluation": {"n_folds": 2, "n_repeats": 1}}
-    out = neurocontrast.finetune(run, participants=others, target="sex", out=tmp_path / "finetuned", config=settings)
+    settings = {
+        "finetune": {"accelerator": "cuda", "epochs": 2},
+        "evaluation": {"n_folds": 2, "n_repeats": 1},
+    }
+    out = neurocontrast.finetune(
+        run, participants=others, target="sex", out=tmp_path / "finetuned", config=settings
+    )
     assert (out / "predictions.tsv").is_file()

@@ -27,7 +27,9 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    return neurocontrast.prepare_images(tmp_path_factory.mktemp("digits") / "d", background="random", **SIZES)
+    return neurocontrast.prepare_images(
+        tmp_path_factory.mktemp("digits") / "d", background="random", **SIZES
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,12 @@ def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     table = read_cohort(digits).select({"split": ["train", "validation"]})
     training, _ = neurocontrast.data.cohort.split_by_subject(table, 0.2, 0)
     assert contract["n_training_scans"] == len(training) == 40
-    rows = pixels_of(digits)[[int(path.rpartition("#")[2]) for path in table.table["path"].iloc[training]]] / 255
+    rows = (
+        pixels_of(digits)[
+            [int(path.rpartition("#")[2]) for path in table.table["path"].iloc[training]]
+        ]
+        / 255
+    )
     np.testing.assert_allclose(own["mean"], rows.mean(axis=(0, 2, 3)), rtol=1e-9)
     np.testing.assert_allclose(own["std"], rows.std(axis=(0, 2, 3)), rtol=1e-9)
     np.testing.assert_array_equal(encoder.mean.numpy(), np.float32(own["mean"]))
@@ -68,7 +75,9 @@ def test_a_run_says_what_it_was_made_from_and_its_configuration_is_read_back_equ
 
 
 def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, tmp_path):
-    read = read_embeddings(neurocontrast.embed(run, participants=digits, out=tmp_path / "e.parquet"))
+    read = read_embeddings(
+        neurocontrast.embed(run, participants=digits, out=tmp_path / "e.parquet")
+    )
     with torch.no_grad():
         features = load_encoder(run)[0](torch.from_numpy(pixels_of(digits))).numpy()
     np.testing.assert_allclose(read.features, features, rtol=1e-4, atol=1e-5)
@@ -88,14 +97,21 @@ def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run,
     with pytest.raises(CheckpointError, match=r"images\.npy holds other images than when it began"):
         neurocontrast.pretrain(longer, out=out, resume=True)
     lines = other.read_text().splitlines()
-    other.write_text("\n".join([*lines[:5], lines[5].rpartition("\t")[0] + "\tdigit 9", *lines[6:]]))
+    other.write_text(
+        "\n".join([*lines[:5], lines[5].rpartition("\t")[0] + "\tdigit 9", *lines[6:]])
+    )
     with pytest.raises(CheckpointError, match="cohort: was"):
         neurocontrast.pretrain(longer, out=out, resume=True)
     assert sorted((path, path.stat().st_mtime_ns) for path in out.rglob("*")) == before
 
 
-def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(settings, run, digits, tmp_path):
-    out, moved = shutil.copytree(run, tmp_path / "run"), shutil.copytree(digits.parent, tmp_path / "moved")
+def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(
+    settings, run, digits, tmp_path
+):
+    out, moved = (
+        shutil.copytree(run, tmp_path / "run"),
+        shutil.copytree(digits.parent, tmp_path / "moved"),
+    )
     here = f"data.participants={moved / 'participants.tsv'}"
     neurocontrast.pretrain(settings("training.epochs=3", here), out=out, resume=True)
     assert len(metrics(out)) == 3
@@ -104,10 +120,14 @@ def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(settings, r
     with pytest.raises(DataError, match=r"images\.npy"):
         neurocontrast.pretrain(settings("training.epochs=4", here), out=out, resume=True)
     with pytest.raises(DataError, match=r"images\.npy"):
-        neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet")
+        neurocontrast.embed(
+            out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet"
+        )
     (moved / "images.npy").unlink()
     with pytest.raises(DataError, match=r"images\.npy: there is no such file"):
-        neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet")
+        neurocontrast.embed(
+            out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet"
+        )
     assert not (tmp_path / "e.parquet").exists()
 
 
@@ -120,5 +140,7 @@ def test_images_of_another_size_are_not_embedded(run, tmp_path):
 @pytest.mark.parametrize("changed", [{"mean": [0.2, 0.3]}, {"shape": [1, 8]}])
 def test_a_damaged_contract_is_told(run, digits, tmp_path, changed):
     damaged = changed_run(run, tmp_path / "run", preprocessing=changed)
-    with pytest.raises(CheckpointError, match=rf"encoder\.json: preprocessing contract: .*{next(iter(changed))}"):
+    with pytest.raises(
+        CheckpointError, match=rf"encoder\.json: preprocessing contract: .*{next(iter(changed))}"
+    ):
         neurocontrast.embed(damaged, participants=digits, out=tmp_path / "e.parquet")

@@ -12,14 +12,20 @@ from neurocontrast.files import digest_of_file
 
 
 def test_a_run_starts_from_the_weights_of_another_and_says_so(whole, settings, others, tmp_path):
-    config, said = settings(f"data.participants={others}", "training.epochs=0", f"training.init={whole}"), Listening()
+    config, said = (
+        settings(f"data.participants={others}", "training.epochs=0", f"training.init={whole}"),
+        Listening(),
+    )
     out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
     before, after = load_model(whole)[0], load_model(out)[0]
     assert all(map(torch.equal, before.parameters(), after.parameters()))
     assert f"starting from {whole.name}: all weights; projection head taken over" in said.said
     start = read_json(out / "encoder.json")["init"]
     assert start == read_json(out / "provenance.json")["init"]
-    assert (start["sha256"], start["subjects_known"]) == (digest_of_file(whole / "encoder.safetensors"), True)
+    assert (start["sha256"], start["subjects_known"]) == (
+        digest_of_file(whole / "encoder.safetensors"),
+        True,
+    )
 
 
 def test_who_was_in_the_pretraining_before_stays_known(whole, settings, others, cohort, tmp_path):
@@ -27,29 +33,51 @@ def test_who_was_in_the_pretraining_before_stays_known(whole, settings, others, 
     out = neurocontrast.pretrain(config, out=tmp_path / "run")
     seen = set(read_json(out / "provenance.json")["pretraining_subjects"])
     assert set(read_json(whole / "provenance.json")["pretraining_subjects"]) < seen
-    embedded = neurocontrast.embed(out, participants=cohort, out=tmp_path / "e.parquet", config=settings())
+    embedded = neurocontrast.embed(
+        out, participants=cohort, out=tmp_path / "e.parquet", config=settings()
+    )
     assert set(read_embeddings(embedded).info["pretraining_subjects"]) == seen
 
 
-def test_who_was_in_the_pretraining_is_not_known_of_what_began_unknown(whole, settings, others, tmp_path):
+def test_who_was_in_the_pretraining_is_not_known_of_what_began_unknown(
+    whole, settings, others, tmp_path
+):
     config = (f"data.participants={others}", "training.epochs=0")
-    alone = shutil.copytree(whole, tmp_path / "alone", ignore=shutil.ignore_patterns("provenance.json"))
-    first = neurocontrast.pretrain(settings(*config, f"training.init={alone}"), out=tmp_path / "first")
+    alone = shutil.copytree(
+        whole, tmp_path / "alone", ignore=shutil.ignore_patterns("provenance.json")
+    )
+    first = neurocontrast.pretrain(
+        settings(*config, f"training.init={alone}"), out=tmp_path / "first"
+    )
     said = Listening()
-    neurocontrast.pretrain(settings(*config, f"training.init={first}"), out=tmp_path / "second", progress=said)
+    neurocontrast.pretrain(
+        settings(*config, f"training.init={first}"), out=tmp_path / "second", progress=said
+    )
     assert not read_json(tmp_path / "second/encoder.json")["init"]["subjects_known"]
     table = settings().data.participants
-    neurocontrast.embed(first, participants=table, out=tmp_path / "e.parquet", config=settings(), progress=said)
-    assert any("started from weights that do not say who was in their pretraining" in text for text in said.said)
+    neurocontrast.embed(
+        first, participants=table, out=tmp_path / "e.parquet", config=settings(), progress=said
+    )
+    assert any(
+        "started from weights that do not say who was in their pretraining" in text
+        for text in said.said
+    )
 
 
 def test_another_head_begins_anew_and_another_preparation_is_told(whole, settings, tmp_path):
     said = Listening()
     other = ("encoder.projection=[8,3]", "data.normalise=zscore-brain", "training.epochs=0")
-    out = neurocontrast.pretrain(settings(*other, f"training.init={whole}"), out=tmp_path / "run", progress=said)
-    assert all(map(torch.equal, load_encoder(whole)[0].parameters(), load_encoder(out)[0].parameters()))
+    out = neurocontrast.pretrain(
+        settings(*other, f"training.init={whole}"), out=tmp_path / "run", progress=said
+    )
+    assert all(
+        map(torch.equal, load_encoder(whole)[0].parameters(), load_encoder(out)[0].parameters())
+    )
     assert f"starting from {whole.name}: all weights; projection head new" in said.said
-    assert any("prepared otherwise for these weights: normalise was zscore, is " in text for text in said.said)
+    assert any(
+        "prepared otherwise for these weights: normalise was zscore, is " in text
+        for text in said.said
+    )
 
 
 def test_one_channel_becomes_several_and_several_one(whole, settings, cohort, tmp_path):
@@ -61,16 +89,27 @@ def test_one_channel_becomes_several_and_several_one(whole, settings, cohort, tm
     # BatchNorm is measured anew on the maps, so weights are compared before it.
     first = [encoder.features.layers[0] for encoder in (one, both)]
     torch.testing.assert_close(first[1](volumes.repeat(1, 2, 1, 1, 1)), first[0](volumes))
-    assert read_json(out / "encoder.json")["init"]["encoder"] == "all weights, the first convolution adapted"
-    again = neurocontrast.pretrain(settings("training.epochs=0", f"training.init={out}"), out=tmp_path / "one")
+    assert (
+        read_json(out / "encoder.json")["init"]["encoder"]
+        == "all weights, the first convolution adapted"
+    )
+    again = neurocontrast.pretrain(
+        settings("training.epochs=0", f"training.init={out}"), out=tmp_path / "one"
+    )
     torch.testing.assert_close(load_encoder(again)[0].features.layers[0].weight, first[0].weight)
-    three = settings(f"data.participants={table}", "data.channels=[gm,wm,t1]", f"training.init={out}")
-    with pytest.raises(CheckpointError, match="channels: 2 there, 3 here, and nothing says which of them is which"):
+    three = settings(
+        f"data.participants={table}", "data.channels=[gm,wm,t1]", f"training.init={out}"
+    )
+    with pytest.raises(
+        CheckpointError, match="channels: 2 there, 3 here, and nothing says which of them is which"
+    ):
         neurocontrast.pretrain(three, out=tmp_path / "three")
     assert not (tmp_path / "three").exists()
 
 
-def test_a_run_that_was_stopped_continues_without_the_weights_it_started_from(whole, settings, tmp_path):
+def test_a_run_that_was_stopped_continues_without_the_weights_it_started_from(
+    whole, settings, tmp_path
+):
     source = shutil.copytree(whole, tmp_path / "source")
     config = settings(f"training.init={source}")
     straight = neurocontrast.pretrain(config, out=tmp_path / "straight")
@@ -92,8 +131,13 @@ def test_a_run_that_was_stopped_continues_without_the_weights_it_started_from(wh
 def test_a_run_does_not_continue_from_other_weights(whole, settings, tmp_path):
     out = neurocontrast.pretrain(settings(f"training.init={whole}"), out=tmp_path / "run")
     for init in ("null", out):
-        with pytest.raises(CheckpointError, match=r"training\.init: was .*whole, is .*, and these are other weights"):
-            neurocontrast.pretrain(settings(f"training.init={init}", "training.epochs=3"), out=out, resume=True)
+        with pytest.raises(
+            CheckpointError,
+            match=r"training\.init: was .*whole, is .*, and these are other weights",
+        ):
+            neurocontrast.pretrain(
+                settings(f"training.init={init}", "training.epochs=3"), out=out, resume=True
+            )
     with pytest.raises(CheckpointError, match=r"training\.init: was None, is "):
         neurocontrast.pretrain(settings(f"training.init={out}"), out=whole, resume=True)
 
@@ -105,9 +149,14 @@ def test_all_that_differs_is_named_and_nothing_is_written(whole, settings, tmp_p
     assert "encoder.name: is lenet there, densenet_small here" in str(caught.value)
     assert "encoder.norm: is batch there, group here" in str(caught.value)
     torch.save({"a": 1}, tmp_path / "w.pt")
-    for name, said in (("none", r"none' is no run"), ("w.pt", "is no run.*`neurocontrast weights import`")):
+    for name, said in (
+        ("none", r"none' is no run"),
+        ("w.pt", "is no run.*`neurocontrast weights import`"),
+    ):
         with pytest.raises(CheckpointError, match=said):
-            neurocontrast.pretrain(settings(f"training.init={tmp_path / name}"), out=tmp_path / "run")
+            neurocontrast.pretrain(
+                settings(f"training.init={tmp_path / name}"), out=tmp_path / "run"
+            )
     assert not (tmp_path / "run").exists()
 
 

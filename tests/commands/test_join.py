@@ -21,7 +21,9 @@ def write(path: Path, *, p: int, encoder: str, seen=("somebody",), change=None) 
     run = {"name": path.stem, "weights": {"sha256": encoder * 64}, "encoder": {"name": encoder}}
     run["preprocessing"] = {"kind": "volumes", "smooth_mm": p}
     known = None if seen is None else [subject_digest(subject) for subject in seen]
-    return embedded_people(path, n=N, n_features=p, change=change, run=run, pretraining_subjects=known)
+    return embedded_people(
+        path, n=N, n_features=p, change=change, run=run, pretraining_subjects=known
+    )
 
 
 @pytest.fixture
@@ -31,14 +33,21 @@ def pair(tmp_path) -> list[Path]:
 
 def test_the_rows_of_the_first_table_get_the_features_of_all(tmp_path):
     scored = lambda table: table.assign(score=np.arange(N))[::-1]  # noqa: E731
-    one = write(tmp_path / "net.parquet", p=3, encoder="a", change=lambda table: table.assign(path="net.nii.gz"))
+    one = write(
+        tmp_path / "net.parquet",
+        p=3,
+        encoder="a",
+        change=lambda table: table.assign(path="net.nii.gz"),
+    )
     other = write(tmp_path / "linear.parquet", p=2, encoder="b", change=scored)
     read = read_embeddings(nc.join([one, other], out=tmp_path / "both.parquet"))
     assert read.table["participant_id"].tolist() == [f"sub-{row:03d}" for row in range(N)]
     assert read.table["score"].tolist() == list(range(N))  # a column of the other table alone
     np.testing.assert_array_equal(read.features[:, :3], read_embeddings(one).features)
     np.testing.assert_array_equal(read.features[:, 3:], read_embeddings(other).features[::-1])
-    assert (read.table["path"] == "net.nii.gz").all()  # where a scan lies may differ, and the first table's stays
+    assert (
+        read.table["path"] == "net.nii.gz"
+    ).all()  # where a scan lies may differ, and the first table's stays
     blocks = read.info["run"]["blocks"]
     assert {name: (block["n_features"], block["columns"]) for name, block in blocks.items()} == {
         "net": (3, ["feature_0000", "feature_0002"]),
@@ -55,7 +64,9 @@ def test_a_joined_table_says_of_which_encoders_it_is_and_in_which_order(pair, tm
     assert digests[0] == digests[1] != digests[2]
     table = read_embeddings(other)
     write_embeddings(tmp_path / "unknown.parquet", table.table, table.features, {})
-    info = read_embeddings(nc.join([one, tmp_path / "unknown.parquet"], out=tmp_path / "c.parquet")).info
+    info = read_embeddings(
+        nc.join([one, tmp_path / "unknown.parquet"], out=tmp_path / "c.parquet")
+    ).info
     assert encoder_digest(info) is None
 
 
@@ -65,9 +76,13 @@ def test_people_of_any_pretraining_are_refused_in_the_evaluation(tmp_path):
     joined = nc.join([one, other], out=tmp_path / "both.parquet")
     with pytest.raises(LeakageError, match="sub-001"):
         nc.evaluate(joined, target="age", out=tmp_path / "e")
-    clean = nc.join([one, write(tmp_path / "c.parquet", p=2, encoder="c")], out=tmp_path / "clean.parquet")
+    clean = nc.join(
+        [one, write(tmp_path / "c.parquet", p=2, encoder="c")], out=tmp_path / "clean.parquet"
+    )
     read = read_embeddings(clean)
-    study = plan_study(read.table, read.features, settings=EvaluationSettings(target="age"), info=read.info)
+    study = plan_study(
+        read.table, read.features, settings=EvaluationSettings(target="age"), info=read.info
+    )
     assert [each.message for each in study.notices if each.code == "overlap_unknown"] == [
         "Of the joined embeddings, 'a' does not say who was in pretraining: an overlap could not be checked."
     ]
@@ -80,14 +95,24 @@ def test_all_scans_that_do_not_match_are_named_at_once(tmp_path):
         nc.join([one, other], out=tmp_path / "both.parquet")
     message = str(caught.value)
     assert "3 problems" in message
-    assert all(text in message for text in ("sub-000 session 1: is not in b", "sub-038 session 1: is not in a"))
+    assert all(
+        text in message
+        for text in ("sub-000 session 1: is not in b", "sub-038 session 1: is not in a")
+    )
     assert not (tmp_path / "both.parquet").exists()
 
 
 def test_metadata_that_differ_are_named_at_once_with_both_values(tmp_path):
     older = {"age": [21.0, 22.0, *[20.0] * (N - 2)], "site": ["c", *["a"] * (N - 1)]}
-    one = write(tmp_path / "a.parquet", p=3, encoder="a", change=lambda table: table.assign(age=20.0, site="a"))
-    other = write(tmp_path / "b.parquet", p=2, encoder="b", change=lambda table: table.assign(**older))
+    one = write(
+        tmp_path / "a.parquet",
+        p=3,
+        encoder="a",
+        change=lambda table: table.assign(age=20.0, site="a"),
+    )
+    other = write(
+        tmp_path / "b.parquet", p=2, encoder="b", change=lambda table: table.assign(**older)
+    )
     with pytest.raises(DataError) as caught:
         nc.join([one, other], out=tmp_path / "both.parquet")
     message = str(caught.value)
@@ -125,32 +150,69 @@ def test_a_joined_table_and_an_encoder_that_is_there_already_are_refused(pair, t
 
 
 def test_the_command_joins_and_says_which_blocks(pair, tmp_path, capsys):
-    assert run(["join", *map(str, pair), "--out", str(tmp_path / "both.parquet"), "--names", "net, linear"]) == 0
+    assert (
+        run(
+            [
+                "join",
+                *map(str, pair),
+                "--out",
+                str(tmp_path / "both.parquet"),
+                "--names",
+                "net, linear",
+            ]
+        )
+        == 0
+    )
     assert "40 scans, 6 features each: net 3, linear 3" in capsys.readouterr().out
 
 
 FAST = FASTEST | {"n_bootstraps": 20}
 RUNS = {
-    "net": {"encoder": {"name": "lenet"}, "weights": {"sha256": "a" * 64}, "preprocessing": {"kind": "volumes"}},
-    "linear": {"encoder": {"name": "pca"}, "weights": {"sha256": "b" * 64}, "preprocessing": {"kind": "volumes"}},
+    "net": {
+        "encoder": {"name": "lenet"},
+        "weights": {"sha256": "a" * 64},
+        "preprocessing": {"kind": "volumes"},
+    },
+    "linear": {
+        "encoder": {"name": "pca"},
+        "weights": {"sha256": "b" * 64},
+        "preprocessing": {"kind": "volumes"},
+    },
 }
 OBJECTIVES = {
-    "net": {"loss": "ntxent", "title": "NT-Xent", "citation": "Chen T. SimCLR.", "temperature": 0.1},
-    "linear": {"loss": "none", "title": "principal components of voxels", "citation": "Jolliffe I. PCA."},
+    "net": {
+        "loss": "ntxent",
+        "title": "NT-Xent",
+        "citation": "Chen T. SimCLR.",
+        "temperature": 0.1,
+    },
+    "linear": {
+        "loss": "none",
+        "title": "principal components of voxels",
+        "citation": "Jolliffe I. PCA.",
+    },
 }
 SIZES = {"net": 30, "linear": 6}
 
 
 def embed(folder: Path, name: str, *, n: int, first: int = 0) -> Path:
     """Write features in which the class is seen."""
-    about = {"run": {"name": name, **RUNS[name]}, "objective": OBJECTIVES[name], "pretraining_subjects": []}
+    about = {
+        "run": {"name": name, **RUNS[name]},
+        "objective": OBJECTIVES[name],
+        "pretraining_subjects": [],
+    }
     path = folder / f"{name}-{first}.parquet"
     return embedded_people(path, n=n, first=first, n_features=SIZES[name], strength=0.8, **about)
 
 
-def join(folder: Path, *, n: int, first: int = 0, order: tuple[str, ...] = ("net", "linear")) -> Path:
+def join(
+    folder: Path, *, n: int, first: int = 0, order: tuple[str, ...] = ("net", "linear")
+) -> Path:
     paths = [embed(folder, name, n=n, first=first) for name in order]
-    return nc.join(paths, out=folder / f"{'-'.join(order)}-{first}.parquet", names=order, overwrite=True)
+    return nc.join(
+        paths, out=folder / f"{'-'.join(order)}-{first}.parquet", names=order, overwrite=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +232,10 @@ def test_scans_that_are_joined_alike_are_predicted_as_the_external_test_predicts
 
 def test_the_report_names_the_blocks_and_how_they_are_balanced(folder):
     page = nc.report(folder / "EVAL", figures=False).read_text(encoding="utf-8")
-    assert "“net” (LeNet (3D), 30 features) and “linear” (principal components of voxels, 6 features)" in page
+    assert (
+        "“net” (LeNet (3D), 30 features) and “linear” (principal components of voxels, 6 features)"
+        in page
+    )
     assert "“net”: NT-Xent, no metadata and “linear”: principal components of voxels" in page
     assert "features of each encoder were given the same total variance" in page
     assert "Chen T. SimCLR." in page

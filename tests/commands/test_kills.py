@@ -1,7 +1,8 @@
 """`pretrain`, `embed`, `predict` and `finetune`, killed at any file: the next call ends as one that was not killed.
 
-Tables, embeddings and journals are compared by their bytes. JSON files hold the machine and times: these are left out,
-and all else is compared. Temporary files (``.tmp-…``), which a kill leaves beside the output, are gone.
+Tables, embeddings and journals are compared by their bytes. JSON files hold the machine and times:
+these are left out, and all else is compared. Temporary files (``.tmp-…``), which a kill leaves
+beside the output, are gone.
 """
 
 import json
@@ -19,7 +20,14 @@ pytestmark = pytest.mark.slow
 
 N_KILLS = 5
 """Of each kind: 20 in all."""
-TIMES = {"environment", "seconds", "created", "samples_per_second", "training_metrics", "provenance"}
+TIMES = {
+    "environment",
+    "seconds",
+    "created",
+    "samples_per_second",
+    "training_metrics",
+    "provenance",
+}
 """Keys of times and machines, and of a digest of the file that holds them."""
 EVALUATED = {"n_folds": 2, "n_bootstraps": 0, "voxels": "off", "allow_overlap": True}
 
@@ -78,12 +86,17 @@ def killed_and_called_again(name, places, options_in, tmp_path):
 def test_pretrain_killed_at_any_file(settings, tmp_path):
     path = tmp_path / "config.yaml"
     write_config(path, settings("training.epochs=1"))
-    killed_and_called_again("pretrain", (path,), lambda folder: {"out": str(folder / "run"), "resume": True}, tmp_path)
+    killed_and_called_again(
+        "pretrain", (path,), lambda folder: {"out": str(folder / "run"), "resume": True}, tmp_path
+    )
 
 
 def test_embed_killed_at_any_file(whole, cohort, tmp_path):
     def options(folder):
-        config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}, "embedding": {"batch_size": 3}}
+        config = {
+            "data": {"cache_dir": str(folder / "cache"), "n_workers": 1},
+            "embedding": {"batch_size": 3},
+        }
         return {"participants": str(cohort), "out": str(folder / "e.parquet"), "config": config}
 
     killed_and_called_again("embed", (whole,), options, tmp_path)

@@ -22,12 +22,18 @@ def run(settings, tmp_path_factory):
 
 
 def test_features_are_the_scores_of_scikit_learns_components(run, cohort, cached, tmp_path):
-    embeddings = neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=cached)
+    embeddings = neurocontrast.embed(
+        run, participants=cohort, out=tmp_path / "e.parquet", config=cached
+    )
     transforms = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16))
-    voxels = np.stack([item["image"].numpy().ravel() for item in CohortDataset(read_cohort(cohort), transforms)])
+    voxels = np.stack(
+        [item["image"].numpy().ravel() for item in CohortDataset(read_cohort(cohort), transforms)]
+    )
     expected = PCA(5, svd_solver="full").fit_transform(voxels)
     found = read_embeddings(embeddings).features
-    np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-2, atol=2e-2 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        np.abs(found), np.abs(expected), rtol=1e-2, atol=2e-2 * np.abs(expected).max()
+    )
 
 
 def test_the_run_says_what_it_is(run):
@@ -44,7 +50,9 @@ def test_the_run_says_what_it_is(run):
 def test_embed_reads_out_a_network_that_was_trained_by_its_mean(whole, cohort, cached, tmp_path):
     read_out = {"blocks": [1], "grid": [3, 4, 3]}
     config = cached | {"embedding": {"read_out": read_out}}
-    made = neurocontrast.embed(whole, participants=cohort, out=tmp_path / "e.parquet", config=config)
+    made = neurocontrast.embed(
+        whole, participants=cohort, out=tmp_path / "e.parquet", config=config
+    )
     found = read_embeddings(made)
     assert found.features.shape[1] == 8 * 36
     assert found.info["read_out"] == read_out
@@ -62,7 +70,9 @@ def of_age(settings, tmp_path_factory):
     return neurocontrast.pretrain(settings(AGE), out=tmp_path_factory.mktemp("runs") / "age")
 
 
-def test_the_head_ends_in_the_predictions_of_the_range_or_classes_of_training(settings, of_age, tmp_path):
+def test_the_head_ends_in_the_predictions_of_the_range_or_classes_of_training(
+    settings, of_age, tmp_path
+):
     of_sex = neurocontrast.pretrain(settings(SEX, "training.epochs=1"), out=tmp_path / "sex")
     for run, n_outputs in ((of_age, 1), (of_sex, 2)):
         model, contract = load_model(run)
@@ -75,7 +85,9 @@ def test_the_head_ends_in_the_predictions_of_the_range_or_classes_of_training(se
 
 def test_what_contrasts_nothing_is_not_measured_as_contrast(of_age):
     (row, _) = metrics(of_age)
-    assert {"train_loss", "train_term_absolute", "val_loss", "val_features_effective_rank"} <= set(row)
+    assert {"train_loss", "train_term_absolute", "val_loss", "val_features_effective_rank"} <= set(
+        row
+    )
     assert not {"val_alignment", "val_uniformity", "val_effective_rank"} & set(row)
 
 
@@ -91,7 +103,9 @@ N_TRAINED = 12
 def scanned(tmp_path_factory):
     """Return tables of people who were scanned twice, once by a scanner that brightens one end of the brain."""
     folder = tmp_path_factory.mktemp("scanned")
-    simulated = neurocontrast.simulate(folder / "s", n_subjects=20, n_sites=2, patients=0.0, spacing_mm=8.0, seed=3)
+    simulated = neurocontrast.simulate(
+        folder / "s", n_subjects=20, n_sites=2, patients=0.0, spacing_mm=8.0, seed=3
+    )
     table = read_cohort(simulated).table[["participant_id", "path", "age", "site"]]
     table = table.assign(subject_id=table["participant_id"], session="first")
     again, random = table.assign(session="second"), np.random.default_rng(0)
@@ -132,7 +146,9 @@ def test_who_embeds_imitations_is_warned(linear, scanned, cached, tmp_path):
 def scans_embedded(config, table, cached, out):
     """Return the features of the first scans of a table's people, and those of the second, by a run."""
     run = neurocontrast.pretrain(config, out=out)
-    made = neurocontrast.embed(run, participants=table, out=out.with_suffix(".parquet"), config=cached)
+    made = neurocontrast.embed(
+        run, participants=table, out=out.with_suffix(".parquet"), config=cached
+    )
     return np.split(read_embeddings(made).features, 2)
 
 
@@ -145,28 +161,43 @@ def test_new_people_keep_apart_from_what_a_scanner_changes(linear, scanned, cach
     assert share["lda"] < 0.5 * share["pca"]
 
 
-def test_the_variance_within_subjects_is_the_same_for_every_component(linear, scanned, cached, tmp_path):
+def test_the_variance_within_subjects_is_the_same_for_every_component(
+    linear, scanned, cached, tmp_path
+):
     config = linear("name: lda, n_components: 4, shrinkage: 1e-5")
     first, second = scans_embedded(config, scanned / "trained.tsv", cached, tmp_path / "run")
     within = ((first - second) ** 2).mean(axis=0) / 4
-    # Shrinkage takes away more of a component in which twelve subjects hardly change: here of the first alone.
+    # Shrinkage takes away more of a component in which twelve subjects hardly change: here of the
+    # first alone.
     assert within.max() < 1.05
     assert (within[1:] > 0.95).all()
     contract = read_json(tmp_path / "run" / "encoder.json")
     assert contract["encoder"]["name"] == "lda"
     assert "Fisherfaces" in contract["objective"]["citation"]
-    assert contract["explained_variance_ratio"] == sorted(contract["explained_variance_ratio"], reverse=True)
+    assert contract["explained_variance_ratio"] == sorted(
+        contract["explained_variance_ratio"], reverse=True
+    )
 
 
 @pytest.mark.parametrize(
     ("table", "encoder", "message"),
     [
-        ("once", "name: lda", "lda needs several scans of a subject; each of the 12 training subjects has one"),
-        ("trained", "name: lda, n_components: 12", "must be below the number of training subjects, 12, found 12"),
+        (
+            "once",
+            "name: lda",
+            "lda needs several scans of a subject; each of the 12 training subjects has one",
+        ),
+        (
+            "trained",
+            "name: lda, n_components: 12",
+            "must be below the number of training subjects, 12, found 12",
+        ),
         ("trained", "name: pca, shrinkage: 0.1", "shrinkage belongs to lda"),
     ],
 )
-def test_what_discriminants_cannot_be_fitted_to_is_refused(linear, tmp_path, table, encoder, message):
+def test_what_discriminants_cannot_be_fitted_to_is_refused(
+    linear, tmp_path, table, encoder, message
+):
     with pytest.raises(ConfigError, match=message):
         neurocontrast.pretrain(linear(encoder, table), out=tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -18,7 +18,12 @@ from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.transforms import MeasureSettings
 from tests.cli.conftest import refused
 
-THREE_FOLDS = FASTEST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
+THREE_FOLDS = FASTEST | {
+    "outlyingness": True,
+    "n_folds": 3,
+    "n_inner_folds": 3,
+    "allow_overlap": True,
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +32,15 @@ def people():
 
 
 def fitted(people, **settings):
-    return MeasuresContract.fit(people.measures, people.measures.values, MeasureSettings(**settings))
+    return MeasuresContract.fit(
+        people.measures, people.measures.values, MeasureSettings(**settings)
+    )
 
 
 def applied(contract, people, values=None):
-    return contract.apply(people.measures.values if values is None else values, people.names(), source="people.tsv")
+    return contract.apply(
+        people.measures.values if values is None else values, people.names(), source="people.tsv"
+    )
 
 
 def test_measures_are_standardised_by_those_learned_from(people):
@@ -119,8 +128,12 @@ def test_rows_of_measures_are_embedded_as_embed_does(run, people, features):
 
 def test_rows_of_other_measures_are_refused_by_name(run, people):
     measures, embedder = people.measures.values, ScanEmbedder(run).fit(None)
-    others = measures.rename(columns=lambda name: name.replace("_G_front_sup_", "_superiorfrontal_"))
-    with pytest.raises(DataError, match=r"X: 2 of the \d+ measures of training .*'lh_G_front_sup_thickness'"):
+    others = measures.rename(
+        columns=lambda name: name.replace("_G_front_sup_", "_superiorfrontal_")
+    )
+    with pytest.raises(
+        DataError, match=r"X: 2 of the \d+ measures of training .*'lh_G_front_sup_thickness'"
+    ):
         embedder.transform(others)
     with pytest.raises(DataError, match="It seems to be in mL"):
         embedder.transform(measures.where(measures < 1000, measures / 1000))
@@ -139,8 +152,12 @@ def test_new_people_are_predicted_from_tables_of_measures(of_measures, tmp_path)
     expected = predictions_of(nc.predict(probe, embeddings, out=tmp_path / "e.tsv"))
     people = pd.read_csv(PEOPLE, sep="\t", dtype=str, keep_default_na=False).tail(20)
     people.to_csv(tmp_path / "people.tsv", sep="\t", index=False)
-    listed = nc.predict(probe, tmp_path / "people.tsv", run=run, out=tmp_path / "p.tsv", config=MEASURES)
-    alone = nc.predict(probe, SAMPLE, run=run, out=tmp_path / "f.tsv")  # the tables' folder, without a table of people
+    listed = nc.predict(
+        probe, tmp_path / "people.tsv", run=run, out=tmp_path / "p.tsv", config=MEASURES
+    )
+    alone = nc.predict(
+        probe, SAMPLE, run=run, out=tmp_path / "f.tsv"
+    )  # the tables' folder, without a table of people
     for out in (listed, alone):
         found = predictions_of(out)
         wanted = expected.tail(len(found)).reset_index(drop=True)
@@ -156,14 +173,24 @@ def test_a_person_who_lacks_measures_stops_no_other(of_measures, people, tmp_pat
     table.iloc[1, :9] = np.nan
     table.to_csv(tmp_path / "new.tsv", sep="\t", index=False, na_rep="n/a")
     out = tmp_path / "p.tsv"
-    given = ["predict", of_measures.evaluation, tmp_path / "new.tsv", "--run", of_measures.run, "--out", out]
+    given = [
+        "predict",
+        of_measures.evaluation,
+        tmp_path / "new.tsv",
+        "--run",
+        of_measures.run,
+        "--out",
+        out,
+    ]
     assert neurocontrast(list(map(str, given))) == 1
     found = predictions_of(out).set_index("participant_id")
     assert "sub-b: lacks 9 of" in found.loc["sub-b", "error"]
     assert found["y_score"].notna().tolist() == [name != "sub-b" for name in found.index]
 
 
-def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(of_measures, people, tmp_path, capsys):
+def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(
+    of_measures, people, tmp_path, capsys
+):
     (run, _, probe), path = of_measures, tmp_path / "new.tsv"
     table = people.measures.values.head(2).assign(participant_id=["a", "b"])
     table.drop(columns="lh_G_front_sup_thickness").to_csv(path, sep="\t", index=False)
@@ -174,10 +201,15 @@ def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(of_measu
     refused([*given, "--images-root", tmp_path], capsys, "regional measures have no images")
     path.with_suffix(".json").write_text('{"parcellation": "aparc.DKTatlas"}')
     assert neurocontrast(given) == 0
-    assert "these measures are of aparc.DKTatlas+aseg, and the encoder learned from" in capsys.readouterr().err
+    assert (
+        "these measures are of aparc.DKTatlas+aseg, and the encoder learned from"
+        in capsys.readouterr().err
+    )
 
 
-def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(of_measures, tmp_path):
+def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(
+    of_measures, tmp_path
+):
     _, embeddings, probe = of_measures
     read = read_embeddings(embeddings)
     listed = pd.read_csv(TABLES[-1], sep="\t").set_index("Measure:volume")["Left-Hippocampus"]
@@ -188,11 +220,16 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
     assert found["regional"]["auc"]["pooled"] > 0.7
     assert not found.get("voxels_about")
     page = nc.report(probe, figures=False).read_text()
-    assert f"reads {len(found['regional_columns'])} regional measures (atlas aparc.a2009s+aseg" in page
+    assert (
+        f"reads {len(found['regional_columns'])} regional measures (atlas aparc.a2009s+aseg" in page
+    )
     assert "Images." not in page
     for options, expected in (
         ({"voxels": "off"}, []),
-        ({"regional": ("Left-Hippocampus", "Right-H*s")}, ["Left-Hippocampus", "Right-Hippocampus"]),
+        (
+            {"regional": ("Left-Hippocampus", "Right-H*s")},
+            ["Left-Hippocampus", "Right-Hippocampus"],
+        ),
     ):
         out = tmp_path / f"{len(expected)}"
         nc.evaluate(embeddings, out=out, target="sex", **THREE_FOLDS, **options)
@@ -201,24 +238,38 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
         nc.evaluate(embeddings, out=tmp_path / "on", target="sex", **THREE_FOLDS, voxels="on")
 
 
-def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, of_measures, tmp_path, monkeypatch):
+def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(
+    run, of_measures, tmp_path, monkeypatch
+):
     options = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True}
 
     def tune(name, *, from_scratch=False, **more):
-        chosen = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "accelerator": "cpu", **more}
+        chosen = {
+            "epochs": 2,
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "accelerator": "cpu",
+            **more,
+        }
         given = {"config": MEASURES | {"finetune": chosen}, "from_scratch": from_scratch, **options}
         return nc.finetune(run, participants=PEOPLE, out=tmp_path / name, **given)
 
     learned, views = [], RegionalMeasures.views
     monkeypatch.setattr(
-        RegionalMeasures, "views", lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k)
+        RegionalMeasures,
+        "views",
+        lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k),
     )
     tuned = tune("tuned")
     found = read_json(tuned / "evaluation.json")
-    assert found["finetuning"]["augment"] == read_json(run / "encoder.json")["augment"]  # no default of any kind
+    assert (
+        found["finetuning"]["augment"] == read_json(run / "encoder.json")["augment"]
+    )  # no default of any kind
     assert 0 < found["metrics"]["mae"]["pooled"] < 10
     sizes = [len(values) for values in learned if values is not None]
-    assert sizes == [fold["n_fitted"] for fold in found["finetuning"]["folds"]]  # values of nobody else enter views
+    assert sizes == [
+        fold["n_fitted"] for fold in found["finetuning"]["folds"]
+    ]  # values of nobody else enter views
     frozen = nc.evaluate(of_measures.table, out=tmp_path / "e", **options)
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
     other = tune("scratch", from_scratch=True, augment=False)
@@ -233,16 +284,29 @@ def planted(tmp_path_factory):
     """Return a study whose patients have a smaller left amygdala, and the run of components that it is seen by."""
     folder = tmp_path_factory.mktemp("planted")
     people = read_measures(PEOPLE, TABLES)
-    table = people.table[["participant_id", "age", "sex"]].assign(diagnosis=["control", "patient"] * 113)
+    table = people.table[["participant_id", "age", "sex"]].assign(
+        diagnosis=["control", "patient"] * 113
+    )
     table["site"] = [f"site-{row // 11}" for row in range(len(table))]
     values = people.measures.values.copy()
     values.loc[1::2, "Left-Amygdala"] *= 0.4
-    values.assign(participant_id=table["participant_id"]).to_csv(folder / "measures.tsv", sep="\t", index=False)
+    values.assign(participant_id=table["participant_id"]).to_csv(
+        folder / "measures.tsv", sep="\t", index=False
+    )
     table.to_csv(folder / "participants.tsv", sep="\t", index=False)
-    config = {**OF_MEASURES, "data": {"kind": "measures", "participants": str(folder / "participants.tsv")}}
-    run = nc.pretrain({**config, "encoder": {"name": "pca", "n_components": 60}}, out=folder / "run")
+    config = {
+        **OF_MEASURES,
+        "data": {"kind": "measures", "participants": str(folder / "participants.tsv")},
+    }
+    run = nc.pretrain(
+        {**config, "encoder": {"name": "pca", "n_components": 60}}, out=folder / "run"
+    )
     made = nc.embed(run, participants=folder / "participants.tsv", out=folder / "e.parquet")
-    return run, folder / "participants.tsv", nc.evaluate(made, out=folder / "evaluation", **THREE_FOLDS)
+    return (
+        run,
+        folder / "participants.tsv",
+        nc.evaluate(made, out=folder / "evaluation", **THREE_FOLDS),
+    )
 
 
 def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
@@ -251,7 +315,9 @@ def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     found = pd.read_csv(folder / "regions.tsv", sep="\t")
     assert found["region"][0] == "Left-Amygdala"
     assert 0 < found["low"][0] < found["value"][0] < found["high"][0]
-    assert found["value"].sum() == pytest.approx(1, abs=0.05)  # of a linear encoder, but for what is clipped
+    assert found["value"].sum() == pytest.approx(
+        1, abs=0.05
+    )  # of a linear encoder, but for what is clipped
     assert (found["low"] <= found["high"]).all()
     about = read_json(folder / "explain.json")
     assert (about["n_subjects"], about["resampled"], about["n_units"]) == (226, "site", 21)
@@ -264,7 +330,16 @@ def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
 
 def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
     run, participants, evaluation = planted
-    given = ["explain", evaluation, "--run", run, "--participants", participants, "--out", tmp_path / "x"]
+    given = [
+        "explain",
+        evaluation,
+        "--run",
+        run,
+        "--participants",
+        participants,
+        "--out",
+        tmp_path / "x",
+    ]
     refused([*given, "--patch-mm", "20"], capsys, "explanation.patch_mm: is of scans")
     assert not (tmp_path / "x").exists()
     assert neurocontrast([*map(str, given), "--n-subjects", "40"]) == 0
@@ -272,12 +347,18 @@ def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
     assert read_json(tmp_path / "x" / "explain.json")["n_subjects"] == 40
 
 
-def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_columns(run, people, tmp_path):
+def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_columns(
+    run, people, tmp_path
+):
     table = people.measures.values.iloc[:, ::-1].drop(columns="Left-vessel")
     table = pd.concat([people.table["participant_id"], table], axis=1)
     table.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
     data = {"participants": PEOPLE, "measures": [str(tmp_path / "m.tsv")]}
-    config = {**OF_MEASURES, "data": data, "training": {**OF_MEASURES["training"], "epochs": 1, "init": str(run)}}
+    config = {
+        **OF_MEASURES,
+        "data": data,
+        "training": {**OF_MEASURES["training"], "epochs": 1, "init": str(run)},
+    }
     nc.pretrain(config, out=tmp_path / "next")
     (before, known), (kept, now) = load_encoder(run), load_encoder(tmp_path / "next" / "init")
     old, new = known["preprocessing"]["columns"], now["preprocessing"]["columns"]
@@ -286,8 +367,12 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     expected = before.state_dict()[place][:, [old.index(name) for name in new]]
     assert np.array_equal(kept.state_dict()[place], expected)
     said = read_json(tmp_path / "next" / "encoder.json")["init"]["encoder"]
-    assert said == "all weights but those of 1 measures, which differ in nobody here or are not there"
+    assert (
+        said == "all weights but those of 1 measures, which differ in nobody here or are not there"
+    )
     others = table.rename(columns=lambda name: name.replace("_S_central_", "_precentral_"))
     others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
-    with pytest.raises(CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"):
+    with pytest.raises(
+        CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"
+    ):
         nc.pretrain(config, out=tmp_path / "other")

@@ -20,7 +20,9 @@ def write(folder, name, *, n, site, shift=0.0):
     features = generator.normal(size=(n, 6))
     features[:, 0] = age / 10 + shift + generator.normal(scale=0.3, size=n)
     features[:, 1] += 2.0 * codes + shift
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1", "age": age, "site": site})
+    table = pd.DataFrame(
+        {"participant_id": names, "subject_id": names, "session": "1", "age": age, "site": site}
+    )
     table["diagnosis"] = np.array(["control", "patient"])[codes]
     write_embeddings(folder / f"{name}.parquet", table, features.astype(np.float32), INFO)
 
@@ -52,20 +54,33 @@ def labels(new, path, rows, *columns):
     return path
 
 
-def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(of_age, folder, tmp_path):
+def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(
+    of_age, folder, tmp_path
+):
     found, heard = {}, {}
     for name in ("away", "home"):
         heard[name] = Listening()
-        out = nc.predict(of_age, folder / f"{name}.parquet", out=tmp_path / f"{name}.tsv", progress=heard[name])
+        out = nc.predict(
+            of_age, folder / f"{name}.parquet", out=tmp_path / f"{name}.tsv", progress=heard[name]
+        )
         found[name] = pd.read_csv(out, sep="\t")
     assert found["away"]["outside"].mean() > 0.95
     assert read_json(tmp_path / "away.json")["outlyingness"]["by_site"] == [
-        {"site": "c", "n": 40, "n_outside": int(found["away"]["outside"].sum()), "median_percentile": 100.0}
+        {
+            "site": "c",
+            "n": 40,
+            "n_outside": int(found["away"]["outside"].sum()),
+            "median_percentile": 100.0,
+        }
     ]
     assert "do not trust" in heard["away"].warned[0]
-    outlying = pd.read_csv(of_age / "external_outlyingness.tsv", sep="\t").set_index("participant_id")
+    outlying = pd.read_csv(of_age / "external_outlyingness.tsv", sep="\t").set_index(
+        "participant_id"
+    )
     expected = outlying.loc[found["away"]["participant_id"]]
-    np.testing.assert_allclose(found["away"]["mahalanobis_percentile"], expected["mahalanobis_percentile"], atol=1e-6)
+    np.testing.assert_allclose(
+        found["away"]["mahalanobis_percentile"], expected["mahalanobis_percentile"], atol=1e-6
+    )
     assert (expected["reference"] == "probe").all()
     assert found["home"]["outside"].mean() < 0.1
     assert found["home"]["mahalanobis_percentile"].median() == pytest.approx(50, abs=20)
@@ -91,7 +106,10 @@ def test_ten_labelled_scans_take_out_the_bias_of_a_site(of_age, folder, new, tmp
     found = pd.read_csv(out, sep="\t")
     tested = ~found["calibrated_on"].to_numpy()
     assert tested.sum() == 50
-    before, after = (found[column].to_numpy() - new["age"].to_numpy() for column in ("y_score_zero_shot", "y_score"))
+    before, after = (
+        found[column].to_numpy() - new["age"].to_numpy()
+        for column in ("y_score_zero_shot", "y_score")
+    )
     assert before[tested].mean() > 10
     assert abs(after[tested].mean()) < 3
     np.testing.assert_allclose(after[~tested].mean(), 0, atol=1e-9)
@@ -101,7 +119,9 @@ def test_ten_labelled_scans_take_out_the_bias_of_a_site(of_age, folder, new, tmp
 
 
 def test_the_intercept_of_two_classes_is_that_of_a_logistic_regression(folder, new, tmp_path):
-    of_diagnosis = nc.evaluate(folder / "known.parquet", out=tmp_path / "e", target="diagnosis", **FASTEST)
+    of_diagnosis = nc.evaluate(
+        folder / "known.parquet", out=tmp_path / "e", target="diagnosis", **FASTEST
+    )
     given = labels(new, tmp_path / "labels.tsv", range(20), "diagnosis")
     out = nc.predict(of_diagnosis, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
     found = pd.read_csv(out, sep="\t")
@@ -115,10 +135,15 @@ def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder
     """A labelled person's second visit is no test either, and a site without a label is named as well."""
     read, heard = read_embeddings(folder / "new.parquet"), Listening()
     table = read.table.assign(site=["few"] * 20 + ["many"] * 20 + ["none"] * 20)
-    table.loc[39, ["participant_id", "subject_id", "session"]] = [*table.loc[20, ["participant_id"] * 2], "2"]
+    table.loc[39, ["participant_id", "subject_id", "session"]] = [
+        *table.loc[20, ["participant_id"] * 2],
+        "2",
+    ]
     write_embeddings(tmp_path / "e.parquet", table, read.features, INFO)
     given = labels(table, tmp_path / "labels.tsv", [*range(4), *range(20, 30)], "session", "age")
-    out = nc.predict(of_age, tmp_path / "e.parquet", out=tmp_path / "p.tsv", calibrate=given, progress=heard)
+    out = nc.predict(
+        of_age, tmp_path / "e.parquet", out=tmp_path / "p.tsv", calibrate=given, progress=heard
+    )
     found = pd.read_csv(out, sep="\t")
     same = found["y_score"] == found["y_score_zero_shot"]
     assert same.tolist() == [site != "many" for site in table["site"]]
@@ -132,10 +157,22 @@ def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_
     nobody, word = table.copy(), table.copy()
     nobody.loc[1, "participant_id"], word.loc[1, "age"] = "nobody", "old"
     for wrong, scans, said in (
-        (nobody, "new", "line 3, nobody, column 'participant_id': no scan belongs to this participant"),
+        (
+            nobody,
+            "new",
+            "line 3, nobody, column 'participant_id': no scan belongs to this participant",
+        ),
         (word, "new", "found 'old'; must be a number"),
-        (pd.concat([table, table[:1], table[1:2].assign(age="33")]), "new", "line 9, .* in line 3, and '33' here"),
-        (known.iloc[:6][["participant_id", "age"]], "known", "the probe was fitted on this subject"),
+        (
+            pd.concat([table, table[:1], table[1:2].assign(age="33")]),
+            "new",
+            "line 9, .* in line 3, and '33' here",
+        ),
+        (
+            known.iloc[:6][["participant_id", "age"]],
+            "known",
+            "the probe was fitted on this subject",
+        ),
         (table[["participant_id"]].assign(diagnosis="patient"), "new", "age"),
     ):
         wrong.to_csv(given, sep="\t", index=False)

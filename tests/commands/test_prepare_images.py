@@ -22,7 +22,9 @@ def write_picture(path, seed, *, size=(8, 8)):
 def source(tmp_path):
     """Two classes of ten training and five test images each, every one another."""
     folders = {"train/cat": 10, "train/dog": 10, "test/cat": 5, "test/dog": 5}
-    for seed, name in enumerate(f"{folder}/{each:02d}" for folder, n in folders.items() for each in range(n)):
+    for seed, name in enumerate(
+        f"{folder}/{each:02d}" for folder, n in folders.items() for each in range(n)
+    ):
         write_picture(tmp_path / "pets" / f"{name}.png", seed)
     return tmp_path / "pets"
 
@@ -30,10 +32,18 @@ def source(tmp_path):
 def test_a_folder_becomes_a_store_a_table_and_a_record(tmp_path, source):
     path = prepare_images(tmp_path / "out", dataset="folder", source=source)
     cohort = read_cohort(path)
-    assert sorted(entry.name for entry in path.parent.iterdir()) == ["images.json", "images.npy", "participants.tsv"]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == [
+        "images.json",
+        "images.npy",
+        "participants.tsv",
+    ]
     table = cohort.table
     assert dict(table["split"].value_counts()) == {"train": 16, "test": 10, "validation": 4}
-    assert dict(table.groupby("split")["label"].nunique()) == {"train": 2, "test": 2, "validation": 2}
+    assert dict(table.groupby("split")["label"].nunique()) == {
+        "train": 2,
+        "test": 2,
+        "validation": 2,
+    }
     images = ImageDataset(cohort)
     for row in (0, 17, 29):
         expected = np.asarray(Image.open(source / table["file"][row])).transpose(2, 0, 1)

@@ -32,7 +32,10 @@ def test_all_scans_that_are_no_brains_are_named_by_a_run(cohort, settings, tmp_p
     for row in (0, 9):
         image = nib.load(table.loc[row, "path"])
         table.loc[row, "path"] = str(tmp_path / f"{row}.nii.gz")
-        nib.save(nib.Nifti1Image(image.get_fdata(dtype=np.float32) + 9, image.affine), table.loc[row, "path"])
+        nib.save(
+            nib.Nifti1Image(image.get_fdata(dtype=np.float32) + 9, image.affine),
+            table.loc[row, "path"],
+        )
     participants = tmp_path / "participants.tsv"
     table.to_csv(participants, sep="\t", index=False)
     config = settings("data.normalise=percentile", f"data.participants={participants}")
@@ -47,14 +50,21 @@ def test_all_scans_that_are_no_brains_are_named_by_a_run(cohort, settings, tmp_p
 
 def test_an_older_contract_gives_the_voxels_it_gave(cohort):
     path = str(read_cohort(cohort).table["path"][0])
-    older = {"transform_version": 1, "spacing_mm": None, "shape": [20, 24, 20], "orientation": "RAS"}
+    older = {
+        "transform_version": 1,
+        "spacing_mm": None,
+        "shape": [20, 24, 20],
+        "orientation": "RAS",
+    }
     plain = load_volume(path, Preprocessing.from_contract(older | {"normalise": "none"}))[0]
     assert (plain == 0).any()  # nothing is masked, padded or scaled but by what follows
     whole = load_volume(path, Preprocessing.from_contract(older | {"normalise": "zscore"}))[0]
     np.testing.assert_allclose(whole, (plain - plain.mean()) / plain.std(), atol=1e-5)
     brain = load_volume(path, Preprocessing.from_contract(older | {"normalise": "zscore-brain"}))[0]
     inside = plain[plain != 0]
-    np.testing.assert_allclose(brain, np.where(plain != 0, (plain - inside.mean()) / inside.std(), 0), atol=1e-5)
+    np.testing.assert_allclose(
+        brain, np.where(plain != 0, (plain - inside.mean()) / inside.std(), 0), atol=1e-5
+    )
 
 
 def test_a_run_verifies_and_fits_its_own_scans_but_no_others(whole, cohort, tmp_path):
@@ -68,7 +78,10 @@ def test_a_run_verifies_and_fits_its_own_scans_but_no_others(whole, cohort, tmp_
     voxels[: voxels.shape[0] // 2] = voxels.flat[0]
     nib.save(nib.Nifti1Image(voxels, image.affine), tmp_path / "half.nii.gz")
     doubts = neurocontrast.verify_weights(whole, scan=tmp_path / "half.nii.gz").doubts
-    assert any("what is not background in your scan: " in doubt and "learned from" in doubt for doubt in doubts)
+    assert any(
+        "what is not background in your scan: " in doubt and "learned from" in doubt
+        for doubt in doubts
+    )
     with pytest.raises(DataError, match="absent"):
         neurocontrast.verify_weights(whole, scan=tmp_path / "absent.nii.gz")
     with pytest.raises(DataError, match="scan: the encoder takes 1 files a scan, got 2"):
@@ -91,7 +104,9 @@ def table_of_maps(cohort):
 
 def test_each_channel_is_the_scan_of_its_own_file(table_of_maps):
     cohort = read_cohort(table_of_maps, channels=["gm", "wm"])
-    transforms = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16), normalise="none", n_channels=2)
+    transforms = brain_transforms(
+        spacing_mm=10.0, shape=(16, 20, 16), normalise="none", n_channels=2
+    )
     both = CohortDataset(cohort, transforms)[3]["image"]
     for channel, column in zip(both, ("gm", "wm"), strict=True):
         alone = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16), normalise="none")(
@@ -105,12 +120,18 @@ def test_check_names_the_column_of_a_missing_map(table_of_maps):
     table.loc[2, "wm"], table.loc[4, "gm"] = "nowhere.nii.gz", "n/a"
     table.to_csv(table_of_maps.parent / "bad.tsv", sep="\t", index=False)
     found = neurocontrast.check(table_of_maps.parent / "bad.tsv", channels=["gm", "wm"])
-    assert {(problem.column, problem.line) for problem in found.problems.found} == {("wm", 4), ("gm", 6)}
+    assert {(problem.column, problem.line) for problem in found.problems.found} == {
+        ("wm", 4),
+        ("gm", 6),
+    }
     assert neurocontrast.check(table_of_maps, channels=["gm", "wm"]).passed
 
 
 def test_channels_that_are_no_files_or_on_different_grids_are_refused(table_of_maps, tmp_path):
-    for wrong, message in (("wn", "there is no column 'wn'"), ("age", "column 'age' holds no files")):
+    for wrong, message in (
+        ("wn", "there is no column 'wn'"),
+        ("age", "column 'age' holds no files"),
+    ):
         with pytest.raises(DataError, match=message):
             read_cohort(table_of_maps, channels=["gm", wrong])
     first, *_ = read_cohort(table_of_maps, channels=["gm", "wm"]).scans
@@ -127,12 +148,18 @@ def test_channels_that_are_no_files_or_on_different_grids_are_refused(table_of_m
 
 
 @pytest.mark.parametrize("channels", ["null", "[gm]", "[gm, wm]"])
-def test_a_run_that_was_killed_states_the_channels_of_one_that_was_not(table_of_maps, settings, tmp_path, channels):
-    given = settings(f"data.participants={table_of_maps}", f"data.channels={channels}", "data.normalise=none")
+def test_a_run_that_was_killed_states_the_channels_of_one_that_was_not(
+    table_of_maps, settings, tmp_path, channels
+):
+    given = settings(
+        f"data.participants={table_of_maps}", f"data.channels={channels}", "data.normalise=none"
+    )
     with pytest.raises(TrainingInterrupted):
         neurocontrast.pretrain(given, out=tmp_path / "killed", progress=Interrupting("epoch 1/"))
     neurocontrast.pretrain(given, out=tmp_path / "killed", resume=True)
     neurocontrast.pretrain(given, out=tmp_path / "straight")
-    killed, straight = (read_json(tmp_path / name / "encoder.json") for name in ("killed", "straight"))
+    killed, straight = (
+        read_json(tmp_path / name / "encoder.json") for name in ("killed", "straight")
+    )
     assert killed["channels"] == straight["channels"] == list(given.data.channels or ["t1"])
     assert killed["weights"] == straight["weights"]

@@ -27,7 +27,9 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
     assert resolved == settings()
     provenance = read_json(whole / "provenance.json")
     table = read_cohort(cohort).table
-    assert provenance["pretraining_subjects"] == sorted(subject_digest(s) for s in table["subject_id"].unique())
+    assert provenance["pretraining_subjects"] == sorted(
+        subject_digest(s) for s in table["subject_id"].unique()
+    )
     assert provenance["simulated"] is True
     assert provenance["simulation"]["settings"]["seed"] == 5
     assert provenance["cohort"]["digest"] == read_cohort(cohort).digest()
@@ -45,7 +47,11 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
 
 def test_same_configuration_same_bytes_whatever_does_not_matter(whole, settings, tmp_path):
     again = neurocontrast.pretrain(
-        settings("data.n_workers=2", f"data.cache_dir={tmp_path / 'elsewhere'}", "training.keep_checkpoints=1"),
+        settings(
+            "data.n_workers=2",
+            f"data.cache_dir={tmp_path / 'elsewhere'}",
+            "training.keep_checkpoints=1",
+        ),
         out=tmp_path / "again",
     )
     assert weights(again) == weights(whole)
@@ -63,7 +69,9 @@ def test_same_configuration_same_bytes_whatever_does_not_matter(whole, settings,
 )
 def test_other_objectives_train_and_log_their_terms(settings, tmp_path, objective):
     probes = ("training.probe_every=1", "training.probe_columns=[age, site]")
-    run = neurocontrast.pretrain(settings(f"objective={objective}", "training.epochs=1", *probes), out=tmp_path / "run")
+    run = neurocontrast.pretrain(
+        settings(f"objective={objective}", "training.epochs=1", *probes), out=tmp_path / "run"
+    )
     row = metrics(run)[0]
     assert float(row["probe_age_r2"]) <= 1
     assert 0 <= float(row["probe_site_balanced_accuracy"]) <= 1
@@ -77,19 +85,45 @@ def test_other_objectives_train_and_log_their_terms(settings, tmp_path, objectiv
     [
         (["data.participants=null"], ConfigError, r"data\.participants: missing"),
         (["data.participants=absent.tsv"], DataError, r"absent\.tsv: there is no such"),
-        (["objective={loss: supcon, label: sites}"], DataError, r"no column 'sites'\. Did you mean 'site'\?"),
+        (
+            ["objective={loss: supcon, label: sites}"],
+            DataError,
+            r"no column 'sites'\. Did you mean 'site'\?",
+        ),
         (["objective={loss: supervised, column: sex}"], DataError, r"'sex' holds text"),
-        ([f"{CLASSES_OF}: diagnosis}}", "data.where.diagnosis=[control]"], DataError, "'diagnosis' is the same"),
+        (
+            [f"{CLASSES_OF}: diagnosis}}", "data.where.diagnosis=[control]"],
+            DataError,
+            "'diagnosis' is the same",
+        ),
         ([f"{CLASSES_OF}: participant_id}}"], DataError, "only validation"),
-        (["training.precision=bf16-mixed"], ConfigError, r"training\.precision: 'bf16-mixed' is for GPUs"),
+        (
+            ["training.precision=bf16-mixed"],
+            ConfigError,
+            r"training\.precision: 'bf16-mixed' is for GPUs",
+        ),
         (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation sample"),
-        (["training.probe_every=1", "training.probe_columns=[ages]"], DataError, "probe_columns: .* mean 'age'"),
+        (
+            ["training.probe_every=1", "training.probe_columns=[ages]"],
+            DataError,
+            "probe_columns: .* mean 'age'",
+        ),
         (["encoder={name: lenet, n_components: 3}"], ConfigError, "n_components belongs to pca"),
-        (["encoder={name: pca, n_components: 10}"], ConfigError, "below the number of training scans, 10, found 10"),
-        (["encoder={name: pca}", "training.devices=2"], ConfigError, "'pca' is fitted by one process"),
+        (
+            ["encoder={name: pca, n_components: 10}"],
+            ConfigError,
+            "below the number of training scans, 10, found 10",
+        ),
+        (
+            ["encoder={name: pca}", "training.devices=2"],
+            ConfigError,
+            "'pca' is fitted by one process",
+        ),
     ],
 )
-def test_wrong_input_is_named_before_anything_is_written(settings, tmp_path, overrides, error, message):
+def test_wrong_input_is_named_before_anything_is_written(
+    settings, tmp_path, overrides, error, message
+):
     with pytest.raises(error, match=message):
         neurocontrast.pretrain(settings(*overrides), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -112,13 +146,17 @@ def test_missing_metadata_are_refused_by_name_or_marginalised(settings, cohort, 
 
 def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
     site = read_cohort(cohort).table["site"].value_counts().index[0]
-    run = neurocontrast.pretrain(settings(f"data.where={{site: [{site}]}}", "training.epochs=0"), out=tmp_path / "run")
+    run = neurocontrast.pretrain(
+        settings(f"data.where={{site: [{site}]}}", "training.epochs=0"), out=tmp_path / "run"
+    )
     chosen = read_cohort(cohort).select({"site": [site]})
     provenance = read_json(run / "provenance.json")
     assert provenance["pretraining_subjects"] == chosen.subject_digests()
 
 
-def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort, settings, cached, tmp_path, capsys):
+def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(
+    whole, cohort, settings, cached, tmp_path, capsys
+):
     table, config = people_of(cohort), settings("data.participants=null")
     run = neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", progress=True)
     assert "epoch 2/2" in capsys.readouterr().err
@@ -126,8 +164,12 @@ def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort
     with pytest.raises(ConfigError, match=r"data\.participants: missing"):
         neurocontrast.pretrain(config, out=tmp_path / "run", resume=True)
     neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", resume=True)
-    by_file = neurocontrast.embed(run, participants=cohort, out=tmp_path / "file.parquet", config=cached)
-    by_frame = neurocontrast.embed(run, participants=table, out=tmp_path / "frame.parquet", config=cached)
+    by_file = neurocontrast.embed(
+        run, participants=cohort, out=tmp_path / "file.parquet", config=cached
+    )
+    by_frame = neurocontrast.embed(
+        run, participants=table, out=tmp_path / "frame.parquet", config=cached
+    )
     assert (read_embeddings(by_file).features == read_embeddings(by_frame).features).all()
     with pytest.raises(DataError, match="DataFrame: needs at least one row"):
         neurocontrast.pretrain(config, participants=table[:0], out=tmp_path / "none")
@@ -139,11 +181,15 @@ def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path
     table = people_of(cohort)
     bad = table["participant_id"][[1, 4]].tolist()
     table.loc[[1, 4], "site"] = "n/a"
-    config = settings("data.participants=null", "data.val_fraction=0", "training.sampling=site-balanced")
+    config = settings(
+        "data.participants=null", "data.val_fraction=0", "training.sampling=site-balanced"
+    )
     with pytest.raises(DataError, match=f"'site' is missing for '{bad[0]}', '{bad[1]}'"):
         neurocontrast.pretrain(config, participants=table, out=tmp_path / "run")
     with pytest.raises(DataError, match="sampling: site-balanced: DataFrame has no column 'site'"):
-        neurocontrast.pretrain(config, participants=table.drop(columns="site"), out=tmp_path / "run")
+        neurocontrast.pretrain(
+            config, participants=table.drop(columns="site"), out=tmp_path / "run"
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -151,7 +197,9 @@ def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path
 MODULE = importlib.import_module("neurocontrast.commands.pretrain")
 
 
-@pytest.mark.parametrize(("many", "said"), [(1000, "lda, pca or densenet_small"), (5, "densenet121")])
+@pytest.mark.parametrize(
+    ("many", "said"), [(1000, "lda, pca or densenet_small"), (5, "densenet121")]
+)
 def test_it_says_which_network_suits_so_many_scans(settings, monkeypatch, many, said):
     monkeypatch.setattr(MODULE, "_MANY_SCANS", many)
     assert f"Suited to this number of scans: {said}." in neurocontrast.doctor(settings()).to_text()
@@ -165,7 +213,14 @@ def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(settings):
 
 
 ARGUMENTS = [
-    *("--set", "encoder.name=lenet", "--set", "data.spacing_mm=8", "--set", "data.shape=[24,28,24]"),
+    *(
+        "--set",
+        "encoder.name=lenet",
+        "--set",
+        "data.spacing_mm=8",
+        "--set",
+        "data.shape=[24,28,24]",
+    ),
     *("--set", "training.batch_size=4", "--set", "data.val_fraction=0.3", "--quiet"),
 ]
 
@@ -174,7 +229,14 @@ def test_the_command_tells_the_facts_and_json_is_for_programs(cohort, capsys):
     assert run_cli(["doctor", *ARGUMENTS, "--participants", str(cohort)]) == 0
     shown = capsys.readouterr().out
     torch_version = f"torch {metadata.version('torch')}"
-    for fact in ("Python 3.", torch_version, "cores usable", "GPU ", "This run: lenet on ", "24×28×24"):
+    for fact in (
+        "Python 3.",
+        torch_version,
+        "cores usable",
+        "GPU ",
+        "This run: lenet on ",
+        "24×28×24",
+    ):
         assert fact in shown, fact
     assert run_cli(["doctor", *ARGUMENTS, "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"machine", "run", "problems"}

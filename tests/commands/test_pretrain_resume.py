@@ -14,7 +14,9 @@ from neurocontrast.progress import SILENT
 from neurocontrast.runs.folder import check_can_continue
 
 
-@pytest.mark.parametrize("lost", [["encoder.json"], ["encoder.json", "encoder.safetensors"], ["metrics.csv"]])
+@pytest.mark.parametrize(
+    "lost", [["encoder.json"], ["encoder.json", "encoder.safetensors"], ["metrics.csv"]]
+)
 def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, lost):
     shutil.copytree(whole, tmp_path / "run")
     for name in {*lost, "encoder.json"}:
@@ -43,11 +45,26 @@ def test_a_run_can_become_longer(whole, settings, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (["training.epochs=5", "training.schedule=cosine"], r"training\.epochs: was 2, is 5, and a cosine schedule"),
-        (["training.devices=2", "training.sync_batchnorm=false"], r"num_nodes: was 1, is 2, and each"),
-        (["training.devices=2", "training.micro_batch_size=2"], r"num_nodes: was 1, is 2, and each"),
-        (["training.learning_rate=0.02"], r"^(?!.*n_workers: was).*training\.learning_rate: was 0\.01, is 0\.02"),
-        (["data.val_fraction=0.2"], r"data\.val_fraction: was 0\.3, is 0\.2\n.*What may change: .*training\.devices"),
+        (
+            ["training.epochs=5", "training.schedule=cosine"],
+            r"training\.epochs: was 2, is 5, and a cosine schedule",
+        ),
+        (
+            ["training.devices=2", "training.sync_batchnorm=false"],
+            r"num_nodes: was 1, is 2, and each",
+        ),
+        (
+            ["training.devices=2", "training.micro_batch_size=2"],
+            r"num_nodes: was 1, is 2, and each",
+        ),
+        (
+            ["training.learning_rate=0.02"],
+            r"^(?!.*n_workers: was).*training\.learning_rate: was 0\.01, is 0\.02",
+        ),
+        (
+            ["data.val_fraction=0.2"],
+            r"data\.val_fraction: was 0\.3, is 0\.2\n.*What may change: .*training\.devices",
+        ),
     ],
 )
 def test_what_would_change_the_weights_is_refused(whole, settings, changes, told):
@@ -56,13 +73,21 @@ def test_what_would_change_the_weights_is_refused(whole, settings, changes, told
 
 
 def test_what_changes_no_weight_may_change(whole, settings):
-    free = ["training.devices=2", "training.checkpoint_minutes=1", "training.accelerator=auto", "data.n_workers=3"]
+    free = [
+        "training.devices=2",
+        "training.checkpoint_minutes=1",
+        "training.accelerator=auto",
+        "data.n_workers=3",
+    ]
     check_can_continue(whole, settings(*free), None)
 
 
 def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 0.1)
-    with files.hold(whole, SILENT), pytest.raises(ConfigError, match="another process is training in"):
+    with (
+        files.hold(whole, SILENT),
+        pytest.raises(ConfigError, match="another process is training in"),
+    ):
         neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)
     assert load_config(whole / "config.yaml").training.epochs == 2
 
@@ -77,7 +102,9 @@ def test_sigterm_saves_and_resume_without_configuration_continues(whole, setting
 
 def test_the_command_resumes_without_a_configuration_below_its_own_keys(settings, tmp_path):
     said, out = Listening(), tmp_path / "run"
-    shorter = settings("training.epochs=1", "data.val_fraction=0", "training.probe_every=1", "data.where.sex=[F]")
+    shorter = settings(
+        "training.epochs=1", "data.val_fraction=0", "training.probe_every=1", "data.where.sex=[F]"
+    )
     neurocontrast.pretrain(shorter, out=out, progress=said)
     constant, unscored = said.warned
     assert "column 'sex' has one value or none in" in constant
@@ -97,7 +124,9 @@ def test_resume_of_a_finished_run_says_so(whole, settings):
 def test_another_cohort_is_refused(settings, cohort, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(TrainingInterrupted):
-        neurocontrast.pretrain(settings(), out=out, progress=Interrupting("epoch 1/", signal.SIGINT))
+        neurocontrast.pretrain(
+            settings(), out=out, progress=Interrupting("epoch 1/", signal.SIGINT)
+        )
     table = pd.read_csv(cohort, sep="\t", dtype=str, keep_default_na=False)
     table.loc[0, "age"] = "33.3"
     changed = cohort.parent / "changed.tsv"
@@ -109,7 +138,9 @@ def test_another_cohort_is_refused(settings, cohort, tmp_path):
     copied = shutil.copytree(cohort.parent, tmp_path / "copied")
     shutil.copy(*sorted((copied / "images").rglob("*.nii.gz"))[:2])
     with pytest.raises(CheckpointError, match=r"the files of the samples hold .* bytes, and held"):
-        neurocontrast.pretrain(settings(f"data.participants={copied / cohort.name}"), out=out, resume=True)
+        neurocontrast.pretrain(
+            settings(f"data.participants={copied / cohort.name}"), out=out, resume=True
+        )
 
 
 def test_resume_where_nothing_began_begins(whole, settings, tmp_path):

@@ -23,7 +23,9 @@ from neurocontrast.exceptions import ConfigError, DataError
 def study(tmp_path_factory):
     """Twelve simulated brains; the second is moved by 12 mm and has an odd name."""
     folder = tmp_path_factory.mktemp("study")
-    table = neurocontrast.simulate(folder / "scans", n_subjects=12, n_sites=1, spacing_mm=5.0, seed=0)
+    table = neurocontrast.simulate(
+        folder / "scans", n_subjects=12, n_sites=1, spacing_mm=5.0, seed=0
+    )
     frame = pd.read_csv(table, sep="\t", dtype=str)
     path = table.parent / frame["path"][1]
     image = nib.load(path)
@@ -33,14 +35,18 @@ def study(tmp_path_factory):
     frame["site"] = "<b>Site & Co</b>"
     frame["iqr"] = ["4.5", *["2.1"] * 10, "n/a"]
     frame.to_csv(table, sep="\t", index=False)
-    scales = pd.DataFrame({"participant_id": frame["participant_id"], "scales": "[1.02, 0.98, 0.9]"})
+    scales = pd.DataFrame(
+        {"participant_id": frame["participant_id"], "scales": "[1.02, 0.98, 0.9]"}
+    )
     scales.loc[2, "scales"] = "[1.7, 1.0, 0.9]"
     scales.to_csv(table.parent / "quality.tsv", sep="\t", index=False)
     return table, stage(table, folder / "qc", n_workers=0), frame["participant_id"]
 
 
 def read(found):
-    return pd.read_csv(found.page.with_name("qc.tsv"), sep="\t", dtype={"flags": str}).set_index("participant_id")
+    return pd.read_csv(found.page.with_name("qc.tsv"), sep="\t", dtype={"flags": str}).set_index(
+        "participant_id"
+    )
 
 
 def test_every_scan_has_a_row_with_its_flags_and_the_worst_comes_first(study):
@@ -52,7 +58,15 @@ def test_every_scan_has_a_row_with_its_flags_and_the_worst_comes_first(study):
     assert "CAT12's IQR 4.5 is above 4" in table.loc[names[0], "flags"]
     assert "largest affine scale 1.7 is above 1.5" in table.loc[names[2], "flags"]
     assert np.isnan(table.loc[names[11], "iqr"])
-    assert {"correlation", "dice", "brain_ml", "cjv", "efc", "site_correlation", "asymmetry"} <= set(table)
+    assert {
+        "correlation",
+        "dice",
+        "brain_ml",
+        "cjv",
+        "efc",
+        "site_correlation",
+        "asymmetry",
+    } <= set(table)
 
 
 def test_the_page_holds_everything_and_escapes_names(study):
@@ -71,7 +85,9 @@ def test_the_page_holds_everything_and_escapes_names(study):
     order = re.findall(r"<h3>(\S+?),", page)
     assert order == list(read(found).index)
     assert "gallery:has(#flag-0:checked) .scan:not(.of-flag-0)" in page
-    assert len(re.findall(r'class="scan [^"]*of-flag-0', page)) == int((read(found)["n_flags"] > 0).sum())
+    assert len(re.findall(r'class="scan [^"]*of-flag-0', page)) == int(
+        (read(found)["n_flags"] > 0).sum()
+    )
 
 
 def test_the_same_call_measures_nothing_again(study):
@@ -100,7 +116,9 @@ def test_images_that_cannot_be_read_are_flagged_and_come_first(study, tmp_path, 
     copy = tmp_path / "scans" / "participants.tsv"
     frame = pd.read_csv(copy, sep="\t", dtype=str, keep_default_na=False)
     (copy.parent / frame["path"][0]).write_bytes(b"no image")
-    (copy.parent / frame["path"][3]).write_bytes((copy.parent / frame["path"][3]).read_bytes()[:2000])
+    (copy.parent / frame["path"][3]).write_bytes(
+        (copy.parent / frame["path"][3]).read_bytes()[:2000]
+    )
     assert run(["qc", str(copy), "--out", str(tmp_path / "qc"), "-q"]) == 1
     assert f"{names[0]}: cannot be read: " in capsys.readouterr().out
     rows = pd.read_csv(tmp_path / "qc" / "qc.tsv", sep="\t")
@@ -140,18 +158,25 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     out = found.page.parent
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
     shown = capsys.readouterr().out
-    assert f"--participants {out / 'participants.tsv'} --set 'data.where.qc_rating.not=[fail]'" in shown
+    assert (
+        f"--participants {out / 'participants.tsv'} --set 'data.where.qc_rating.not=[fail]'"
+        in shown
+    )
     assert f"{names[1]}: " in shown
     assert shown.splitlines()[-1] == str(found.page)
     rated = read_cohort(out / "participants.tsv")
     assert rated.table["qc_rating"].fillna("n/a").tolist() == ["doubt", "fail", *["n/a"] * 10]
     assert rated.simulated
-    assert names[1] not in set(rated.select({"qc_rating": {"not": ["fail"]}}).table["participant_id"])
+    assert names[1] not in set(
+        rated.select({"qc_rating": {"not": ["fail"]}}).table["participant_id"]
+    )
     page = found.page.read_text(encoding="utf-8")
     assert re.findall(r'value="(\w+)" checked', page).count("fail") == 1
     assert read(found).loc[names[1], "qc_rating"] == "fail"
     ratings.write_text(f"{header}sub-x\t\tfail\n{names[0]}\t\tpass\n{names[0]}\t\tfail\n")
-    with pytest.raises(DataError, match=r"(?s)line 2, sub-x: is no scan of .*line 4, \S+: is rated twice"):
+    with pytest.raises(
+        DataError, match=r"(?s)line 2, sub-x: is no scan of .*line 4, \S+: is rated twice"
+    ):
         stage(table, out, ratings=ratings)
     ratings = tmp_path / "ratings.csv"
     ratings.write_text(f"participant_id;rating\n{names[0]};pass\n")
@@ -159,6 +184,8 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
         stage(table, out, ratings=ratings)
     ratings.write_text(f"participant_id;qc_rating\n{names[0]};pass\n")
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
-    assert "not=[fail]" not in capsys.readouterr().out  # which would leave out nobody, and is refused
+    assert (
+        "not=[fail]" not in capsys.readouterr().out
+    )  # which would leave out nobody, and is refused
     with pytest.raises(ConfigError, match="holds the table of scans"):
         stage(table, table.parent, ratings=ratings)

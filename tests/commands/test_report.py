@@ -68,7 +68,9 @@ def test_a_path_is_imported_by_evaluate_and_by_nothing_else(tmp_path, monkeypatc
     )
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        out = neurocontrast.evaluate(embeddings, probe="probe_of_mine:estimator", out=tmp_path / "EVAL", **FASTEST)
+        out = neurocontrast.evaluate(
+            embeddings, probe="probe_of_mine:estimator", out=tmp_path / "EVAL", **FASTEST
+        )
     sys.modules.pop("probe_of_mine")
     probe = read_json(out / "evaluation.json")["probe"]
     assert (probe["name"], probe["own"]) == ("PCA + SVC", True)

@@ -38,7 +38,9 @@ def features(embedded):
     return read_embeddings(embedded).features
 
 
-def test_features_of_paths_and_of_a_table_are_those_of_embed_to_the_last_bit(embedder, table, paths, features):
+def test_features_of_paths_and_of_a_table_are_those_of_embed_to_the_last_bit(
+    embedder, table, paths, features
+):
     for scans in (paths, table, table["path"], np.array(paths, dtype=object)[:, None]):
         assert np.array_equal(embedder.fit_transform(scans), features)
 
@@ -46,7 +48,10 @@ def test_features_of_paths_and_of_a_table_are_those_of_embed_to_the_last_bit(emb
 def test_images_are_embedded_as_their_files_are(embedder, paths, features):
     images = [nib.load(path) for path in paths]
     assert np.array_equal(embedder.fit_transform(images), features)
-    in_memory = [nib.Nifti1Image(image.get_fdata(dtype=np.float32), image.affine, image.header) for image in images]
+    in_memory = [
+        nib.Nifti1Image(image.get_fdata(dtype=np.float32), image.affine, image.header)
+        for image in images
+    ]
     assert np.array_equal(embedder.fit_transform(in_memory), features)
     in_memory[0].get_fdata()[...] += 1000 * np.random.default_rng(0).random(in_memory[0].shape)
     assert not np.array_equal(embedder.fit_transform(in_memory)[0], features[0])
@@ -89,14 +94,22 @@ def test_what_is_no_list_of_scans_is_refused(embedder, scans, message):
 
 def test_a_run_of_natural_images_is_refused_by_fit(brain_run, tmp_path):
     run = changed_run(brain_run, tmp_path / "run", preprocessing={"kind": "images"})
-    with pytest.raises(ConfigError, match="ScanEmbedder embeds brains, and this run was trained on natural images"):
+    with pytest.raises(
+        ConfigError, match="ScanEmbedder embeds brains, and this run was trained on natural images"
+    ):
         ScanEmbedder(run).fit(["a.nii"])
 
 
-def test_what_is_pickled_finds_its_run_from_another_working_directory(brain_run, cache, paths, features, monkeypatch):
+def test_what_is_pickled_finds_its_run_from_another_working_directory(
+    brain_run, cache, paths, features, monkeypatch
+):
     monkeypatch.chdir(brain_run.parent)
     folder = Path(paths[0]).parent
-    fitted = ScanEmbedder(brain_run.name, images_root=os.path.relpath(folder), cache_dir=os.path.relpath(cache)).fit()
+    fitted = ScanEmbedder(
+        brain_run.name, images_root=os.path.relpath(folder), cache_dir=os.path.relpath(cache)
+    ).fit()
     kept = pickle.dumps(fitted)
     monkeypatch.chdir("/")
-    np.testing.assert_array_equal(pickle.loads(kept).transform([Path(path).name for path in paths[:2]]), features[:2])
+    np.testing.assert_array_equal(
+        pickle.loads(kept).transform([Path(path).name for path in paths[:2]]), features[:2]
+    )

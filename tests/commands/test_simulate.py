@@ -12,7 +12,9 @@ SMALL = SimulationSettings(n_subjects=6, n_sites=2, spacing_mm=8.0, seed=3)
 
 
 def contents(folder) -> dict[str, bytes]:
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "simulation.json"]
+    paths = [
+        path for path in folder.rglob("*") if path.is_file() and path.name != "simulation.json"
+    ]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -25,7 +27,16 @@ def cohort(tmp_path_factory):
 
 def test_the_table_names_every_image(cohort):
     table = pd.read_csv(cohort / "participants.tsv", sep="\t", dtype=str)
-    assert list(table) == ["participant_id", "subject_id", "path", "age", "sex", "site", "diagnosis", "simulated"]
+    assert list(table) == [
+        "participant_id",
+        "subject_id",
+        "path",
+        "age",
+        "sex",
+        "site",
+        "diagnosis",
+        "simulated",
+    ]
     assert len(table) == 6
     assert table["participant_id"].is_unique
     assert set(table["simulated"]) == {"yes"}
@@ -38,7 +49,9 @@ def test_the_table_names_every_image(cohort):
 def test_images_say_where_they_are_and_that_they_are_simulated(cohort):
     image = nib.load(next((cohort / "images").iterdir()))
     assert image.shape == (23, 28, 23)
-    np.testing.assert_allclose(image.affine, [[8, 0, 0, -90], [0, 8, 0, -126], [0, 0, 8, -72], [0, 0, 0, 1]])
+    np.testing.assert_allclose(
+        image.affine, [[8, 0, 0, -90], [0, 8, 0, -126], [0, 0, 8, -72], [0, 0, 0, 1]]
+    )
     assert nib.aff2axcodes(image.affine) == ("R", "A", "S")
     assert bytes(image.header["descrip"]).rstrip(b"\0") == b"neurocontrast simulated"
     assert image.get_fdata().max() > 100

@@ -17,21 +17,32 @@ def damaged(cohort, tmp_path):
     """Return a table of the same scans, one of them damaged and one absent."""
     table = people_of(cohort)
     (tmp_path / "half.nii.gz").write_bytes(Path(table["path"][1]).read_bytes()[:500])
-    table.loc[1, "path"], table.loc[3, "path"] = str(tmp_path / "half.nii.gz"), str(tmp_path / "absent.nii.gz")
+    table.loc[1, "path"], table.loc[3, "path"] = (
+        str(tmp_path / "half.nii.gz"),
+        str(tmp_path / "absent.nii.gz"),
+    )
     table.to_csv(tmp_path / "damaged.tsv", sep="\t", index=False)
     return tmp_path / "damaged.tsv", table["participant_id"][[1, 3]].tolist()
 
 
-def test_a_run_without_two_scans_is_that_of_a_table_without_them(settings, cohort, damaged, tmp_path):
+def test_a_run_without_two_scans_is_that_of_a_table_without_them(
+    settings, cohort, damaged, tmp_path
+):
     participants, names = damaged
     with pytest.raises(DataError, match="absent"):
-        neurocontrast.pretrain(settings(f"data.participants={participants}"), out=tmp_path / "refused")
+        neurocontrast.pretrain(
+            settings(f"data.participants={participants}"), out=tmp_path / "refused"
+        )
     halved = pd.read_csv(participants, sep="\t", dtype=str).drop(index=3)
     halved.to_csv(tmp_path / "halved.tsv", sep="\t", index=False)
     with pytest.raises(DataError, match=r"half[^\n]*\n[^\n]*set data.skip_unreadable=true"):
-        neurocontrast.pretrain(settings(f"data.participants={tmp_path / 'halved.tsv'}"), out=tmp_path / "refused")
+        neurocontrast.pretrain(
+            settings(f"data.participants={tmp_path / 'halved.tsv'}"), out=tmp_path / "refused"
+        )
     without = pd.read_csv(participants, sep="\t", dtype=str)
-    without[~without["participant_id"].isin(names)].to_csv(tmp_path / "without.tsv", sep="\t", index=False)
+    without[~without["participant_id"].isin(names)].to_csv(
+        tmp_path / "without.tsv", sep="\t", index=False
+    )
     of_others = settings(f"data.participants={tmp_path / 'without.tsv'}")
     shorter = neurocontrast.pretrain(of_others, out=tmp_path / "shorter")
     overrides = (f"data.participants={participants}", "data.skip_unreadable=true")
@@ -74,7 +85,9 @@ def test_embed_leaves_them_out_and_says_so(whole, damaged, cache, tmp_path, caps
 
 def test_what_cannot_be_skipped_is_refused(whole, damaged, tmp_path):
     absent = pd.read_csv(damaged[0], sep="\t", dtype=str)
-    absent.assign(path=absent["participant_id"]).to_csv(tmp_path / "none.tsv", sep="\t", index=False)
+    absent.assign(path=absent["participant_id"]).to_csv(
+        tmp_path / "none.tsv", sep="\t", index=False
+    )
     config = {"data": {"skip_unreadable": True, "cache_dir": str(tmp_path / "cache")}}
     options = {"out": tmp_path / "e.parquet", "config": config}
     with pytest.raises(DataError, match="none of 14 scans can be used"):
@@ -82,6 +95,9 @@ def test_what_cannot_be_skipped_is_refused(whole, damaged, tmp_path):
     other = changed_run(whole, tmp_path / "other", preprocessing={"kind": "measures"})
     for given in ({"skip_unreadable": True}, {"shape": [96, 96, 96]}):
         with pytest.raises(
-            ConfigError, match=rf"data\.{next(iter(given))}: is for volumes, and the run was .* measures"
+            ConfigError,
+            match=rf"data\.{next(iter(given))}: is for volumes, and the run was .* measures",
         ):
-            neurocontrast.embed(other, participants=damaged[0], out=options["out"], config={"data": given})
+            neurocontrast.embed(
+                other, participants=damaged[0], out=options["out"], config={"data": given}
+            )

@@ -55,12 +55,19 @@ def both(run):
 
 
 def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
-    chosen = settings("data.val_fraction=0", "training.optimizer=sgd", "training.momentum=0", "training.weight_decay=0")
+    chosen = settings(
+        "data.val_fraction=0",
+        "training.optimizer=sgd",
+        "training.momentum=0",
+        "training.weight_decay=0",
+    )
     nc.pretrain(chosen, out=tmp_path / "run")
     source = source_of(chosen.data, second=chosen.second)
     cohort = read_cohort_of(chosen, source)
     source = source.prepared(cohort, range(len(cohort)))
-    scans = torch.stack([source.halves[0].images(cohort)[row]["image"].float() for row in range(len(cohort))])
+    scans = torch.stack(
+        [source.halves[0].images(cohort)[row]["image"].float() for row in range(len(cohort))]
+    )
     # Of the table of measures, by name alone.
     table = pd.read_csv(measures, sep="\t", index_col=0).loc[cohort.table["participant_id"]]
     contract = source.second.known
@@ -68,7 +75,10 @@ def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
     f = build_model(chosen.encoder, seed=0)
     g = build_model(chosen.encoder_2, n_channels=rows.shape[1], seed=derive_seed("encoder_2", 0))
     optimizer = torch.optim.SGD([*f.parameters(), *g.parameters()], lr=1e-3)
-    loss, view_scans = losses.InfoNCE(temperature=0.5), TwoViews(brain_views(chosen.augment), seed=chosen.seed)
+    loss, view_scans = (
+        losses.InfoNCE(temperature=0.5),
+        TwoViews(brain_views(chosen.augment), seed=chosen.seed),
+    )
     augment = RandMeasureViewd("image", MeasureAugmentSettings(), learned=source.second.learned)
     view_rows = TwoViews(augment, seed=chosen.seed)
     for epoch in range(2):
@@ -87,15 +97,22 @@ def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
 
 def test_pairs_are_by_person_and_not_by_order(pair, settings, measures, cohort, tmp_path):
     table = pd.read_csv(measures, sep="\t", dtype=str)
-    reordered, exchanged = table[::-1], table.assign(participant_id=np.roll(table["participant_id"], 1))
+    reordered, exchanged = (
+        table[::-1],
+        table.assign(participant_id=np.roll(table["participant_id"], 1)),
+    )
     for name, rows in (("reordered", reordered), ("exchanged", exchanged)):
         rows.to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
         nc.pretrain(settings(f"data_2.measures={tmp_path / name}.tsv"), out=tmp_path / name)
     assert both(tmp_path / "reordered") == both(pair)
-    assert all(now != before for now, before in zip(both(tmp_path / "exchanged"), both(pair), strict=True))
+    assert all(
+        now != before for now, before in zip(both(tmp_path / "exchanged"), both(pair), strict=True)
+    )
 
 
-@pytest.mark.parametrize("changes", [(), ("training.micro_batch_size=2", "training.checkpoint_minutes=1e-9")])
+@pytest.mark.parametrize(
+    "changes", [(), ("training.micro_batch_size=2", "training.checkpoint_minutes=1e-9")]
+)
 def test_a_stopped_run_continues_to_the_same_numbers(settings, tmp_path, changes):
     for name in ("whole", "stopped"):
         listening = Interrupting("epoch 1/2") if name == "stopped" else Listening()
@@ -109,7 +126,9 @@ def test_a_stopped_run_continues_to_the_same_numbers(settings, tmp_path, changes
 
 
 def test_another_loss_and_probes_of_either_encoder(settings, tmp_path):
-    objective = json.dumps({"loss": "yaware", "kernel": [{"type": "gaussian", "column": "age", "sigma": 5.0}]})
+    objective = json.dumps(
+        {"loss": "yaware", "kernel": [{"type": "gaussian", "column": "age", "sigma": 5.0}]}
+    )
     chosen = settings(f"objective={objective}", "training.probe_every=1", "training.epochs=1")
     row = metrics(nc.pretrain(chosen, out=tmp_path / "run"))[0]
     assert row["val_loss"]
@@ -123,7 +142,10 @@ def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, m
     source = source_of(chosen.data, second=chosen.second)
     parts = build_parts(chosen, read_cohort_of(chosen, source), source)
     trained = load_checkpoint(pair / "checkpoints/epoch-0002.pt")[1]["model"]
-    tables = {".": {"cache_dir": str(chosen.data.cache_dir)}, "encoder_2": {"measures": str(measures)}}
+    tables = {
+        ".": {"cache_dir": str(chosen.data.cache_dir)},
+        "encoder_2": {"measures": str(measures)},
+    }
     for number, (half, data) in enumerate(tables.items()):
         encoder, contract = load_encoder(pair / half)
         of_training = f"encoder.encoders.{number}."
@@ -131,8 +153,15 @@ def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, m
             assert torch.equal(weight, trained[of_training + name])
         images = (parts.data.images.first, parts.data.images.second)[number]
         with torch.no_grad():
-            expected = encoder(torch.stack([images[row]["image"].float() for row in range(len(images))]))
-        out = nc.embed(pair / half, participants=cohort, out=tmp_path / f"{number}.parquet", config={"data": data})
+            expected = encoder(
+                torch.stack([images[row]["image"].float() for row in range(len(images))])
+            )
+        out = nc.embed(
+            pair / half,
+            participants=cohort,
+            out=tmp_path / f"{number}.parquet",
+            config={"data": data},
+        )
         embedded = read_embeddings(out)
         np.testing.assert_allclose(embedded.features, expected.numpy(), rtol=1e-4, atol=1e-5)
         assert embedded.info["pretraining_subjects"]
@@ -140,7 +169,9 @@ def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, m
     features = ScanEmbedder(pair / "encoder_2").fit().transform(pd.read_csv(measures, sep="\t"))
     order = pd.read_csv(measures, sep="\t")["participant_id"]
     people = read_embeddings(tmp_path / "1.parquet").table["participant_id"].tolist()
-    np.testing.assert_allclose(features[[order.tolist().index(name) for name in people]], embedded.features, atol=1e-5)
+    np.testing.assert_allclose(
+        features[[order.tolist().index(name) for name in people]], embedded.features, atol=1e-5
+    )
 
 
 def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path):
@@ -153,7 +184,9 @@ def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path
     assert all(name in str(refused.value) for name in lacking)
     assert "data.skip_unreadable=true" in str(refused.value)
     listening = Listening()
-    nc.pretrain(settings(fewer, "data.skip_unreadable=true"), out=tmp_path / "run", progress=listening)
+    nc.pretrain(
+        settings(fewer, "data.skip_unreadable=true"), out=tmp_path / "run", progress=listening
+    )
     warning = next(line for line in listening.said if "left out" in line)
     assert "2 of 14 scans" in warning
     assert all(name in warning for name in lacking)
@@ -163,14 +196,26 @@ def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (["encoder_2.projection=[8]"], r"encoder\.projection \[8, 4\] and encoder_2\.projection \[8\] must end in the"),
+        (
+            ["encoder_2.projection=[8]"],
+            r"encoder\.projection \[8, 4\] and encoder_2\.projection \[8\] must end in the",
+        ),
         (["encoder_2={name: lenet}"], r"encoder_2\.name must be mlp, found 'lenet'"),
-        (["encoder={name: pca}", "objective.loss=infonce"], r"encoder\.name: 'pca' has no loss to share"),
-        (["data={kind: images, participants: p.tsv}", "encoder.name=resnet18"], r"next to scans .* found 'images'"),
+        (
+            ["encoder={name: pca}", "objective.loss=infonce"],
+            r"encoder\.name: 'pca' has no loss to share",
+        ),
+        (
+            ["data={kind: images, participants: p.tsv}", "encoder.name=resnet18"],
+            r"next to scans .* found 'images'",
+        ),
         (["data_2.participants=p.tsv"], r"data_2\.participants"),
         (["data_2.measures=nowhere.tsv"], r"nowhere\.tsv"),
         (["data_2.head_size=residual"], r"data_2\.head_size: 'residual' needs the measure"),
-        (["objective={loss: supervised, column: age}"], "this one predicts, and two encoders need one that contrasts"),
+        (
+            ["objective={loss: supervised, column: age}"],
+            "this one predicts, and two encoders need one that contrasts",
+        ),
     ],
 )
 def test_bad_input_is_one_message(settings, tmp_path, changes, told):
@@ -187,6 +232,8 @@ def test_settings_of_a_second_encoder_need_one():
 def test_the_scans_may_start_from_weights(pair, settings, tmp_path):
     chosen = settings(f"training.init={pair}", "training.epochs=0")
     nc.pretrain(chosen, out=tmp_path / "run")
-    before, now = (dict(load_encoder(run)[0].named_parameters()) for run in (pair, tmp_path / "run"))
+    before, now = (
+        dict(load_encoder(run)[0].named_parameters()) for run in (pair, tmp_path / "run")
+    )
     assert all(torch.equal(now[name], before[name]) for name in before)
     assert both(tmp_path / "run")[1] != both(pair)[1]

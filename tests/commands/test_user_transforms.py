@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from monai.transforms import Compose, LoadImaged, NormalizeIntensityd, RandFlipd, RandGaussianNoised, ScaleIntensityd
+from monai.transforms import (
+    Compose,
+    LoadImaged,
+    NormalizeIntensityd,
+    RandFlipd,
+    RandGaussianNoised,
+    ScaleIntensityd,
+)
 from small_run import changed_run, weights
 
 import neurocontrast
@@ -29,12 +36,16 @@ def given(tmp_path_factory, settings):
 
 
 def features(run, cohort, out, **options):
-    return read_embeddings(neurocontrast.embed(run, participants=cohort, out=out, **options)).features
+    return read_embeddings(
+        neurocontrast.embed(run, participants=cohort, out=out, **options)
+    ).features
 
 
 def test_the_package_s_own_steps_given_make_the_features_of_its_settings(whole, settings, tmp_path):
     own = brain_transforms(**GRID, normalise="zscore")
-    assert weights(neurocontrast.pretrain(settings(), out=tmp_path / "run", transforms=own)) == weights(whole)
+    assert weights(
+        neurocontrast.pretrain(settings(), out=tmp_path / "run", transforms=own)
+    ) == weights(whole)
 
 
 def test_transforms_must_be_given_again(tmp_path, given, cohort, cached):
@@ -43,7 +54,9 @@ def test_transforms_must_be_given_again(tmp_path, given, cohort, cached):
         features(given, cohort, out, config=cached)
     with pytest.raises(CheckpointError, match="ScaleIntensityd has other settings"):
         features(given, cohort, out, config=cached, transforms=scaled(maxv=2.0))
-    with pytest.raises(ConfigError, match=r"data\.smooth_mm: is 6\.0, and the run was trained with 0\.0"):
+    with pytest.raises(
+        ConfigError, match=r"data\.smooth_mm: is 6\.0, and the run was trained with 0\.0"
+    ):
         features(given, cohort, out, config={"data": {"smooth_mm": 6.0}}, transforms=scaled())
     assert not out.exists()
     assert np.isfinite(features(given, cohort, out, config=cached, transforms=scaled())).all()
@@ -52,7 +65,9 @@ def test_transforms_must_be_given_again(tmp_path, given, cohort, cached):
 def test_resume_wants_the_same_views_again(tmp_path, settings):
     def run(name, *overrides, std=0.1, resume=False):
         noise = Compose([RandGaussianNoised("image", prob=1.0, std=std)])
-        return neurocontrast.pretrain(settings(*overrides), out=tmp_path / name, augment=noise, resume=resume)
+        return neurocontrast.pretrain(
+            settings(*overrides), out=tmp_path / name, augment=noise, resume=resume
+        )
 
     stopped = run("stopped", "training.epochs=1")
     with pytest.raises(ConfigError, match=r"augment\.transforms: came from Python"):
@@ -63,7 +78,10 @@ def test_resume_wants_the_same_views_again(tmp_path, settings):
 
 
 def test_the_resolved_configuration_says_what_took_the_place_of_what(tmp_path, settings):
-    own = {"transforms": composed(NormalizeIntensityd("image")), "augment": RandFlipd("image", prob=0.5)}
+    own = {
+        "transforms": composed(NormalizeIntensityd("image")),
+        "augment": RandFlipd("image", prob=0.5),
+    }
     run = neurocontrast.pretrain(settings("training.epochs=0"), out=tmp_path / "run", **own)
     resolved = load_config(run / "config.yaml")
     assert resolved.data.transforms == resolved.augment.transforms == "python"
@@ -73,7 +91,10 @@ def test_the_resolved_configuration_says_what_took_the_place_of_what(tmp_path, s
 @pytest.mark.parametrize("section", ["data", "augment"])
 def test_a_file_names_no_code(tmp_path, cohort, section):
     steps = [{"_target_": "monai.transforms.RandFlipd", "keys": "image"}]
-    for value, message in ((steps, rf"{section}\.transforms"), ("python", rf"{section}\.transforms: came from Python")):
+    for value, message in (
+        (steps, rf"{section}\.transforms"),
+        ("python", rf"{section}\.transforms: came from Python"),
+    ):
         config = {"data": {"val_fraction": 0}, "augment": {}}
         config[section]["transforms"] = value
         with pytest.raises(ConfigError, match=message):
@@ -85,18 +106,31 @@ def test_a_file_names_no_code(tmp_path, cohort, section):
     ("transforms", "message"),
     [
         (lambda: composed(RandGaussianNoised("image")), "RandGaussianNoised is random"),
-        (lambda: Compose([ScaleIntensityd("image")]), "a transform failed|no transform before the first random one"),
-        (lambda: Compose([LoadScand("image"), ResampleByAread("picture", **GRID)]), "a transform failed"),
-        (lambda: Compose([LoadImaged("image")]), r"must make images of shape \(channels, D, H, W\)"),
+        (
+            lambda: Compose([ScaleIntensityd("image")]),
+            "a transform failed|no transform before the first random one",
+        ),
+        (
+            lambda: Compose([LoadScand("image"), ResampleByAread("picture", **GRID)]),
+            "a transform failed",
+        ),
+        (
+            lambda: Compose([LoadImaged("image")]),
+            r"must make images of shape \(channels, D, H, W\)",
+        ),
     ],
 )
-def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(tmp_path, settings, transforms, message):
+def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(
+    tmp_path, settings, transforms, message
+):
     with pytest.raises((ConfigError, DataError), match=message):
         neurocontrast.pretrain(settings(), out=tmp_path / "run", transforms=transforms())
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("damaged", [{"image_shape": [1, 2]}, {"transforms": "all"}, {"transform_version": 99}])
+@pytest.mark.parametrize(
+    "damaged", [{"image_shape": [1, 2]}, {"transforms": "all"}, {"transform_version": 99}]
+)
 def test_a_damaged_contract_is_refused(tmp_path, given, cohort, damaged):
     run = changed_run(given, tmp_path / "stranger", preprocessing=damaged)
     with pytest.raises(CheckpointError, match="preprocessing contract"):

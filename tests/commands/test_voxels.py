@@ -40,18 +40,29 @@ def test_scans_that_are_where_the_table_says_are_a_baseline(table, tmp_path):
 
 
 def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, others, tmp_path):
-    moved = embeddings(tmp_path / "e.parquet", table.assign(path=[f"{i}.nii.gz" for i in range(len(table))]))
+    moved = embeddings(
+        tmp_path / "e.parquet", table.assign(path=[f"{i}.nii.gz" for i in range(len(table))])
+    )
     assert "voxels" not in evaluate(moved, tmp_path / "alone")
     summary = evaluate(moved, tmp_path / "out", scans=str(others))
-    assert evaluate(embeddings(tmp_path / "f.parquet", table), tmp_path / "own")["voxels"] == summary["voxels"]
-    written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.suffix in (".tsv", ".yaml"))
+    assert (
+        evaluate(embeddings(tmp_path / "f.parquet", table), tmp_path / "own")["voxels"]
+        == summary["voxels"]
+    )
+    written = "".join(
+        path.read_text()
+        for path in (tmp_path / "out").rglob("*.*")
+        if path.suffix in (".tsv", ".yaml")
+    )
     assert str(others.parent) not in written
     assert str(others.parent) not in json.dumps({**summary, "environment": None})
 
 
 def test_a_few_absent_scans_are_said_and_refused_where_voxels_are_asked_for(table, tmp_path):
     paths = list(table["path"])
-    source = embeddings(tmp_path / "e.parquet", table.assign(path=["/nowhere/x.nii.gz", *paths[1:]]))
+    source = embeddings(
+        tmp_path / "e.parquet", table.assign(path=["/nowhere/x.nii.gz", *paths[1:]])
+    )
     summary = evaluate(source, tmp_path / "auto")
     assert "voxels" not in summary
     warning = next(each for each in summary["warnings"] if each["code"] == "voxels_left_out")
@@ -66,7 +77,9 @@ def test_all_unreadable_scans_are_named_at_once_without_their_folder(table, tmp_
         (tmp_path / f"{name}.nii.gz").write_bytes(b"no image")
     paths = [str(tmp_path / "a.nii.gz"), str(tmp_path / "b.nii.gz"), *table["path"][2:]]
     source = embeddings(tmp_path / "e.parquet", table.assign(path=paths))
-    with pytest.raises(DataError, match=r"scans cannot be used: 2 problems(.|\n)*sub-(.|\n)*sub-") as error:
+    with pytest.raises(
+        DataError, match=r"scans cannot be used: 2 problems(.|\n)*sub-(.|\n)*sub-"
+    ) as error:
         evaluate(source, tmp_path / "out", voxels="on")
     assert str(tmp_path) not in str(error.value)
 
@@ -76,7 +89,11 @@ def test_scans_that_the_other_table_lacks_are_refused(table, others, tmp_path):
     fewer["path"] = list(table["path"][1:])
     fewer.to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
     with pytest.raises(DataError, match=r"1 of 28 scans are not in scans 'fewer.tsv' \(sub-"):
-        evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", scans=str(tmp_path / "fewer.tsv"))
+        evaluate(
+            embeddings(tmp_path / "e.parquet", table),
+            tmp_path / "out",
+            scans=str(tmp_path / "fewer.tsv"),
+        )
 
 
 def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatch):
@@ -85,20 +102,42 @@ def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatc
         evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="on")
 
 
-def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(others, table, tmp_path, monkeypatch):
+def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(
+    others, table, tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    prepared = {"spacing_mm": 8.0, "shape": [24, 28, 24], "normalise": "zscore-brain", "erode_mm": 8.0}
-    data = {"cache_dir": str(tmp_path / "cache"), "n_workers": 1, "val_fraction": 0.0, "participants": str(others)}
+    prepared = {
+        "spacing_mm": 8.0,
+        "shape": [24, 28, 24],
+        "normalise": "zscore-brain",
+        "erode_mm": 8.0,
+    }
+    data = {
+        "cache_dir": str(tmp_path / "cache"),
+        "n_workers": 1,
+        "val_fraction": 0.0,
+        "participants": str(others),
+    }
     config = {"data": prepared | data, "encoder": {"name": "pca", "n_components": 5}}
     linear = neurocontrast.pretrain(config, out=tmp_path / "run")
-    made = neurocontrast.embed(linear, participants=others, out=tmp_path / "e.parquet", config={"data": data})
+    made = neurocontrast.embed(
+        linear, participants=others, out=tmp_path / "e.parquet", config={"data": data}
+    )
     seen = []
     stage = importlib.import_module("neurocontrast.runs.voxels")
     products = stage.voxels.voxel_products
-    monkeypatch.setattr(stage.voxels, "voxel_products", lambda values: seen.append(values) or products(values))
+    monkeypatch.setattr(
+        stage.voxels, "voxel_products", lambda values: seen.append(values) or products(values)
+    )
     summary = evaluate(made, tmp_path / "out", voxels="input", allow_overlap=True)
-    assert summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0} == summary["voxels_about"]
-    components, features = ComponentsDesign(products(seen[0]), n_components=5), read_embeddings(made).features
+    assert (
+        summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0}
+        == summary["voxels_about"]
+    )
+    components, features = (
+        ComponentsDesign(products(seen[0]), n_components=5),
+        read_embeddings(made).features,
+    )
     rows = np.arange(len(table))
     # The encoder's components after the first are those of a randomised solver.
     first = [np.abs(each[:, :1]) for each in (components(rows, rows)[0], features)]

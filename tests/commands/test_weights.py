@@ -37,15 +37,22 @@ def checkpoint(tmp_path_factory):
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory, checkpoint):
     out = tmp_path_factory.mktemp("imported") / "monai"
-    return neurocontrast.import_weights(checkpoint, architecture="monai-densenet121", out=out, config=SMALL)
+    return neurocontrast.import_weights(
+        checkpoint, architecture="monai-densenet121", out=out, config=SMALL
+    )
 
 
 def test_imported_weights_are_embedded_with_as_a_run_is(imported, checkpoint, cohort, tmp_path):
     contract = read_json(imported / "encoder.json")
     assert contract["imported"]["sha256"] == digest_of_file(checkpoint)
-    assert (contract["preprocessing"]["spacing_mm"], contract["preprocessing"]["shape"]) == (5.0, [32, 40, 32])
+    assert (contract["preprocessing"]["spacing_mm"], contract["preprocessing"]["shape"]) == (
+        5.0,
+        [32, 40, 32],
+    )
     config = {"data": {"cache_dir": str(tmp_path)}}
-    out = neurocontrast.embed(imported, participants=cohort, out=tmp_path / "e.parquet", config=config)
+    out = neurocontrast.embed(
+        imported, participants=cohort, out=tmp_path / "e.parquet", config=config
+    )
     read = read_embeddings(out)
     assert read.features.shape == (14, 1024)
     scans = [str(cohort.parent / path) for path in read.table["path"][:2]]
@@ -54,24 +61,47 @@ def test_imported_weights_are_embedded_with_as_a_run_is(imported, checkpoint, co
 
 def test_what_is_known_of_the_authors_weights_is_written_beside_them(tmp_path, monkeypatch):
     encoder = build_encoder(EncoderSettings(final_norm=False))
-    state = {name.replace("features.layers", "features"): each for name, each in encoder.state_dict().items()}
-    torch.save({name.replace(".layers.", "."): each for name, each in state.items()}, tmp_path / "w.pt")
-    out = neurocontrast.import_weights(tmp_path / "w.pt", architecture="yaware", out=tmp_path / "out")
+    state = {
+        name.replace("features.layers", "features"): each
+        for name, each in encoder.state_dict().items()
+    }
+    torch.save(
+        {name.replace(".layers.", "."): each for name, each in state.items()}, tmp_path / "w.pt"
+    )
+    out = neurocontrast.import_weights(
+        tmp_path / "w.pt", architecture="yaware", out=tmp_path / "out"
+    )
     contract = read_json(out / "encoder.json")
     assert contract["channels"] == ["gm"]
     prepared = contract["preprocessing"]
-    assert (prepared["spacing_mm"], prepared["shape"], prepared["normalise"]) == (1.5, [121, 145, 121], "zscore")
+    assert (prepared["spacing_mm"], prepared["shape"], prepared["normalise"]) == (
+        1.5,
+        [121, 145, 121],
+        "zscore",
+    )
     assert contract["objective"]["loss"] == "yaware"
     assert not contract["encoder"]["final_norm"]
     assert "head" not in contract
 
 
 def test_pretraining_continues_from_imported_weights(imported, cohort, cache, tmp_path):
-    data = {"participants": str(cohort), "cache_dir": str(cache), "channels": None, "val_fraction": 0}
-    config = {"data": SMALL["data"] | data, "training": {"epochs": 0, "init": str(imported), "accelerator": "cpu"}}
+    data = {
+        "participants": str(cohort),
+        "cache_dir": str(cache),
+        "channels": None,
+        "val_fraction": 0,
+    }
+    config = {
+        "data": SMALL["data"] | data,
+        "training": {"epochs": 0, "init": str(imported), "accelerator": "cpu"},
+    }
     out = neurocontrast.pretrain(config, out=tmp_path / "run")
-    assert all(map(torch.equal, load_encoder(imported)[0].parameters(), load_encoder(out)[0].parameters()))
-    assert read_json(out / "encoder.json")["init"]["imported"]["architecture"] == "monai-densenet121"
+    assert all(
+        map(torch.equal, load_encoder(imported)[0].parameters(), load_encoder(out)[0].parameters())
+    )
+    assert (
+        read_json(out / "encoder.json")["init"]["imported"]["architecture"] == "monai-densenet121"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +132,9 @@ def test_weights_whose_preparation_nobody_knows_are_taken_with_a_warning(checkpo
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 @pytest.mark.parametrize("final_norm", [True, False])
 def test_monai_s_module_loads_what_is_exported(tmp_path, suffix, final_norm):
-    encoder = build_encoder(EncoderSettings(name="densenet_small", final_norm=final_norm), seed=3).eval()
+    encoder = build_encoder(
+        EncoderSettings(name="densenet_small", final_norm=final_norm), seed=3
+    ).eval()
     save_encoder(tmp_path / "run", encoder, {"preprocessing": {"shape": [32, 40, 32]}})
     file = neurocontrast.export_weights(tmp_path / "run", out=tmp_path / f"w.{suffix}")
     if suffix == "pt":
@@ -128,7 +160,10 @@ def test_the_commands_end_with_2_and_one_message(imported, checkpoint, tmp_path,
         ([*importing, short], "not a readable file of weights"),
         ([*importing, tmp_path / "none.pt"], "there is no such file"),
         ([*importing, checkpoint], "tensors do not fit"),
-        (["weights", "export", imported, "--out", tmp_path / "w.onnx"], "must be a file that ends in .pt or"),
+        (
+            ["weights", "export", imported, "--out", tmp_path / "w.onnx"],
+            "must be a file that ends in .pt or",
+        ),
         (["weights", "export", damaged, "--out", tmp_path / "w.pt"], "not readable as JSON"),
     ):
         assert command([str(argument) for argument in arguments]) == 2

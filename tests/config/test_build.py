@@ -50,7 +50,11 @@ def test_every_loss_can_be_built_and_used(name):
 
 def test_missing_rule_and_bandwidths_reach_the_kernel():
     def kernel(text):
-        return build_kernel(load_config(None, [f"objective={{loss: yaware, kernel: [{{{text}}}]}}"]).objective.kernel)
+        return build_kernel(
+            load_config(
+                None, [f"objective={{loss: yaware, kernel: [{{{text}}}]}}"]
+            ).objective.kernel
+        )
 
     built = kernel("column: age, type: gaussian, sigma: silverman, missing: marginal")
     assert (built.rule, built.missing) == ("silverman", "marginal")

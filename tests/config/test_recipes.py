@@ -34,7 +34,9 @@ def test_a_file_of_that_name_is_read_in_its_place(tmp_path, monkeypatch):
     (tmp_path / "natural").mkdir()
     assert neurocontrast.load_config("yaware").seed == 7
     assert find_config("natural/simclr") == list_recipes()["natural/simclr"]
-    with pytest.raises(ConfigError, match=r"small\.yaml: there is no such .* Did you mean the recipe 'small'\?"):
+    with pytest.raises(
+        ConfigError, match=r"small\.yaml: there is no such .* Did you mean the recipe 'small'\?"
+    ):
         neurocontrast.load_config("small.yaml")
     with pytest.raises(ConfigError, match=r"mine\.yaml: there is no such"):
         neurocontrast.load_config("mine.yaml")
@@ -42,7 +44,11 @@ def test_a_file_of_that_name_is_read_in_its_place(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("yawar", "Did you mean 'yaware'"), ("natural/simcrl", "Did you mean 'natural/simclr'"), ("", "config list")],
+    [
+        ("yawar", "Did you mean 'yaware'"),
+        ("natural/simcrl", "Did you mean 'natural/simclr'"),
+        ("", "config list"),
+    ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -59,7 +65,9 @@ def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, m
     assert lines == list_recipes()["measures"].read_text(encoding="utf-8").splitlines()
     schema = tmp_path / first.removeprefix("# yaml-language-server: $schema=")
     assert json.loads(schema.read_text())["properties"]["training"]
-    assert neurocontrast.load_config(tmp_path / "measures.yaml") == neurocontrast.load_config("measures")
+    assert neurocontrast.load_config(tmp_path / "measures.yaml") == neurocontrast.load_config(
+        "measures"
+    )
     (tmp_path / "measures.yaml").write_text("seed: 3\n")
     assert run(["config", "copy", "measures"]) == 2
     assert "exists" in capsys.readouterr().err
@@ -104,7 +112,10 @@ def test_images_views_and_training_are_the_published_ones(name):
     chances = {key: each["probability"] for key, each in views.items() if isinstance(each, dict)}
     assert chances == dict.fromkeys(("flip", "blur", "noise", "cutout", "crop"), 0.5)
     assert config.augment.blur.sigma_voxels == config.augment.noise.sigma == (0.1, 1.0)
-    assert (config.augment.cutout.fraction, config.augment.crop.fraction) == ((0.25, 0.25), (0.75, 0.75))
+    assert (config.augment.cutout.fraction, config.augment.crop.fraction) == (
+        (0.25, 0.25),
+        (0.75, 0.75),
+    )
     training = config.training
     assert (training.batch_size, training.epochs, training.optimizer) == (64, 50, "adam")
     assert (training.learning_rate, training.weight_decay) == (1e-4, 5e-5)
@@ -119,7 +130,9 @@ def test_images_views_and_training_are_the_published_ones(name):
 def test_loss_and_head_are_the_published_ones(name):
     config, (loss, kernel) = _recipe(name), LOSSES[name]
     assert (config.objective.loss, config.objective.temperature) == (loss, 0.1)
-    found = [(each.type, each.column, getattr(each, "sigma", None)) for each in config.objective.kernel]
+    found = [
+        (each.type, each.column, getattr(each, "sigma", None)) for each in config.objective.kernel
+    ]
     assert found == kernel
     assert getattr(config.objective, "uniformity_weight", 1.0) == 1.0
     head = build_model(config.encoder).head

@@ -32,7 +32,9 @@ def write_table(tmp_path: Path) -> Callable[..., Path]:
 def put(root, path, content="image"):
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    target.write_text(
+        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+    )
 
 
 def rows(text):

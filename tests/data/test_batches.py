@@ -37,7 +37,15 @@ class ImagesInPlace(Images):
 
 @pytest.mark.parametrize(
     ("n", "size", "expected"),
-    [(0, 4, []), (8, 4, [4, 4]), (10, 4, [4, 3, 3]), (9, 4, [3, 3, 3]), (2, 64, [2]), (5, 2, [3, 2]), (3, 2, [3])],
+    [
+        (0, 4, []),
+        (8, 4, [4, 4]),
+        (10, 4, [4, 3, 3]),
+        (9, 4, [3, 3, 3]),
+        (2, 64, [2]),
+        (5, 2, [3, 2]),
+        (3, 2, [3]),
+    ],
 )
 def test_batches_are_even_and_lose_nothing(n, size, expected):
     batches = even_batches(range(n), size)
@@ -46,8 +54,12 @@ def test_batches_are_even_and_lose_nothing(n, size, expected):
 
 
 @pytest.mark.parametrize("n_readers", [1, 3])
-@pytest.mark.parametrize(("images", "side", "dtype"), [(Images, 2, torch.float32), (ImagesInPlace, 40, torch.float16)])
-def test_batches_come_in_order_with_their_rows_and_stay_while_they_are_held(images, side, dtype, n_readers):
+@pytest.mark.parametrize(
+    ("images", "side", "dtype"), [(Images, 2, torch.float32), (ImagesInPlace, 40, torch.float16)]
+)
+def test_batches_come_in_order_with_their_rows_and_stay_while_they_are_held(
+    images, side, dtype, n_readers
+):
     given = [[3, 1], [8, 0, 2], [5], [7, 6, 4]]
     read = list(read_batches(images(), given, n_readers=n_readers))
     assert [rows.tolist() for rows, _ in read] == given

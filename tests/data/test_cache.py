@@ -35,7 +35,9 @@ def cache(tmp_path):
 def count_loads(monkeypatch):
     loads = []
     apply = cache_module.apply
-    monkeypatch.setattr(cache_module, "apply", lambda made, item: loads.append(item["image"]) or apply(made, item))
+    monkeypatch.setattr(
+        cache_module, "apply", lambda made, item: loads.append(item["image"]) or apply(made, item)
+    )
     return loads
 
 
@@ -83,7 +85,10 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
 def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti, monkeypatch):
     monkeypatch.setattr(cache_module, "N_SCANS_A_WORKER", 4)
     more = [*scans, *(str(write_nifti(brain + i, f"more{i}.nii.gz")) for i in range(4))]
-    here, workers = VolumeCache(tmp_path / "here", CONTRACT), VolumeCache(tmp_path / "workers", CONTRACT)
+    here, workers = (
+        VolumeCache(tmp_path / "here", CONTRACT),
+        VolumeCache(tmp_path / "workers", CONTRACT),
+    )
     here.prepare(more, n_workers=0)
     assert workers.prepare(more, n_workers=2) == 9
     for path in more:
@@ -134,7 +139,9 @@ def test_a_damaged_entry_is_made_again(scans, cache, how):
         content[len(content) // 2] ^= 0x10
     elif how == "header":
         content[:6] = b"xxxxxx"
-    entry.write_bytes({"cut": content[:-100], "text": b"hello" * 1000, "longer": content + b"x"}.get(how, content))
+    entry.write_bytes(
+        {"cut": content[:-100], "text": b"hello" * 1000, "longer": content + b"x"}.get(how, content)
+    )
     assert cache.prepare(scans[:1], n_workers=0) == (0 if how == "flip" else 1)
     np.testing.assert_array_equal(cache.read(scans[0]), good)
 
@@ -157,7 +164,11 @@ def test_a_folder_that_may_not_be_written_is_read_and_what_it_lacks_is_made_each
 ):
     cache.prepare(scans[:2], n_workers=0)
     before, warned, refuse = entries_of(cache), Warnings(), failing_with(errno.EROFS)
-    target = (cache_module.tempfile, "TemporaryFile") if refused == "the folder" else (cache_module, "atomic_path")
+    target = (
+        (cache_module.tempfile, "TemporaryFile")
+        if refused == "the folder"
+        else (cache_module, "atomic_path")
+    )
     monkeypatch.setattr(*target, refuse)
     loads = count_loads(monkeypatch)
     assert cache.prepare(scans, n_workers=0, progress=warned) == 0
@@ -166,24 +177,32 @@ def test_a_folder_that_may_not_be_written_is_read_and_what_it_lacks_is_made_each
     monkeypatch.setattr(cache_module, "atomic_path", refuse)
     loads.clear()
     for path in [*scans, *scans]:
-        np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(
+            cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6
+        )
     assert loads == [*scans[2:], *scans[2:]]
     assert entries_of(cache) == before
 
 
-def test_scans_that_cannot_be_read_are_not_counted_as_lacking_an_entry(scans, cache, tmp_path, monkeypatch):
+def test_scans_that_cannot_be_read_are_not_counted_as_lacking_an_entry(
+    scans, cache, tmp_path, monkeypatch
+):
     damaged = tmp_path / "damaged.nii.gz"
     damaged.write_bytes(b"no scan")
     failures, warned = {}, Warnings()
     assert cache.prepare([scans[0], damaged], n_workers=0, progress=warned, failures=failures) == 1
     assert (len(failures), warned.told) == (1, [])
     monkeypatch.setattr(cache_module, "atomic_path", failing_with(errno.EROFS))
-    assert cache.prepare([*scans[:3], damaged], n_workers=0, progress=warned, failures=failures) == 0
+    assert (
+        cache.prepare([*scans[:3], damaged], n_workers=0, progress=warned, failures=failures) == 0
+    )
     assert len(warned.told) == 1
     assert "cannot be written: 2 scans have" in warned.told[0]
 
 
-@pytest.mark.parametrize(("mode", "of_folder", "of_entry"), [(0o2770, 0o2770, 0o640), (0o777, 0o775, 0o644)])
+@pytest.mark.parametrize(
+    ("mode", "of_folder", "of_entry"), [(0o2770, 0o2770, 0o640), (0o777, 0o775, 0o644)]
+)
 def test_permissions_are_those_of_a_folder_that_was_there_but_others_never_write(
     scans, tmp_path, mode, of_folder, of_entry
 ):
@@ -267,7 +286,11 @@ def test_a_full_disk_ends_a_preparation(scans, cache, monkeypatch):
 def test_a_file_that_changes_while_it_is_read_is_refused(brain, write_nifti, cache, monkeypatch):
     path = write_nifti(brain, "scan.nii")
     apply = cache_module.apply
-    monkeypatch.setattr(cache_module, "apply", lambda *given: (apply(*given), write_nifti(brain[::-1], "scan.nii"))[0])
+    monkeypatch.setattr(
+        cache_module,
+        "apply",
+        lambda *given: (apply(*given), write_nifti(brain[::-1], "scan.nii"))[0],
+    )
     with pytest.raises(DataError, match="changed while it was read"):
         cache.read(path)
 
@@ -277,7 +300,10 @@ def test_another_contract_or_precision_has_its_own_entries(scans, cache, monkeyp
     for other in (
         VolumeCache(cache.folder.parent, CONTRACT, dtype="float32"),
         VolumeCache(cache.folder.parent, Preprocessing(spacing_mm=2.4, shape=(20, 22, 16))),
-        VolumeCache(cache.folder.parent, Preprocessing(spacing_mm=2.5, shape=(20, 22, 16), normalise="zscore-brain")),
+        VolumeCache(
+            cache.folder.parent,
+            Preprocessing(spacing_mm=2.5, shape=(20, 22, 16), normalise="zscore-brain"),
+        ),
     ):
         assert other.folder != cache.folder
         assert other.prepare(scans[:1], n_workers=0) == 1
@@ -319,7 +345,8 @@ def prepare_in(n_processes, cache, scans, prepare=VolumeCache.prepare):
     """Return the exit codes of processes that prepare the same scans at once."""
     forking = multiprocessing.get_context("fork")
     running = [
-        forking.Process(target=prepare, args=(cache, scans), kwargs={"n_workers": 0}) for _ in range(n_processes)
+        forking.Process(target=prepare, args=(cache, scans), kwargs={"n_workers": 0})
+        for _ in range(n_processes)
     ]
     for process in running:
         process.start()

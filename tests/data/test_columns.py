@@ -3,7 +3,16 @@ import pandas as pd
 import pytest
 import torch
 
-from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, is_numeric, number_in, number_of, text_of
+from neurocontrast.data.columns import (
+    Refusal,
+    as_age,
+    as_sex,
+    is_missing,
+    is_numeric,
+    number_in,
+    number_of,
+    text_of,
+)
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.exceptions import DataError
 
@@ -14,14 +23,21 @@ def test_spellings_of_missing_and_answers_that_are_none():
 
 
 @pytest.mark.parametrize(
-    ("cell", "age"), [("0", 0), ("34.25", 34.25), ("120", 120), ("89+", 89), ("90.0+", 90), ("1e1", 10)]
+    ("cell", "age"),
+    [("0", 0), ("34.25", 34.25), ("120", 120), ("89+", 89), ("90.0+", 90), ("1e1", 10)],
 )
 def test_ages(cell, age):
     assert as_age(cell) == number_in("age", cell) == age
-    assert (number_in("iq", "89+"), number_in("iq", "189"), number_in("age", "189")) == (None, 189, None)
+    assert (number_in("iq", "89+"), number_in("iq", "189"), number_in("age", "189")) == (
+        None,
+        189,
+        None,
+    )
 
 
-@pytest.mark.parametrize("cell", ["-3", "900", "120.1", "34,5", "old", "1_0", "0x10", "inf", "٣٤", "34Y", "20-25"])
+@pytest.mark.parametrize(
+    "cell", ["-3", "900", "120.1", "34,5", "old", "1_0", "0x10", "inf", "٣٤", "34Y", "20-25"]
+)
 def test_what_is_no_age_is_refused(cell):
     refusal = as_age(cell)
     assert isinstance(refusal, Refusal)
@@ -44,7 +60,13 @@ def test_a_column_is_numeric_when_every_known_cell_is():
 
 
 def test_text_of_a_value_is_what_a_table_would_hold():
-    assert [text_of(value) for value in (1.0, 0.5, float("nan"), "01", pd.NaT)] == ["1", "0.5", "", "01", ""]
+    assert [text_of(value) for value in (1.0, 0.5, float("nan"), "01", pd.NaT)] == [
+        "1",
+        "0.5",
+        "",
+        "01",
+        "",
+    ]
     assert (number_of("1e400"), number_of("-2.5")) == (None, -2.5)
 
 
@@ -59,7 +81,9 @@ TABLE = pd.DataFrame(
 
 
 def test_metadata_become_numbers_and_codes():
-    metadata, categories = encode_metadata(TABLE, {"age": "continuous", "sex": "categorical", "label": "categorical"})
+    metadata, categories = encode_metadata(
+        TABLE, {"age": "continuous", "sex": "categorical", "label": "categorical"}
+    )
     assert categories == {"sex": ["F", "M"], "label": ["0", "1"]}
     assert metadata["age"].dtype == torch.float32
     assert metadata["age"].isnan().tolist() == [False, True, False, False]

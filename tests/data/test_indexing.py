@@ -22,8 +22,17 @@ def bids(tmp_path):
     put(root, "T1w.json", {"Manufacturer": "Siemens", "MagneticFieldStrength": 3})
     put(root, "sub-02/anat/sub-02_T1w.json", {"ManufacturersModelName": "Prisma"})
     put(root, "sub-01/ses-2/sub-01_ses-2_T1w.json", {"MagneticFieldStrength": 1.5})
-    put(root, "participants.tsv", rows("participant_id age sex site\nsub-01 30.5 F london\nsub-02 89+ M paris"))
-    put(root, "derivatives/x/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz".replace("preproc", "other"))
+    put(
+        root,
+        "participants.tsv",
+        rows("participant_id age sex site\nsub-01 30.5 F london\nsub-02 89+ M paris"),
+    )
+    put(
+        root,
+        "derivatives/x/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz".replace(
+            "preproc", "other"
+        ),
+    )
     return root
 
 
@@ -46,9 +55,16 @@ def test_bids_becomes_a_cohort(bids, tmp_path):
 
 def test_the_more_specific_table_gives_the_age(bids, tmp_path):
     put(bids, "sub-01/sub-01_sessions.tsv", rows("session_id age\nses-1 30.5\nses-2 33.1"))
-    put(bids, "sub-01/ses-2/sub-01_ses-2_scans.tsv", rows("filename age\nanat/sub-01_ses-2_T1w.nii.gz 33.5"))
+    put(
+        bids,
+        "sub-01/ses-2/sub-01_ses-2_scans.tsv",
+        rows("filename age\nanat/sub-01_ses-2_T1w.nii.gz 33.5"),
+    )
     found, _ = made(bids, tmp_path)
-    assert (found["sub-01", "1"]["age"], found["sub-01", "1"]["age_source"]) == (30.5, "sub-01/sub-01_sessions.tsv")
+    assert (found["sub-01", "1"]["age"], found["sub-01", "1"]["age_source"]) == (
+        30.5,
+        "sub-01/sub-01_sessions.tsv",
+    )
     assert found["sub-01", "2"]["age"] == 33.5
     assert found["sub-01", "2"]["sex"] == "F"
 
@@ -62,12 +78,16 @@ def test_levels_and_units_are_decoded(bids, tmp_path):
     }
     put(bids, "participants.json", described)
     found, _ = made(bids, tmp_path)
-    decoded = [tuple(found[key][name] for name in ("age", "sex", "diagnosis")) for key in sorted(found)]
+    decoded = [
+        tuple(found[key][name] for name in ("age", "sex", "diagnosis")) for key in sorted(found)
+    ]
     assert decoded == [(30.5, "M", "control"), (30.5, "M", "control"), (50, "F", "patient")]
 
 
 def test_a_row_without_a_session_is_of_every_session_and_volumes_in_mm3_become_ml(bids, tmp_path):
-    table = "participant_id session_id diagnosis eTIV\nsub-01 n/a AD 1512345.6\nsub-02 n/a CN 1498.7"
+    table = (
+        "participant_id session_id diagnosis eTIV\nsub-01 n/a AD 1512345.6\nsub-02 n/a CN 1498.7"
+    )
     put(bids, "phenotype/visits.tsv", rows(table))
     found, _ = made(bids, tmp_path)
     assert [found["sub-01", session]["diagnosis"] for session in "12"] == ["AD", "AD"]
@@ -87,7 +107,11 @@ def test_a_table_with_other_sessions_of_a_person_alone_is_named(bids, tmp_path):
 
 
 def test_a_person_with_contradicting_rows_is_left_out_with_all_sessions(bids, tmp_path):
-    put(bids, "participants.tsv", rows("participant_id dx\nsub-01 control\nsub-02 control\nsub-01 patient"))
+    put(
+        bids,
+        "participants.tsv",
+        rows("participant_id dx\nsub-01 control\nsub-02 control\nsub-01 patient"),
+    )
     found, record = made(bids, tmp_path, skip=True)
     assert sorted(found) == [("sub-02", "")]
     assert [each["what"] for each in record["left_out"]] == ["sub-01"]
@@ -102,17 +126,28 @@ def test_a_scan_without_session_is_left_out_alone(bids, tmp_path):
 
 
 def test_another_sex_is_kept_as_recorded(bids, tmp_path):
-    put(bids, "participants.tsv", rows("participant_id age age_at_scan sex\nsub-01 n/a 30 other\nsub-02 n/a 40 F"))
+    put(
+        bids,
+        "participants.tsv",
+        rows("participant_id age age_at_scan sex\nsub-01 n/a 30 other\nsub-02 n/a 40 F"),
+    )
     found, _ = made(bids, tmp_path)
     assert (found["sub-01", "1"]["sex_recorded"], found["sub-02", ""]["sex"]) == ("other", "F")
-    assert [found["sub-01", "1"]["age"], found["sub-02", ""]["age"]] == [30, 40]  # of the column that holds ages
+    assert [found["sub-01", "1"]["age"], found["sub-02", ""]["age"]] == [
+        30,
+        40,
+    ]  # of the column that holds ages
 
 
 def test_all_problems_come_at_once_and_nothing_is_written(bids, tmp_path):
     put(bids, "sub-03/anat/sub-03_acq-a_T1w.nii.gz")
     put(bids, "sub-03/anat/sub-03_acq-b_T1w.nii.gz")
     put(bids, "sub-04/anat/sub-04_T1w.nii.gz", "")
-    put(bids, "sub-05/anat/sub-05_T1w.nii.gz", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    put(
+        bids,
+        "sub-05/anat/sub-05_T1w.nii.gz",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    )
     table = "participant_id age sex\nsub-01 30 F\nsub-02 40 1\nsub-03 50 F\nsub-05 x F\nsub-09 50 F"
     put(bids, "participants.tsv", rows(table))
     put(bids, "phenotype/intake.tsv", rows("participant_id age sex\nsub-01 44 M"))
@@ -179,12 +214,18 @@ def test_several_data_sets_side_by_side_are_sites(tmp_path):
     root = tmp_path / "all"
     for site in ("london", "paris"):
         put(root, f"{site}/sub-01/anat/sub-01_T1w.nii.gz")
-        put(root, f"{site}/participants.tsv", rows(f"participant_id age\nsub-01 {30 if site == 'london' else 50}"))
+        put(
+            root,
+            f"{site}/participants.tsv",
+            rows(f"participant_id age\nsub-01 {30 if site == 'london' else 50}"),
+        )
     found, _ = made(root, tmp_path, site_from="folder")
     assert found["sub-london_01", ""]["site"] == "london"
     assert found["sub-paris_01", ""]["age"] == 50
     put(tmp_path, "dx.csv", "participant_id,dx\n01,AD")
-    with pytest.raises(DataError, match=r"(?s)row is of sub-paris_01 too; .* as london_01.*sub-london_01 too"):
+    with pytest.raises(
+        DataError, match=r"(?s)row is of sub-paris_01 too; .* as london_01.*sub-london_01 too"
+    ):
         made(root, tmp_path, phenotypes=[tmp_path / "dx.csv"], overwrite=True)
     put(tmp_path, "dx.csv", "participant_id,dx\nlondon_01,AD\nparis_01,CN")
     found, _ = made(root, tmp_path, phenotypes=[tmp_path / "dx.csv"], overwrite=True)
@@ -192,13 +233,23 @@ def test_several_data_sets_side_by_side_are_sites(tmp_path):
 
 
 def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):
-    sheet = pd.DataFrame({"Subject": ["01", "02"], "Age": [31, 52], "Gender": ["f", "m"], "Education": [12, 16]})
+    sheet = pd.DataFrame(
+        {"Subject": ["01", "02"], "Age": [31, 52], "Gender": ["f", "m"], "Education": [12, 16]}
+    )
     sheet.to_excel(tmp_path / "people.xlsx", index=False)
     (bids / "participants.tsv").unlink()
     found, record = made(
-        bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], id_column="Subject", keep=["Education", "age"]
+        bids,
+        tmp_path,
+        phenotypes=[tmp_path / "people.xlsx"],
+        id_column="Subject",
+        keep=["Education", "age"],
     )
-    assert (found["sub-02", ""]["age"], found["sub-02", ""]["sex"], found["sub-02", ""]["Education"]) == (52, "M", 16)
+    assert (
+        found["sub-02", ""]["age"],
+        found["sub-02", ""]["sex"],
+        found["sub-02", ""]["Education"],
+    ) == (52, "M", 16)
     assert record["tables"] == ["people.xlsx"]
     (tmp_path / "people.xlsx").write_text("no workbook")
     with pytest.raises(DataError, match=r"people.xlsx: not readable as an Excel workbook"):
@@ -209,14 +260,26 @@ def test_wrong_options_are_named(bids, tmp_path):
     out = tmp_path / "out" / "participants.tsv"
     for options, expected in (
         ({"layout": "bidz"}, r"layout: found 'bidz'. Did you mean 'bids'"),
-        ({"site_from": "nowhere"}, r"site_from: must be one of 'column', 'folder', 'scanner', found 'nowhere'"),
-        ({"site_from": "folder"}, r"site_from: 'folder' takes 'sub-01' as a site, which is of one person"),
+        (
+            {"site_from": "nowhere"},
+            r"site_from: must be one of 'column', 'folder', 'scanner', found 'nowhere'",
+        ),
+        (
+            {"site_from": "folder"},
+            r"site_from: 'folder' takes 'sub-01' as a site, which is of one person",
+        ),
         ({"choose": ["run"]}, r"choose: found 'run'"),
         ({"choose": ["acq=a", "acq=b"]}, r"choose: found acq=a and acq=b; give one"),
         ({"keep": ["cohort", "nowhere"]}, r"keep: no table says 'cohort', 'nowhere'"),
         ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),
-        ({"id_column": "participant_id"}, r"id_column: is of the tables of phenotypes, and there is none"),
-        ({"phenotypes": [bids / "participants.tsv"], "id_column": "id"}, r"there is no column 'id'"),
+        (
+            {"id_column": "participant_id"},
+            r"id_column: is of the tables of phenotypes, and there is none",
+        ),
+        (
+            {"phenotypes": [bids / "participants.tsv"], "id_column": "id"},
+            r"there is no column 'id'",
+        ),
     ):
         with pytest.raises((ConfigError, DataError), match=expected):
             index(bids, out, **options)
@@ -254,7 +317,9 @@ def test_raw_images_come_before_those_of_derivatives(bids, tmp_path, derivatives
 def test_two_layouts_without_raw_images_are_told_apart(tmp_path):
     put(tmp_path, f"bids/{FMRIPREP}")
     put(tmp_path, "bids/cat12/mri/mwp1sub-01_T1w.nii")
-    with pytest.raises(DataError, match=r"several layouts are there: fmriprep \(1 images\), cat12 \(1 images\)"):
+    with pytest.raises(
+        DataError, match=r"several layouts are there: fmriprep \(1 images\), cat12 \(1 images\)"
+    ):
         made(tmp_path / "bids", tmp_path)
 
 
@@ -263,14 +328,19 @@ def test_a_person_without_image_is_a_note(bids, tmp_path):
     found, record = made(bids, tmp_path)
     assert len(found) == 3
     assert record["notes"] == ["People in a table with no image: sub-09."]
-    assert record["left_out"] == [{"what": "sub-09", "reason": "participants.tsv has a row, and there is no image"}]
+    assert record["left_out"] == [
+        {"what": "sub-09", "reason": "participants.tsv has a row, and there is no image"}
+    ]
 
 
 def test_a_rating_is_kept_and_selects(bids, tmp_path):
     put(bids, "participants.tsv", rows("participant_id age qc_rating\nsub-01 30 1\nsub-02 40 3"))
     made(bids, tmp_path)
     cohort = read_cohort(tmp_path / "out" / "participants.tsv")
-    assert cohort.select({"qc_rating": ["1"]}).table["participant_id"].tolist() == ["sub-01", "sub-01"]
+    assert cohort.select({"qc_rating": ["1"]}).table["participant_id"].tolist() == [
+        "sub-01",
+        "sub-01",
+    ]
 
 
 def test_paths_are_relative_to_the_table_and_empty_columns_are_not_written(bids, tmp_path):
@@ -309,7 +379,9 @@ def test_what_no_table_can_hold_is_refused_at_once_or_left_out_by_name(tmp_path)
     assert str(error.value).isascii()
     assert list((tmp_path / "out").iterdir()) == []
     found, record = made(root, tmp_path, skip=True)
-    assert [row["path"].rpartition("/")[2] for row in found.values()] == ["IXI006-Guys-0700-T1.nii.gz"]
+    assert [row["path"].rpartition("/")[2] for row in found.values()] == [
+        "IXI006-Guys-0700-T1.nii.gz"
+    ]
     assert len(record["left_out"]) == 5
 
 
@@ -327,7 +399,9 @@ def test_labels_are_read_whole_and_a_scan_in_the_folder_of_another_is_refused(bi
         ("sub-7.1", "sub-7.1"),
     ):
         put(bids, f"{folder}/anat/{name}_T1w.nii.gz")
-    with pytest.raises(DataError, match=r"(?s)4 problems.*is in folder 'sub-B_6', and its name is of sub-B "):
+    with pytest.raises(
+        DataError, match=r"(?s)4 problems.*is in folder 'sub-B_6', and its name is of sub-B "
+    ):
         made(bids, tmp_path, overwrite=True)
 
 
@@ -353,5 +427,7 @@ def test_pipes_and_devices_are_left_out_by_name_and_circles_of_links_refused(bid
     assert reasons["sub-02_run-3_T1w.nii.gz"] == "is a device, not a file"
     assert reasons["loop.tsv"] == "is a link that leads back to itself"
     (bids / "sub-01" / "up").symlink_to(bids)
-    with pytest.raises(DataError, match=r"1 links lead back to a folder above them: 'sub-01/up'\. Remove them\.$"):
+    with pytest.raises(
+        DataError, match=r"1 links lead back to a folder above them: 'sub-01/up'\. Remove them\.$"
+    ):
         made(bids, tmp_path, overwrite=True)

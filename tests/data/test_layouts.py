@@ -49,7 +49,9 @@ def test_fmriprep_has_masks_and_maps_and_one_space_is_chosen(tmp_path):
     assert "--choose space=native" in record["notes"][0]
     found, record = made(root, tmp_path, choose=["space=native"], overwrite=True)
     assert found["sub-01", ""]["space"] == "native"
-    assert record["notes"] == ["No table says anything of these people; --phenotype FILE joins one."]
+    assert record["notes"] == [
+        "No table says anything of these people; --phenotype FILE joins one."
+    ]
     put(root, f"{stem}_space-MNI152Lin_desc-preproc_T1w.nii.gz")
     with pytest.raises(DataError, match=r"2 images: .*decide with .*--choose space=MNI152Lin"):
         made(root, tmp_path, overwrite=True)
@@ -97,13 +99,21 @@ def test_clinica_openbhb_brainprep_and_ixi(tmp_path):
         put(tmp_path / "spm", f"{tissue.format(name)}_modulated-on_probability.nii.gz")
     found, _ = made(tmp_path / "spm", tmp_path, overwrite=True)
     row = found["sub-1", "M00"]
-    assert (row["stage"], row["space"], row["path"].endswith(row["gm"].strip("."))) == ("tissue", "Ixi549Space", True)
+    assert (row["stage"], row["space"], row["path"].endswith(row["gm"].strip("."))) == (
+        "tissue",
+        "Ixi549Space",
+        True,
+    )
     assert "segm-whitematter" in row["wm"]
 
     bhb = tmp_path / "bhb"
     put(bhb, "train/sub-100053248969_preproc-quasiraw_T1w.npy")
     put(bhb, "train/sub-100053248969_preproc-cat12vbm_desc-gm_T1w.npy")
-    put(bhb, "participants.tsv", rows("participant_id age sex site siteXacq\n100053248969 25 male 4 4.3"))
+    put(
+        bhb,
+        "participants.tsv",
+        rows("participant_id age sex site siteXacq\n100053248969 25 male 4 4.3"),
+    )
     found, _ = made(bhb, tmp_path, choose=["preproc=cat12vbm"], overwrite=True)
     assert found["sub-100053248969", ""]["site"] == "4.3"
     assert found["sub-100053248969", ""]["stage"] == "tissue"

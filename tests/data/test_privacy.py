@@ -14,7 +14,9 @@ SECRETS = ("Erika", "Mustermann", "1931-02-03", "MRN0042", "Hauptstrasse", "93.5
 
 @pytest.fixture
 def planted(tmp_path):
-    image = nib.Nifti1Image(np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4))
+    image = nib.Nifti1Image(
+        np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4)
+    )
     image.header["descrip"] = b"Erika Mustermann"
     image.header["db_name"] = b"MRN0042"
     image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"Hauptstrasse 1"))
@@ -26,7 +28,11 @@ def planted(tmp_path):
     ):
         packed.write(plain.read_bytes())
     plain.unlink()
-    sidecar = {"PatientName": "Erika", "Nested": [{"PatientBirthDate": "1931-02-03"}], "PatientPosition": "HFS"}
+    sidecar = {
+        "PatientName": "Erika",
+        "Nested": [{"PatientBirthDate": "1931-02-03"}],
+        "PatientPosition": "HFS",
+    }
     (tmp_path / "sub-1_T1w.json").write_text(json.dumps(sidecar))
     header = "participant_id\tpath\tage\tDate of birth\tMRN\tsex\n"
     row = "sub-1\tsub-1_T1w.nii.gz\t93.5\t1931-02-03\tMRN0042\tF\n"
@@ -54,7 +60,12 @@ def test_every_planted_field_is_named_and_no_value_is_shown(planted, capsys):
 
 
 def _cohort(folder, image, sidecar):
-    nib.save(nib.Nifti1Image(np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4)), image)
+    nib.save(
+        nib.Nifti1Image(
+            np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4)
+        ),
+        image,
+    )
     if sidecar is not None:
         image.with_name("a.json").write_bytes(sidecar)
     table = folder / "participants.tsv"
@@ -63,7 +74,14 @@ def _cohort(folder, image, sidecar):
 
 
 @pytest.mark.parametrize(
-    "key", ["patientname", "PATIENT_NAME", "Patient's Name", "acquisition date", "referringPhysiciansName"]
+    "key",
+    [
+        "patientname",
+        "PATIENT_NAME",
+        "Patient's Name",
+        "acquisition date",
+        "referringPhysiciansName",
+    ],
 )
 def test_keys_in_any_case_are_found(tmp_path, capsys, key):
     table = _cohort(tmp_path, tmp_path / "a.nii.gz", json.dumps({"x": [{key: "Erika"}]}).encode())
@@ -81,14 +99,23 @@ def test_json_that_cannot_be_read_is_told_apart(tmp_path, capsys, content):
     shown = capsys.readouterr().out
     assert "a.json: could not be read, so what it says of a patient is not known" in shown
     assert "1 files could not be read. Whether they identify a patient is not known." in shown
-    assert not any(text in shown for text in ("Values are not shown", "No problems", "Nothing was found", "Erika"))
+    assert not any(
+        text in shown
+        for text in ("Values are not shown", "No problems", "Nothing was found", "Erika")
+    )
 
 
-@pytest.mark.parametrize(("image", "beside"), [("a.1.5mm.nii.gz", "a.1.5mm.json"), ("A.NII.GZ", "A.json")])
-def test_unusual_names_have_their_json_looked_at_and_ages_their_usual_names(tmp_path, capsys, image, beside):
+@pytest.mark.parametrize(
+    ("image", "beside"), [("a.1.5mm.nii.gz", "a.1.5mm.json"), ("A.NII.GZ", "A.json")]
+)
+def test_unusual_names_have_their_json_looked_at_and_ages_their_usual_names(
+    tmp_path, capsys, image, beside
+):
     table = _cohort(tmp_path, tmp_path / image, None)
     (tmp_path / beside).write_text('{"PatientName": "Erika"}')
-    table.write_text(table.read_text().replace("\tage\t", "\tage_at_scan\t").replace("\t30\t", "\t93\t"))
+    table.write_text(
+        table.read_text().replace("\tage\t", "\tage_at_scan\t").replace("\t30\t", "\t93\t")
+    )
     assert run(["check", str(table), "--phi"]) == 2
     shown = capsys.readouterr().out
     assert f"{beside}: has the fields PatientName" in shown
@@ -97,7 +124,8 @@ def test_unusual_names_have_their_json_looked_at_and_ages_their_usual_names(tmp_
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz", "a.mgz"])
 @pytest.mark.parametrize(
-    "damage", [lambda _: b"", lambda b: b[: len(b) // 20], lambda b: b[:40] + b"\xff" * 200 + b[240:]]
+    "damage",
+    [lambda _: b"", lambda b: b[: len(b) // 20], lambda b: b[:40] + b"\xff" * 200 + b[240:]],
 )
 def test_damaged_images_are_named_and_the_others_looked_at(tmp_path, capsys, name, damage):
     table = _cohort(tmp_path, tmp_path / name, b'{"PatientName": "Erika"}')

@@ -3,7 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from neurocontrast.data.simulation import Scanner, SimulationSettings, draw_person, draw_scanner, render_scan
+from neurocontrast.data.simulation import (
+    Scanner,
+    SimulationSettings,
+    draw_person,
+    draw_scanner,
+    render_scan,
+)
 from neurocontrast.data.simulation.brains import load_anatomy
 from neurocontrast.data.simulation.people import AGE_RANGE_YEARS, Person, draw_sites
 from neurocontrast.transforms.preprocessing import MNI_ORIGIN_MM
@@ -18,7 +24,13 @@ def people(settings: SimulationSettings, n: int) -> list[Person]:
 
 def plain(**changes: object) -> Person:
     person = dataclasses.replace(
-        draw_person(SETTINGS, 0), age=45.0, sex="F", brain_age_gap=0.0, log_size=0.0, ventricle_gap=0.0, focal_loss=0.0
+        draw_person(SETTINGS, 0),
+        age=45.0,
+        sex="F",
+        brain_age_gap=0.0,
+        log_size=0.0,
+        ventricle_gap=0.0,
+        focal_loss=0.0,
     )
     return dataclasses.replace(person, **changes)
 
@@ -26,10 +38,14 @@ def plain(**changes: object) -> Person:
 def scanned(person: Person | None = None, spacing_mm: float = 8.0, **scanner: float) -> np.ndarray:
     """A person's scan by a scanner that is clean but for what is given."""
     settings = SETTINGS.model_copy(update={"spacing_mm": spacing_mm})
-    return render_scan(settings, person or plain(), dataclasses.replace(CLEAN, **scanner)).astype(float)
+    return render_scan(settings, person or plain(), dataclasses.replace(CLEAN, **scanner)).astype(
+        float
+    )
 
 
-def intensity(volume: np.ndarray, centre_mm: tuple[float, float, float], spacing_mm: float) -> float:
+def intensity(
+    volume: np.ndarray, centre_mm: tuple[float, float, float], spacing_mm: float
+) -> float:
     """Mean around a point, over the mean of the brain."""
     at = np.round((np.array(centre_mm) - MNI_ORIGIN_MM) / spacing_mm).astype(int)
     around = volume[tuple(slice(i - 1, i + 2) for i in at)]
@@ -39,7 +55,9 @@ def intensity(volume: np.ndarray, centre_mm: tuple[float, float, float], spacing
 def test_a_person_is_the_same_in_a_cohort_of_any_size():
     small, large = (SETTINGS.model_copy(update={"n_subjects": n}) for n in (5, 500))
     assert people(small, 5) == people(large, 5)
-    np.testing.assert_array_equal(render_scan(small, draw_person(small, 4)), render_scan(large, draw_person(large, 4)))
+    np.testing.assert_array_equal(
+        render_scan(small, draw_person(small, 4)), render_scan(large, draw_person(large, 4))
+    )
 
 
 @pytest.mark.parametrize(("spacing_mm", "shape"), [(4.0, (46, 55, 46)), (8.0, (23, 28, 23))])
@@ -67,12 +85,22 @@ def test_people_fold_differently_and_share_a_mean():
 
 
 def test_two_seeds_share_nobody_and_can_share_scanners():
-    pretraining, clinical = SimulationSettings(seed=1, site_seed=7), SimulationSettings(seed=11, site_seed=7)
-    ids = [{person.participant_id for person in people(settings, 50)} for settings in (pretraining, clinical)]
+    pretraining, clinical = (
+        SimulationSettings(seed=1, site_seed=7),
+        SimulationSettings(seed=11, site_seed=7),
+    )
+    ids = [
+        {person.participant_id for person in people(settings, 50)}
+        for settings in (pretraining, clinical)
+    ]
     assert not ids[0] & ids[1]
     for site in range(3):
         ours, theirs = draw_scanner(pretraining, site), draw_scanner(clinical, site)
-        assert (ours.gamma, ours.noise, ours.blur_mm) == (theirs.gamma, theirs.noise, theirs.blur_mm)
+        assert (ours.gamma, ours.noise, ours.blur_mm) == (
+            theirs.gamma,
+            theirs.noise,
+            theirs.blur_mm,
+        )
     assert draw_scanner(SimulationSettings(seed=1), 0).gamma != draw_scanner(pretraining, 0).gamma
 
 
@@ -106,7 +134,9 @@ def test_ventricles_grow_with_age():
 
 
 def test_a_brain_older_than_its_person_looks_older():
-    np.testing.assert_array_equal(scanned(plain(age=60.0)), scanned(plain(age=50.0, brain_age_gap=10.0)))
+    np.testing.assert_array_equal(
+        scanned(plain(age=60.0)), scanned(plain(age=50.0, brain_age_gap=10.0))
+    )
 
 
 def test_the_focal_part_acts_in_its_region_and_saturates():
@@ -127,15 +157,24 @@ def test_only_patients_carry_the_focal_part_and_older_brains():
     controls = [p for p in cohort if p.diagnosis == "control"]
     patients = [p for p in cohort if p.diagnosis == "patient"]
     assert all(p.focal_loss == 0.0 for p in controls)
-    assert np.mean([p.focal_loss for p in patients]) == pytest.approx(settings.focal_atrophy, rel=0.1)
-    gap = np.mean([p.brain_age_gap for p in patients]) - np.mean([p.brain_age_gap for p in controls])
+    assert np.mean([p.focal_loss for p in patients]) == pytest.approx(
+        settings.focal_atrophy, rel=0.1
+    )
+    gap = np.mean([p.brain_age_gap for p in patients]) - np.mean(
+        [p.brain_age_gap for p in controls]
+    )
     assert gap == pytest.approx(6.0, abs=1.0)
 
 
 def test_changing_an_effect_leaves_the_people_as_they_were():
     weak, strong = (SimulationSettings(focal_atrophy=a) for a in (0.1, 0.5))
     for one, other in zip(people(weak, 30), people(strong, 30), strict=True):
-        assert (one.age, one.sex, one.site, one.diagnosis) == (other.age, other.sex, other.site, other.diagnosis)
+        assert (one.age, one.sex, one.site, one.diagnosis) == (
+            other.age,
+            other.sex,
+            other.site,
+            other.diagnosis,
+        )
 
 
 def test_scanners_leave_their_mark_where_asked():

@@ -32,7 +32,10 @@ def test_cells_are_stripped_text_with_their_lines(tmp_path):
     ids=["byte order mark and Windows", "old Mac", "UTF-16", "trailing separators", "quoted"],
 )
 def test_what_spreadsheets_leave_is_taken_away(tmp_path, content):
-    assert read_text_table(write(tmp_path, content)).to_dict("list") == {"participant_id": ["001"], "age": ["3"]}
+    assert read_text_table(write(tmp_path, content)).to_dict("list") == {
+        "participant_id": ["001"],
+        "age": ["3"],
+    }
 
 
 def test_csv_with_commas_or_semicolons_and_cells_over_two_lines(tmp_path):
@@ -95,7 +98,9 @@ def test_a_data_frame_without_rows_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["site", " site "])
 def test_a_data_frame_with_two_columns_of_one_name_is_refused(tmp_path, name):
-    frame = pd.DataFrame([["a", "x", "y", 1.0]], columns=["participant_id", "site", name, "feature_0"])
+    frame = pd.DataFrame(
+        [["a", "x", "y", 1.0]], columns=["participant_id", "site", name, "feature_0"]
+    )
     with pytest.raises(DataError, match="DataFrame: has 'site' more than once"):
         read_text_table(frame)
     with pytest.raises(DataError, match="DataFrame: has 'site' more than once"):

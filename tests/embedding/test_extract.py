@@ -22,7 +22,9 @@ def encoder():
 
 def test_features_are_the_encoder_s_in_the_order_of_the_scans(encoder):
     images = Images()
-    features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=3), n_readers=2)
+    features = extract_features(
+        encoder, images, settings=EmbeddingSettings(batch_size=3), n_readers=2
+    )
     assert features.shape == (len(images), 32)
     assert features.dtype == np.float32
     with torch.no_grad():
@@ -33,7 +35,9 @@ def test_features_are_the_encoder_s_in_the_order_of_the_scans(encoder):
 def test_features_do_not_depend_on_the_batch(encoder):
     images = Images()
     alone = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=1))
-    together = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=len(images)))
+    together = extract_features(
+        encoder.train(), images, settings=EmbeddingSettings(batch_size=len(images))
+    )
     np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
 
 
@@ -47,7 +51,10 @@ def test_weights_lie_as_before_afterwards(encoder):
 
 
 def test_bfloat16_is_an_option_and_not_the_default():
-    encoder, images = build_encoder(EncoderSettings(name="densenet_small")), Subset(Images(side=32), range(2))
+    encoder, images = (
+        build_encoder(EncoderSettings(name="densenet_small")),
+        Subset(Images(side=32), range(2)),
+    )
     exact, default, half = (
         torch.from_numpy(extract_features(encoder, images, settings=EmbeddingSettings(**how)))
         for how in ({"precision": "32-true"}, {}, {"precision": "bf16-mixed"})
@@ -68,10 +75,14 @@ def test_pictures_in_bytes_are_embedded_as_volumes_are(name):
     encoder, images = build_encoder(EncoderSettings(name=name)), Pictures()
     encoder.set_standardisation([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
     strides = {key: value.stride() for key, value in encoder.state_dict().items()}
-    features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=2), n_readers=2)
+    features = extract_features(
+        encoder, images, settings=EmbeddingSettings(batch_size=2), n_readers=2
+    )
     assert {key: value.stride() for key, value in encoder.state_dict().items()} == strides
     with torch.no_grad():
-        np.testing.assert_allclose(features, encoder(samples_of(images)).numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            features, encoder(samples_of(images)).numpy(), rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(("name", "images"), [("lenet", Images()), ("lenet5", Pictures())])
@@ -96,7 +107,9 @@ def target(tmp_path):
 def read(target, key="a" * 32):
     features = np.zeros_like(FEATURES)
     finished = FinishedBatches(target, key)
-    return [first for first in (0, 4, 8) if finished.read_into(features[first : first + 4], first)], features
+    return [
+        first for first in (0, 4, 8) if finished.read_into(features[first : first + 4], first)
+    ], features
 
 
 def test_batches_of_all_calls_are_found_but_those_that_are_not_finite_or_not_whole(target):

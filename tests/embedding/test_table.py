@@ -8,7 +8,11 @@ from neurocontrast.embedding import read_embeddings, write_embeddings
 from neurocontrast.embedding.table import write_frame
 from neurocontrast.exceptions import DataError
 
-INFO = {"pretraining_subjects": ["ab"], "simulated": True, "training_metrics": [{"epoch": 1, "val_loss": None}]}
+INFO = {
+    "pretraining_subjects": ["ab"],
+    "simulated": True,
+    "training_metrics": [{"epoch": 1, "val_loss": None}],
+}
 TABLE = pd.DataFrame({
     "participant_id": ["001", "002", "003"], "subject_id": ["1", "2", "2"], "session": ["", "1", "2"],
     "path": ["/a", "/b", "/c"], "age": [20.5, np.nan, 71.0], "sex": pd.Series(["F", None, "M"], dtype=object),
@@ -32,14 +36,20 @@ def test_table_features_and_description_survive(tmp_path):
 
 def test_a_table_that_pandas_sorted_and_indexed_is_read_as_before(tmp_path):
     values = TABLE.assign(
-        score=pd.Series([1, 2, None], dtype=object), **{f"feature_{k}": FEATURES[:, 0] + k for k in (10, 9)}
+        score=pd.Series([1, 2, None], dtype=object),
+        **{f"feature_{k}": FEATURES[:, 0] + k for k in (10, 9)},
     )
     for frame in (values[::-1], values[::-1].set_index("participant_id")):
         frame.to_parquet(tmp_path / "e.parquet")
         read = read_embeddings(tmp_path / "e.parquet")
         assert read.table.index.tolist() == [0, 1, 2]
-        assert (read.table["participant_id"].tolist(), read.table.shape[1]) == (["003", "002", "001"], 7)
-        np.testing.assert_allclose(read.features, np.stack([FEATURES[::-1, 0] + k for k in (9, 10)], axis=1))
+        assert (read.table["participant_id"].tolist(), read.table.shape[1]) == (
+            ["003", "002", "001"],
+            7,
+        )
+        np.testing.assert_allclose(
+            read.features, np.stack([FEATURES[::-1, 0] + k for k in (9, 10)], axis=1)
+        )
     write_frame(tmp_path / "e.parquet", values)
     read = read_embeddings(tmp_path / "e.parquet")
     np.testing.assert_allclose(read.features[:, 1] - read.features[:, 0], 1)
@@ -55,7 +65,9 @@ def test_what_is_no_embeddings_table_is_refused(tmp_path):
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "other.parquet")
     with pytest.raises(DataError, match=r"it lacks participant_id, feature_0000 …"):
         read_embeddings(tmp_path / "other.parquet")
-    pd.DataFrame({"participant_id": ["a"], "feature_0000": ["x"]}).to_parquet(tmp_path / "words.parquet")
+    pd.DataFrame({"participant_id": ["a"], "feature_0000": ["x"]}).to_parquet(
+        tmp_path / "words.parquet"
+    )
     with pytest.raises(DataError, match="feature columns must hold numbers"):
         read_embeddings(tmp_path / "words.parquet")
 
@@ -71,7 +83,10 @@ def test_features_that_are_not_finite_are_refused_by_name(tmp_path):
 def test_other_format_and_damaged_description_are_refused(tmp_path):
     write_embeddings(tmp_path / "e.parquet", TABLE, FEATURES, INFO)
     written = pyarrow.parquet.read_table(tmp_path / "e.parquet")
-    for text, message in ((b'{"format": 2}', "format 2 is not known"), (b"{", "its description: not readable as JSON")):
+    for text, message in (
+        (b'{"format": 2}', "format 2 is not known"),
+        (b"{", "its description: not readable as JSON"),
+    ):
         changed = written.replace_schema_metadata({b"neurocontrast": text})
         pyarrow.parquet.write_table(changed, tmp_path / "c.parquet")
         with pytest.raises(DataError, match=message):

@@ -1,7 +1,8 @@
 """Networks of other programs by what is published of them: their layers, names and sizes.
 
-The DenseNet is that of the y-Aware authors (`yAwareContrastiveLearning`, `models/densenet.py`) and of nidl 0.0.2, whose
-layers are MONAI's under other names; the ResNet is that of MedicalNet (`models/resnet.py`), written anew.
+The DenseNet is that of the y-Aware authors (`yAwareContrastiveLearning`, `models/densenet.py`) and
+of nidl 0.0.2, whose layers are MONAI's under other names; the ResNet is that of MedicalNet
+(`models/resnet.py`), written anew.
 """
 
 import torch
@@ -19,14 +20,20 @@ class DenseNet(nn.Module):
         if kind != "classifier":
             self.features.norm5 = nn.Identity()
         if kind == "encoder":
-            self.hidden_representation, self.head_projection = nn.Linear(1024, 512), nn.Linear(512, 128)
+            self.hidden_representation, self.head_projection = (
+                nn.Linear(1024, 512),
+                nn.Linear(512, 128),
+            )
         elif kind == "classifier":
             self.classifier = nn.Linear(1024, 2)
         else:
             self.embedding = nn.Linear(1024, 64)
 
     def state_dict(self, **options):
-        return {name.replace(".layers.", "."): each for name, each in super().state_dict(**options).items()}
+        return {
+            name.replace(".layers.", "."): each
+            for name, each in super().state_dict(**options).items()
+        }
 
     def pooled(self, volumes):
         return functional.relu(self.features(volumes)).mean(dim=(2, 3, 4))
@@ -34,7 +41,9 @@ class DenseNet(nn.Module):
     def projected(self, volumes):
         if hasattr(self, "embedding"):
             return self.embedding(self.pooled(volumes))
-        return self.head_projection(functional.relu(self.hidden_representation(self.pooled(volumes))))
+        return self.head_projection(
+            functional.relu(self.hidden_representation(self.pooled(volumes)))
+        )
 
 
 class Block(nn.Module):
@@ -74,10 +83,20 @@ class MedicalNet(nn.Module):
         self.conv1 = nn.Conv3d(n_channels, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm3d(64)
         n_in = 64
-        for number, (n, stride, dilation) in enumerate(zip(n_blocks, (1, 2, 1, 1), (1, 1, 2, 4), strict=True)):
+        for number, (n, stride, dilation) in enumerate(
+            zip(n_blocks, (1, 2, 1, 1), (1, 1, 2, 4), strict=True)
+        ):
             stage, width = nn.Sequential(), 64 * 2**number
             for _ in range(n):
-                stage.append(Block(n_in, width, stride=stride if not len(stage) else 1, dilation=dilation, **how))
+                stage.append(
+                    Block(
+                        n_in,
+                        width,
+                        stride=stride if not len(stage) else 1,
+                        dilation=dilation,
+                        **how,
+                    )
+                )
                 n_in = 4 * width if depth == 50 else width
             setattr(self, f"layer{number + 1}", stage)
         self.conv_seg = nn.Sequential(nn.ConvTranspose3d(n_in, 32, 2, stride=2), nn.BatchNorm3d(32))

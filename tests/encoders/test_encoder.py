@@ -3,7 +3,14 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
-from neurocontrast.encoders import EncoderSettings, ProjectionHead, ReadOut, build_encoder, build_model, check_shape
+from neurocontrast.encoders import (
+    EncoderSettings,
+    ProjectionHead,
+    ReadOut,
+    build_encoder,
+    build_model,
+    check_shape,
+)
 from neurocontrast.exceptions import ConfigError
 
 LENET = EncoderSettings(name="lenet", projection=(16, 8))
@@ -16,7 +23,9 @@ def test_densenet121_gives_1024_features_and_a_128_embedding():
     assert model.encoder(volumes).shape == (2, 1024)
     assert model(volumes).shape == (2, 128)
     n_parameters = sum(p.numel() for p in model.encoder.parameters())
-    assert n_parameters == 11_242_624  # blocks of 6, 12, 24, 16; growth 32; 64 first features; no classifier
+    assert (
+        n_parameters == 11_242_624
+    )  # blocks of 6, 12, 24, 16; growth 32; 64 first features; no classifier
 
 
 def test_weights_depend_on_the_seed_alone_and_leave_the_global_state():
@@ -29,13 +38,17 @@ def test_weights_depend_on_the_seed_alone_and_leave_the_global_state():
     other = build_model(LENET, seed=4).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["head.1.weight"], other["head.1.weight"])
-    assert not torch.equal(first["encoder.features.layers.0.weight"], other["encoder.features.layers.0.weight"])
+    assert not torch.equal(
+        first["encoder.features.layers.0.weight"], other["encoder.features.layers.0.weight"]
+    )
 
 
 def test_shape_below_the_networks_halvings_is_refused():
     encoder = build_encoder(LENET)
     check_shape(encoder, (8, 9, 8))
-    with pytest.raises(ConfigError, match=r"data\.shape: encoder 'lenet' needs at least 8 voxels .* \[8, 7, 8\]"):
+    with pytest.raises(
+        ConfigError, match=r"data\.shape: encoder 'lenet' needs at least 8 voxels .* \[8, 7, 8\]"
+    ):
         check_shape(encoder, (8, 7, 8))
 
 
@@ -65,16 +78,23 @@ def test_the_norm_of_one_volume_makes_features_independent_of_the_others(name, s
 
 @pytest.mark.parametrize("name", ["densenet_small", "lenet"])
 @pytest.mark.parametrize("grid", [(1, 1, 1), (3, 4, 3), (2, 1, 5)])
-def test_features_of_blocks_are_means_over_the_cells_of_a_grid_that_share_voxels_by_their_parts(name, grid):
+def test_features_of_blocks_are_means_over_the_cells_of_a_grid_that_share_voxels_by_their_parts(
+    name, grid
+):
     blocks = (4 if name == "densenet_small" else 3, 2)
-    encoder = build_encoder(EncoderSettings(name=name, read_out=ReadOut(blocks=blocks, grid=grid))).eval()
+    encoder = build_encoder(
+        EncoderSettings(name=name, read_out=ReadOut(blocks=blocks, grid=grid))
+    ).eval()
     with torch.no_grad():
         found, maps = encoder(SCANS), encoder.features.of_blocks(SCANS, blocks)
         assert torch.equal(maps[0], encoder.features(SCANS))
-    # Of voxels cut into as many parts as an axis has cells, no part is shared: PyTorch's pooling tells the means.
+    # Of voxels cut into as many parts as an axis has cells, no part is shared: PyTorch's pooling
+    # tells the means.
     for axis, n_cells in enumerate(grid, start=2):
         maps = [each.repeat_interleave(n_cells, dim=axis) for each in maps]
-    expected = torch.cat([functional.adaptive_avg_pool3d(each, grid).flatten(1) for each in maps], dim=1)
+    expected = torch.cat(
+        [functional.adaptive_avg_pool3d(each, grid).flatten(1) for each in maps], dim=1
+    )
     torch.testing.assert_close(found, expected)
     assert found.shape == (2, encoder.n_features)
 
@@ -82,7 +102,9 @@ def test_features_of_blocks_are_means_over_the_cells_of_a_grid_that_share_voxels
 def test_the_default_is_global_average_pooling_of_the_last_block():
     encoder = build_encoder(EncoderSettings(name="lenet")).eval()
     with torch.no_grad():
-        torch.testing.assert_close(encoder(SCANS), encoder.features(SCANS).mean(dim=(2, 3, 4)), rtol=0, atol=0)
+        torch.testing.assert_close(
+            encoder(SCANS), encoder.features(SCANS).mean(dim=(2, 3, 4)), rtol=0, atol=0
+        )
 
 
 def test_a_read_out_that_the_network_does_not_have_is_refused():

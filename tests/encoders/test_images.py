@@ -16,13 +16,21 @@ def build(name, **settings):
 
 
 def colours(n=4, side=32, seed=0):
-    return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+    return torch.randint(
+        0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "stem", "n_classes", "published", "maps"),
     [
-        ("resnet18", "cifar", 10, 11_173_962, (512, 4, 4)),  # the common PyTorch network for CIFAR-10
+        (
+            "resnet18",
+            "cifar",
+            10,
+            11_173_962,
+            (512, 4, 4),
+        ),  # the common PyTorch network for CIFAR-10
         ("resnet50", "cifar", 10, 23_520_842, (2048, 4, 4)),
         ("resnet18", "imagenet", 1000, 11_689_512, (512, 1, 1)),  # torchvision's
         ("resnet50", "imagenet", 1000, 25_557_032, (2048, 1, 1)),
@@ -74,18 +82,28 @@ def test_colours_are_standardised_by_the_encoder():
 
 def test_numbers_that_cannot_standardise_are_refused():
     encoder = build("lenet5")
-    for mean, std in (([0.5] * 3, [0.2, 0.0, 0.2]), ([0.5, 0.5, float("nan")], [0.2] * 3), ([0.5] * 2, [0.2] * 3)):
-        with pytest.raises(DataError, match=r"three finite means and three standard deviations above 0 are needed"):
+    for mean, std in (
+        ([0.5] * 3, [0.2, 0.0, 0.2]),
+        ([0.5, 0.5, float("nan")], [0.2] * 3),
+        ([0.5] * 2, [0.2] * 3),
+    ):
+        with pytest.raises(
+            DataError, match=r"three finite means and three standard deviations above 0 are needed"
+        ):
             encoder.set_standardisation(mean, std)
     assert torch.equal(encoder.std, torch.ones(3))
 
 
 def test_encoder_of_another_kind_of_images_is_refused_with_those_there_are():
-    with pytest.raises(ConfigError, match=r"'densenet_small' encodes volumes, and these are images, .*resnet18"):
+    with pytest.raises(
+        ConfigError, match=r"'densenet_small' encodes volumes, and these are images, .*resnet18"
+    ):
         check_shape(build("densenet_small"), (32, 32))
     with pytest.raises(ConfigError, match=r"'lenet5'.* needs at least 8 pixels .*images\.size"):
         check_shape(build("lenet5"), (8, 7))
-    with pytest.raises(ConfigError, match=r"'lenet5' encodes images, and these are volumes, .*121, densenet_small"):
+    with pytest.raises(
+        ConfigError, match=r"'lenet5' encodes images, and these are volumes, .*121, densenet_small"
+    ):
         check_shape(build("lenet5"), (32, 32, 32))
 
 
@@ -101,9 +119,15 @@ def test_every_norm_is_replaced_and_has_the_same_weights_by_name(name):
 
 def test_the_head_of_simclr_is_normalised_after_each_layer_but_the_last():
     head = ProjectionHead(8, [6, 5, 4], norm="layers")
-    assert [type(layer).__name__ for layer in head] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
+    assert [type(layer).__name__ for layer in head] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + [
+        "Linear"
+    ]
     linear = [layer for layer in head if isinstance(layer, torch.nn.Linear)]
     assert [(layer.in_features, layer.out_features) for layer in linear] == [(8, 6), (6, 5), (5, 4)]
-    assert [layer.bias is None for layer in linear] == [True, True, False]  # normalisation would take a bias out
+    assert [layer.bias is None for layer in linear] == [
+        True,
+        True,
+        False,
+    ]  # normalisation would take a bias out
     made = head[1](head[0](torch.randn(64, 8, generator=torch.Generator().manual_seed(0))))
     torch.testing.assert_close(made.mean(dim=0), torch.zeros(6), atol=1e-4, rtol=0)

@@ -4,7 +4,14 @@ import pytest
 import safetensors.torch
 import torch
 
-from neurocontrast.encoders import EncoderSettings, build_encoder, build_model, load_encoder, load_model, save_encoder
+from neurocontrast.encoders import (
+    EncoderSettings,
+    build_encoder,
+    build_model,
+    load_encoder,
+    load_model,
+    save_encoder,
+)
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 
@@ -59,7 +66,9 @@ def with_head(tmp_path):
     settings = EncoderSettings(name="lenet5", projection=(16, 8), projection_norm="layers")
     model = build_model(settings, seed=5)
     model.encoder.set_standardisation([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
-    model(torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0)))  # moves the running statistics
+    model(
+        torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    )  # moves the running statistics
     save_encoder(tmp_path, model.encoder, CONTRACT, head=model.head)
     return tmp_path, model.eval()
 
@@ -70,14 +79,19 @@ def test_the_head_is_loaded_with_its_encoder_and_gives_the_same_embeddings(with_
     loaded, contract = load_model(folder)
     assert not loaded.training
     assert torch.equal(loaded(images), model(images))
-    assert contract["head"] == {"file": "head.safetensors", "sha256": digest_of_file(folder / "head.safetensors")}
+    assert contract["head"] == {
+        "file": "head.safetensors",
+        "sha256": digest_of_file(folder / "head.safetensors"),
+    }
     encoder, _ = load_encoder(folder)
     assert torch.equal(encoder(images), model.encoder(images))
 
 
 def test_a_folder_without_head_says_what_can_be_embedded(saved):
     folder, encoder = saved
-    with pytest.raises(CheckpointError, match=r"no projection head in this folder.*embedding\.layer: encoder"):
+    with pytest.raises(
+        CheckpointError, match=r"no projection head in this folder.*embedding\.layer: encoder"
+    ):
         load_model(folder)
     assert load_encoder(folder)[0].settings == encoder.settings
 
@@ -104,13 +118,31 @@ def another_head(folder):
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda run: (run / "encoder.safetensors").unlink(), r"encoder\.safetensors: the weights are missing"),
-        (lambda run: flip_a_bit(run / "encoder.safetensors"), "SHA-256 is .* damaged or belongs to another run"),
+        (
+            lambda run: (run / "encoder.safetensors").unlink(),
+            r"encoder\.safetensors: the weights are missing",
+        ),
+        (
+            lambda run: flip_a_bit(run / "encoder.safetensors"),
+            "SHA-256 is .* damaged or belongs to another run",
+        ),
         (lambda run: describe(run, "encoder", name="transformer"), r"encoder\.name: .*densenet121"),
-        (lambda run: (run / "head.safetensors").unlink(), r"head\.safetensors: the weights are missing"),
-        (lambda run: flip_a_bit(run / "head.safetensors"), r"head\.safetensors: SHA-256 is .* damaged or belongs"),
-        (another_head, r"head\.safetensors: the weights do not fit the network .*'1\.weight' is missing"),
-        (lambda run: describe(run, "head", file="../w"), r"head\.file must be a file in the same folder, .*'\.\./w'"),
+        (
+            lambda run: (run / "head.safetensors").unlink(),
+            r"head\.safetensors: the weights are missing",
+        ),
+        (
+            lambda run: flip_a_bit(run / "head.safetensors"),
+            r"head\.safetensors: SHA-256 is .* damaged or belongs",
+        ),
+        (
+            another_head,
+            r"head\.safetensors: the weights do not fit the network .*'1\.weight' is missing",
+        ),
+        (
+            lambda run: describe(run, "head", file="../w"),
+            r"head\.file must be a file in the same folder, .*'\.\./w'",
+        ),
     ],
 )
 def test_a_damaged_encoder_or_head_is_refused(with_head, damage, problem):

@@ -28,7 +28,9 @@ TRAIN, TEST = np.array([0, 1, 2]), np.array([3])
 def test_everything_is_estimated_on_the_training_rows():
     train, test = CovariateDesign(TABLE, ("age", "sex", "site"))(TRAIN, TEST)
     # age, age missing | F, M, sex missing | a, b  (c was never seen)
-    np.testing.assert_array_equal(train, [[20, 0, 1, 0, 0, 1, 0], [40, 0, 0, 1, 0, 0, 1], [30, 1, 0, 0, 1, 1, 0]])
+    np.testing.assert_array_equal(
+        train, [[20, 0, 1, 0, 0, 1, 0], [40, 0, 0, 1, 0, 0, 1], [30, 1, 0, 0, 1, 1, 0]]
+    )
     np.testing.assert_array_equal(test, [[90, 0, 1, 0, 0, 0, 0]])
 
 
@@ -36,19 +38,30 @@ def test_what_cannot_be_a_covariate_is_left_out_and_said():
     names = ("age", "sex", "site", "scanner", "dose", "education", "tiv")
     used, dropped = choose_covariates(TABLE, names, target="age", sites_held_out=True)
     assert used == ("sex",)
-    assert dropped == {
-        "age": "is the target",
-        "site": "is held out",
-        "scanner": "has fewer than two values",
-        "dose": "is text of 3 different values, most of them of one subject alone",
-        "education": "is not in the table",  # tiv, which the default asks for, is left out without a word
-    }
-    assert choose_covariates(TABLE, names, target="diagnosis", sites_held_out=False)[0] == ("age", "sex", "site")
+    assert (
+        dropped
+        == {
+            "age": "is the target",
+            "site": "is held out",
+            "scanner": "has fewer than two values",
+            "dose": "is text of 3 different values, most of them of one subject alone",
+            "education": "is not in the table",  # tiv, which the default asks for, is left out without a word
+        }
+    )
+    assert choose_covariates(TABLE, names, target="diagnosis", sites_held_out=False)[0] == (
+        "age",
+        "sex",
+        "site",
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "column"),
-    [("age", ["31", "90+", "n/a", "45.5"]), ("age", [31, -9, None, 999]), ("TIV", [1500.0, np.inf, None, "big"])],
+    [
+        ("age", ["31", "90+", "n/a", "45.5"]),
+        ("age", [31, -9, None, 999]),
+        ("TIV", [1500.0, np.inf, None, "big"]),
+    ],
 )
 def test_a_number_that_is_none_is_refused_by_name_and_not_taken_for_missing(name, column):
     """Ages are often published as "90+": the oldest must not vanish from the cohort unseen."""
@@ -119,16 +132,36 @@ def test_how_features_were_adjusted_is_written_and_no_probe_is_stored(make_cohor
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"harmonise": "combat", "splits": "leave-site-out"}, ConfigError, "site cannot be harmonised.*site-0' 0"),
+        (
+            {"harmonise": "combat", "splits": "leave-site-out"},
+            ConfigError,
+            "site cannot be harmonised.*site-0' 0",
+        ),
         ({"harmonise": "combat", "target": "site"}, ConfigError, "takes out what target=site"),
-        ({"harmonise": "combat", "harmonise_preserve": ["agee"]}, ConfigError, "harmonise_preserve: .*mean 'age'"),
+        (
+            {"harmonise": "combat", "harmonise_preserve": ["agee"]},
+            ConfigError,
+            "harmonise_preserve: .*mean 'age'",
+        ),
         ({"harmonise": "combat", "where": {"site": ["site-0"]}}, DataError, "nothing to harmonise"),
         ({"residualise": ["diagnosis"]}, ConfigError, "is the target"),
         ({"residualise": ["agee"]}, ConfigError, "residualise: .*Did you mean 'age'"),
         ({"residualise": ["participant_id"]}, ConfigError, "there is no covariate"),
-        ({"residualise": ["serial"]}, ConfigError, "'serial' has 90 different values in 90 subjects"),
-        ({"residualise": ["site"], "splits": "leave-site-out"}, ConfigError, "held out cannot be estimated"),
-        ({"residualise": ["age"], "test": "others.parquet"}, ConfigError, "not applied to an external test set"),
+        (
+            {"residualise": ["serial"]},
+            ConfigError,
+            "'serial' has 90 different values in 90 subjects",
+        ),
+        (
+            {"residualise": ["site"], "splits": "leave-site-out"},
+            ConfigError,
+            "held out cannot be estimated",
+        ),
+        (
+            {"residualise": ["age"], "test": "others.parquet"},
+            ConfigError,
+            "not applied to an external test set",
+        ),
     ],
 )
 def test_what_cannot_be_adjusted_for_is_refused(make_cohort, options, error, message):
@@ -149,16 +182,24 @@ def test_scans_without_a_site_and_tiny_sites_cannot_be_harmonised(make_cohort):
 
 
 @pytest.mark.slow
-def test_combat_over_all_scans_with_the_label_preserved_finds_what_is_not_there_and_ours_does_not(make_cohort):
+def test_combat_over_all_scans_with_the_label_preserved_finds_what_is_not_there_and_ours_does_not(
+    make_cohort,
+):
     """Ten cohorts without any effect, whose classes are spread unevenly over sites."""
     leaking, ours = [], []
     for seed in range(10):
-        cohort = make_cohort(100, n_features=100, n_sites=5, diagnosis=0.0, age=0.0, site=0.0, seed=seed)
+        cohort = make_cohort(
+            100, n_features=100, n_sites=5, diagnosis=0.0, age=0.0, site=0.0, seed=seed
+        )
         shares = np.linspace(0.1, 0.9, 5)[cohort.table["site"].str[-1].astype(int)]
         patients = np.random.default_rng(seed).random(100) < shares
         cohort.table["diagnosis"] = np.where(patients, "patient", "control")
         ours.append(auc(cohort, harmonise="combat"))
-        both = pd.DataFrame(cohort.features).add_prefix("f").assign(site=cohort.table["site"], label=1.0 * patients)
+        both = (
+            pd.DataFrame(cohort.features)
+            .add_prefix("f")
+            .assign(site=cohort.table["site"], label=1.0 * patients)
+        )
         cohort.features = ComBat("site", preserve=["label"]).fit_transform(both)
         leaking.append(auc(cohort))
     assert np.mean(leaking) > 0.57

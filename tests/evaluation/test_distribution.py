@@ -21,7 +21,9 @@ def draw(n: int, *, p: int = 60, seed: int = 0, site: float = 2.0):
     mixing = np.random.default_rng(99).normal(size=(p, p)) / np.sqrt(p)
     places = np.arange(n) % 3
     shifts = site * np.random.default_rng(98).normal(size=(3, p))
-    return generator.normal(size=(n, p)) @ mixing + shifts[places], np.array([f"s{place}" for place in places])
+    return generator.normal(size=(n, p)) @ mixing + shifts[places], np.array(
+        [f"s{place}" for place in places]
+    )
 
 
 @pytest.mark.parametrize("p", [20, 200])
@@ -31,7 +33,9 @@ def test_new_people_of_known_sites_are_flagged_at_the_nominal_rate(p):
         x, sites = draw(150, p=p, seed=seed)
         found = fit_distribution(x, sites, names(150), seed=seed)[0]
         shares.append((found.percentiles(draw(600, p=p, seed=100 + seed)[0])[1] > 97.5).mean())
-    assert 0.01 < np.mean(shares) < 0.06  # of some 50 scans a site, the 97.5th percentile lies near the largest
+    assert (
+        0.01 < np.mean(shares) < 0.06
+    )  # of some 50 scans a site, the 97.5th percentile lies near the largest
 
 
 def test_a_scan_far_from_every_site_is_outside_and_one_between_two_sites_too():
@@ -52,7 +56,9 @@ def test_percentiles_are_of_people_measured_without_themselves():
 
 def test_scans_of_a_study_are_measured_without_themselves(make_cohort):
     cohort = make_cohort(60, n_features=200)
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target="diagnosis"))
+    study = plan_study(
+        cohort.table, cohort.features, settings=EvaluationSettings(target="diagnosis")
+    )
     reference = training_reference(study)
     distances, percentiles = reference.score(study, np.arange(10, 60)).T
     np.testing.assert_array_equal(distances, reference.distances[10:])
@@ -64,12 +70,16 @@ def test_of_two_sites_that_do_not_differ_each_lies_inside_the_other(make_cohort)
     shares = []
     for seed in range(4):
         x, _ = draw(80, p=100, seed=seed)
-        table = make_cohort(80).table.assign(site=np.array(["a", "b"], dtype=object)[np.arange(80) % 2])
+        table = make_cohort(80).table.assign(
+            site=np.array(["a", "b"], dtype=object)[np.arange(80) % 2]
+        )
         x -= 2.0 * np.random.default_rng(98).normal(size=(3, 100))[np.arange(80) % 3]
         settings = EvaluationSettings(target="age", splits="leave-site-out")
         study = plan_study(table, x, settings=settings, info={"pretraining_subjects": []})
         reference = training_reference(study)
-        shares += [(reference.score_held_out(study, split)[:, 1] > 97.5).mean() for split in study.splits]
+        shares += [
+            (reference.score_held_out(study, split)[:, 1] > 97.5).mean() for split in study.splits
+        ]
     assert np.mean(shares) < 0.05
 
 
@@ -77,9 +87,13 @@ def test_all_scans_of_a_subject_are_in_one_fold():
     """Copies of a scan would make it usual, were they not left out together."""
     x, sites = draw(40, p=300)
     once = fit_distribution(x, sites, names(40), seed=0)[0]
-    thrice = fit_distribution(np.repeat(x, 3, axis=0), np.repeat(sites, 3), np.repeat(names(40), 3), seed=0)[0]
+    thrice = fit_distribution(
+        np.repeat(x, 3, axis=0), np.repeat(sites, 3), np.repeat(names(40), 3), seed=0
+    )[0]
     new = draw(200, p=300, seed=1)[0]
-    assert np.median(thrice.percentiles(new)[1]) == pytest.approx(np.median(once.percentiles(new)[1]), abs=20)
+    assert np.median(thrice.percentiles(new)[1]) == pytest.approx(
+        np.median(once.percentiles(new)[1]), abs=20
+    )
 
 
 def test_the_distance_is_that_of_the_shrunk_covariance():
@@ -129,5 +143,11 @@ def test_too_few_people_have_no_distribution():
 
 def test_a_place_among_usual_distances():
     usual = np.linspace(1.0, 3.0, len(LEVELS))
-    assert [place(value, usual) for value in (0.0, 1.0, 2.0, 3.0, 9.0)] == [0.0, 0.0, 50.0, 100.0, 100.0]
+    assert [place(value, usual) for value in (0.0, 1.0, 2.0, 3.0, 9.0)] == [
+        0.0,
+        0.0,
+        50.0,
+        100.0,
+        100.0,
+    ]
     assert place(1.0, np.ones(len(LEVELS))) == 50.0

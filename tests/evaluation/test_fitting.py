@@ -53,19 +53,27 @@ def test_shares_are_those_of_the_training_rows():
     train = np.arange(4)  # the other rows hold what is not to be known
     by_share = EvaluationSettings(threshold="prevalence")
     two = binary([1, 0, 0, 0, 1, 1])
-    assert decide_scores(np.array([0.2, 0.3]), two, train, by_share) == (pytest.approx([0, 1]), 0.25)
+    assert decide_scores(np.array([0.2, 0.3]), two, train, by_share) == (
+        pytest.approx([0, 1]),
+        0.25,
+    )
     several = Target("diagnosis", "multiclass", np.array([0, 0, 1, 2, 2, 2, 2, 2]), ("a", "b", "c"))
     assert decide_scores(np.array([[0.4, 0.24, 0.36]]), several, train, by_share)[0].tolist() == [2]
 
 
-# --- a plain pipeline of scikit-learn --------------------------------------------------------------------------------
+# --- a plain pipeline of scikit-learn
+# --------------------------------------------------------------------------------
 SETTINGS = EvaluationSettings(C=(1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
 
 
 def make(kind: str, n: int = 90, p: int = 200, seed: int = 0):
     generator = np.random.default_rng(seed)
     features = generator.normal(size=(n, p)) * np.exp(generator.normal(size=p))
-    signal = features[:, 0] / features[:, 0].std() + features[:, 1] / features[:, 1].std() + generator.normal(size=n)
+    signal = (
+        features[:, 0] / features[:, 0].std()
+        + features[:, 1] / features[:, 1].std()
+        + generator.normal(size=n)
+    )
     subjects = np.array([f"s{row // 2}" for row in range(n)], dtype=object)
     return features, target_by(kind, signal), subjects, np.arange(n - 20), np.arange(n - 20, n)
 
@@ -73,19 +81,30 @@ def make(kind: str, n: int = 90, p: int = 200, seed: int = 0):
 def grid_search(kind, features, target, subjects, train, test, seed):
     """The plain script: a pipeline in a grid search over the same inner folds."""
     if kind == "continuous":
-        model, name, grid, scoring = Ridge(), "ridge__alpha", SETTINGS.alpha, "neg_mean_squared_error"
+        model, name, grid, scoring = (
+            Ridge(),
+            "ridge__alpha",
+            SETTINGS.alpha,
+            "neg_mean_squared_error",
+        )
     else:
         # A tight tolerance, and a second-order solver: the default one stops 1e-3 from the optimum.
         model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=1000)
         name, grid, scoring = "logisticregression__C", SETTINGS.C, "neg_log_loss"
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=seed)
-    search = GridSearchCV(make_pipeline(StandardScaler(), model), {name: list(grid)}, cv=pairs, scoring=scoring)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), model), {name: list(grid)}, cv=pairs, scoring=scoring
+    )
     values = target.values
     search.fit(features, values)
-    best = make_pipeline(StandardScaler(), model).set_params(**search.best_params_).fit(features[train], values[train])
-    return search.best_params_[name], best.predict(features[test]) if kind == "continuous" else best.predict_proba(
-        features[test]
+    best = (
+        make_pipeline(StandardScaler(), model)
+        .set_params(**search.best_params_)
+        .fit(features[train], values[train])
     )
+    return search.best_params_[name], best.predict(
+        features[test]
+    ) if kind == "continuous" else best.predict_proba(features[test])
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
@@ -99,7 +118,9 @@ def test_a_probe_is_the_plain_pipeline(kind, p):
     def design(a, b):
         return features[a], features[b]
 
-    fit = fit_probe(design, target, train, test, subjects=subjects, settings=SETTINGS, seed=3, pairs=pairs)[0]
+    fit = fit_probe(
+        design, target, train, test, subjects=subjects, settings=SETTINGS, seed=3, pairs=pairs
+    )[0]
     assert fit.strength == strength
     np.testing.assert_allclose(fit.scores, expected, atol=1e-6)
     assert fit.n_not_converged == 0

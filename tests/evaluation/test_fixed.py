@@ -26,7 +26,9 @@ def images(n_classes=7, sizes=SIZES, n_features=12, seed=0, signal=1.0):
     n = len(parts)
     codes = generator.integers(n_classes, size=n)
     colours = generator.random((n, 2))
-    features = signal * generator.normal(size=(n_classes, n_features))[codes] + generator.normal(size=(n, n_features))
+    features = signal * generator.normal(size=(n_classes, n_features))[codes] + generator.normal(
+        size=(n, n_features)
+    )
     features[:, :2] += 3 * colours
     table = pd.DataFrame(
         {
@@ -44,7 +46,10 @@ def images(n_classes=7, sizes=SIZES, n_features=12, seed=0, signal=1.0):
 
 def plan(table, features, info=None, **options):
     return plan_study(
-        table, features, settings=EvaluationSettings(**FAST | {"n_bootstraps": 200, **options}), info=info or {}
+        table,
+        features,
+        settings=EvaluationSettings(**FAST | {"n_bootstraps": 200, **options}),
+        info=info or {},
     )
 
 
@@ -52,8 +57,14 @@ def test_a_penalty_that_no_inner_fold_could_choose_is_said():
     """One training image of a class cannot be in two parts of the training images."""
     table, features = images(sizes={"train": 120, "test": 60})
     rare = np.flatnonzero((table["label"] == "class 0") & (table["split"] == "train"))[1:]
-    study = plan(table.drop(index=rare).reset_index(drop=True), np.delete(features, rare, axis=0), n_bootstraps=0)
-    assert warnings(measure(study))["penalty_not_chosen"].startswith("1 fits have a penalty that was not chosen")
+    study = plan(
+        table.drop(index=rare).reset_index(drop=True),
+        np.delete(features, rare, axis=0),
+        n_bootstraps=0,
+    )
+    assert warnings(measure(study))["penalty_not_chosen"].startswith(
+        "1 fits have a penalty that was not chosen"
+    )
     whole = measure(plan(table, features, n_bootstraps=0))
     assert "penalty_not_chosen" not in warnings(whole)
 
@@ -61,14 +72,21 @@ def test_a_penalty_that_no_inner_fold_could_choose_is_said():
 @pytest.fixture(scope="module")
 def evaluated():
     table, features = images()
-    info = {"pretraining_subjects": [subject_digest(name) for name in table["participant_id"] if "train" in name]}
+    info = {
+        "pretraining_subjects": [
+            subject_digest(name) for name in table["participant_id"] if "train" in name
+        ]
+    }
     study = plan(table, features, info)
     return table, features, study, measure(study)
 
 
 def parts(table, features):
     codes = np.unique(table["label"], return_inverse=True)[1]
-    return {name: (features[table["split"] == name].astype(float), codes[table["split"] == name]) for name in SIZES}
+    return {
+        name: (features[table["split"] == name].astype(float), codes[table["split"] == name])
+        for name in SIZES
+    }
 
 
 def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_on_both(evaluated):
@@ -78,22 +96,33 @@ def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_o
     for strength in GRID:
         model = LogisticRegression(C=strength, tol=1e-10, max_iter=10000)
         model.fit(scaler.transform(data["train"][0]), data["train"][1])
-        losses.append(log_loss(data["validation"][1], model.predict_proba(scaler.transform(data["validation"][0]))))
+        losses.append(
+            log_loss(
+                data["validation"][1], model.predict_proba(scaler.transform(data["validation"][0]))
+            )
+        )
     chosen = GRID[int(np.argmin(losses))]
     both = [np.concatenate([data["train"][side], data["validation"][side]]) for side in (0, 1)]
     scaler = StandardScaler().fit(both[0])
-    model = LogisticRegression(C=chosen, tol=1e-10, max_iter=10000).fit(scaler.transform(both[0]), both[1])
+    model = LogisticRegression(C=chosen, tol=1e-10, max_iter=10000).fit(
+        scaler.transform(both[0]), both[1]
+    )
     scores = model.predict_proba(scaler.transform(data["test"][0]))
     truth = data["test"][1]
     assert result.evaluation.content()["probe"]["strength"] == chosen
-    metrics = {name: figures["pooled"] for name, figures in result.evaluation.content()["metrics"].items()}
+    metrics = {
+        name: figures["pooled"] for name, figures in result.evaluation.content()["metrics"].items()
+    }
     assert metrics["accuracy"] == accuracy_score(truth, scores.argmax(axis=1))
     assert metrics["top5_accuracy"] == pytest.approx(top_k_accuracy_score(truth, scores, k=5))
     assert metrics["log_loss"] == pytest.approx(log_loss(truth, scores), abs=1e-5)
     predictions = result.tables["predictions"]
     np.testing.assert_allclose(predictions.filter(like="score_class").to_numpy(), scores, atol=1e-5)
     # No folder: results travel.
-    assert predictions["path"].tolist() == table["path"][table["split"] == "test"].map(os.path.basename).tolist()
+    assert (
+        predictions["path"].tolist()
+        == table["path"][table["split"] == "test"].map(os.path.basename).tolist()
+    )
     assert table["path"].str.startswith("/data/people").all()
 
 
@@ -152,7 +181,9 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
 
 def test_what_else_the_embedding_knows_is_asked_of_test_images():
     table, features = images()
-    result = measure(plan(table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False))
+    result = measure(
+        plan(table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False)
+    )
     reading = result.tables["confounds"].set_index("metric").loc["r2"]
     assert reading["n"] == 120
     assert reading["value"] > 0.1
@@ -165,7 +196,9 @@ class TestLeaks:
         table["subject_id"] = "cat of " + table["participant_id"]
         name = table["participant_id"][table["split"] == "test"].iloc[3]
         info = {"pretraining_subjects": [subject_digest(f"cat of {name}")]}
-        with pytest.raises(LeakageError, match=f"1 of 120 subjects were in the pretraining cohort .cat of {name}"):
+        with pytest.raises(
+            LeakageError, match=f"1 of 120 subjects were in the pretraining cohort .cat of {name}"
+        ):
             plan(table, features, info)
         study = plan(table, features, info, allow_overlap=True)
         assert study.facts["n_overlap"] == 1
@@ -180,13 +213,17 @@ class TestLeaks:
         assert study.facts["split"]["n_duplicates"] == {"test": 2}
         assert "2 of 120 rows of test" in warnings(study)["duplicate_overlap"]
 
-    @pytest.mark.parametrize("pair", [("train", "test"), ("validation", "test"), ("train", "validation")])
+    @pytest.mark.parametrize(
+        "pair", [("train", "test"), ("validation", "test"), ("train", "validation")]
+    )
     def test_a_subject_in_two_parts_is_refused(self, pair):
         table, features = images()
         table["subject_id"] = table["participant_id"]
         for part in pair:
             table.loc[np.flatnonzero(table["split"] == part)[0], "subject_id"] = "cat"
-        with pytest.raises(LeakageError, match=f"1 subjects are in {pair[0]} and in {pair[1]} .cat"):
+        with pytest.raises(
+            LeakageError, match=f"1 subjects are in {pair[0]} and in {pair[1]} .cat"
+        ):
             plan(table, features)
 
 
@@ -227,7 +264,11 @@ def test_a_class_without_test_images_is_said():
     [
         ({"where": {"split": ["validation", "test"]}}, DataError, "no row is of 'train'"),
         ({"where": {"split": ["train", "validation"]}}, DataError, "no row is of 'test'"),
-        ({"split_column": "splits"}, ConfigError, r"there is no column 'splits'\. Did you mean 'split'"),
+        (
+            {"split_column": "splits"},
+            ConfigError,
+            r"there is no column 'splits'\. Did you mean 'split'",
+        ),
         *[
             (options, ValidationError, f"split_column: .* so {named} cannot be had")
             for options, named in (
@@ -238,7 +279,11 @@ def test_a_class_without_test_images_is_said():
                 ({"regional": ("vol_*",)}, "regional"),
             )
         ],
-        ({"scans": "s.tsv", "voxels": "off"}, ValidationError, "scans: is for the baseline of voxels"),
+        (
+            {"scans": "s.tsv", "voxels": "off"},
+            ValidationError,
+            "scans: is for the baseline of voxels",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_fixed_split_is_refused(options, error, message):

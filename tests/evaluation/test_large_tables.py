@@ -10,7 +10,9 @@ from tests.evaluation.quick import plan_kind, warnings
 
 
 def study_of(make_cohort, kind="binary", n=400, **options):
-    return plan_kind(make_cohort, kind, n, **{"n_features": 30, "diagnosis": 0.3, "n_inner_folds": 5} | options)
+    return plan_kind(
+        make_cohort, kind, n, **{"n_features": 30, "diagnosis": 0.3, "n_inner_folds": 5} | options
+    )
 
 
 def scores_of(study):
@@ -23,13 +25,18 @@ def scores_of(study):
 @pytest.mark.parametrize("strength", [1e-3, 1.0])
 def test_a_large_table_has_the_probe_of_a_small_one(make_cohort, kind, n_features, strength):
     given = {"C": (strength,), "alpha": (strength,), "n_features": n_features, "n": 200}
-    exact, large = (scores_of(study_of(make_cohort, kind, large_table=most, **given)) for most in (10**9, 0))
+    exact, large = (
+        scores_of(study_of(make_cohort, kind, large_table=most, **given)) for most in (10**9, 0)
+    )
     np.testing.assert_allclose(large, exact, atol=3e-3 * np.ptp(exact))
 
 
 @pytest.mark.parametrize("option", [{"harmonise": "combat"}, {"residualise": ("age",)}])
 def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
-    exact, large = (scores_of(study_of(make_cohort, C=(1e-2,), large_table=most, **option)) for most in (10**9, 0))
+    exact, large = (
+        scores_of(study_of(make_cohort, C=(1e-2,), large_table=most, **option))
+        for most in (10**9, 0)
+    )
     np.testing.assert_allclose(large, exact, atol=1e-3)
 
 
@@ -50,7 +57,9 @@ def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
     assert "LogisticRegression(max_iter=1000, tol=1e-05)" in result.evaluation.probe.estimator
 
 
-@pytest.mark.parametrize(("n", "expected"), [(100, 2000), (25_000, 2000), (50_000, 1000), (1_000_000, 500)])
+@pytest.mark.parametrize(
+    ("n", "expected"), [(100, 2000), (25_000, 2000), (50_000, 1000), (1_000_000, 500)]
+)
 def test_many_scans_have_fewer_resamples(n, expected):
     assert uncertainty.count_resamples(2000, n) == expected
     assert uncertainty.count_resamples(20, n) == 20
@@ -58,7 +67,9 @@ def test_many_scans_have_fewer_resamples(n, expected):
 
 def test_figures_that_rank_very_many_scans_have_no_interval(make_cohort, monkeypatch):
     monkeypatch.setattr(uncertainty, "MAX_RANKED", 100)
-    figures = run_study(study_of(make_cohort, "multiclass", C=(1e-2,), n_bootstraps=50)).evaluation.metrics
+    figures = run_study(
+        study_of(make_cohort, "multiclass", C=(1e-2,), n_bootstraps=50)
+    ).evaluation.metrics
     assert figures["auc"].interval is None
     assert figures["auc"].pooled > 0.5
     assert figures["accuracy"].interval is not None

@@ -9,15 +9,28 @@ from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
 from tests.evaluation.quick import content, plan
 
-PERMUTED = {"n_folds": 3, "n_inner_folds": 2, "C": (1e-2, 1.0), "n_bootstraps": 200, "n_permutations": 39}
-TABLE = pd.DataFrame({"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""})
+PERMUTED = {
+    "n_folds": 3,
+    "n_inner_folds": 2,
+    "C": (1e-2, 1.0),
+    "n_bootstraps": 200,
+    "n_permutations": 39,
+}
+TABLE = pd.DataFrame(
+    {"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""}
+)
 
 
 def test_people_of_pretraining_are_refused_by_name_or_counted_and_not_knowing_them_is_said():
     def overlap(*seen, **options):
-        return check_overlap(TABLE, {"pretraining_subjects": [*map(subject_digest, seen)]}, **options)
+        return check_overlap(
+            TABLE, {"pretraining_subjects": [*map(subject_digest, seen)]}, **options
+        )
 
-    with pytest.raises(LeakageError, match=r"1 of 4 subjects were in the pretraining cohort \(b\).*allow_overlap=True"):
+    with pytest.raises(
+        LeakageError,
+        match=r"1 of 4 subjects were in the pretraining cohort \(b\).*allow_overlap=True",
+    ):
         overlap("b", "z")
     n_overlap, (notice,) = overlap("b", "c", allow_overlap=True)
     assert (n_overlap, notice.code) == (2, "pretraining_overlap")
@@ -43,7 +56,9 @@ def test_recognising_a_subject_does_not_help(make_cohort):
     """Labels are random, sessions of a subject are alike: whoever parts them by scan finds a strong effect."""
     cohort = make_cohort(60, n_features=60, n_sessions=3, diagnosis=0.0, age=0.0)
     generator = np.random.default_rng(0)
-    cohort.features[:] = np.tile(generator.normal(size=(60, 60)), (3, 1)) + 0.3 * generator.normal(size=(180, 60))
+    cohort.features[:] = np.tile(generator.normal(size=(60, 60)), (3, 1)) + 0.3 * generator.normal(
+        size=(180, 60)
+    )
     table = cohort.table
     assert content(cohort, **PERMUTED)["permutation"]["p_values"]["auc"] > 0.05
     parted = table["subject_id"] + "x" + table["session"]
@@ -56,7 +71,9 @@ def test_a_label_that_is_the_site_is_no_finding(make_cohort):
     """The features know the site, and the site knows nine labels of ten; within a site there is nothing."""
     cohort = make_cohort(120, n_features=8, diagnosis=0.0, age=0.0, site=3.0, n_sites=2)
     flipped = np.random.default_rng(0).random(120) < 0.1
-    cohort.table["diagnosis"] = np.where((cohort.table["site"] == "site-0") ^ flipped, "patient", "control")
+    cohort.table["diagnosis"] = np.where(
+        (cohort.table["site"] == "site-0") ^ flipped, "patient", "control"
+    )
     found = content(cohort, **PERMUTED)
     assert found["metrics"]["auc"]["pooled"] > 0.8
     assert "site_confounded" in [warning["code"] for warning in found["warnings"]]

@@ -79,9 +79,18 @@ def test_multiclass_metrics_equal_scikit_learns():
     one_hot = np.eye(3)[truth]
     for row, w in enumerate(weights):
         expected = {
-            "balanced_accuracy": reference.balanced_accuracy_score(truth, scores.argmax(1), sample_weight=w),
-            "auc": np.mean([reference.roc_auc_score(one_hot[:, k], scores[:, k], sample_weight=w) for k in range(3)]),
-            "average_precision": reference.average_precision_score(one_hot, scores, average="macro", sample_weight=w),
+            "balanced_accuracy": reference.balanced_accuracy_score(
+                truth, scores.argmax(1), sample_weight=w
+            ),
+            "auc": np.mean(
+                [
+                    reference.roc_auc_score(one_hot[:, k], scores[:, k], sample_weight=w)
+                    for k in range(3)
+                ]
+            ),
+            "average_precision": reference.average_precision_score(
+                one_hot, scores, average="macro", sample_weight=w
+            ),
             "accuracy": reference.accuracy_score(truth, scores.argmax(1), sample_weight=w),
             "log_loss": reference.log_loss(truth, scores, sample_weight=w),
         }
@@ -129,7 +138,10 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
 @pytest.mark.parametrize("n_classes", [6, 10, 100])
 def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
     generator = np.random.default_rng(n_classes)
-    truth, scores = generator.integers(n_classes, size=300), generator.dirichlet(np.ones(n_classes), size=300)
+    truth, scores = (
+        generator.integers(n_classes, size=300),
+        generator.dirichlet(np.ones(n_classes), size=300),
+    )
     scores[np.arange(300), truth] += 0.1
     found = compute_metrics("multiclass", truth, scores, names=["accuracy", "top5_accuracy"])
     expected = reference.top_k_accuracy_score(truth, scores, k=5, labels=np.arange(n_classes))
@@ -138,7 +150,9 @@ def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
 
 
 def test_ties_at_the_fifth_place_share_it():
-    scores = np.array([[0.1] * 10, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6])
+    scores = np.array(
+        [[0.1] * 10, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6]
+    )
     assert top_hits(np.array([3, 9, 0]), scores).tolist() == pytest.approx([0.5, 1 / 6, 1.0])
 
 
@@ -156,17 +170,22 @@ def test_one_scan_has_an_error_and_no_correlation():
     assert "one scan" in str(explain_undefined("continuous", np.array([3.0]), ()))
     assert explain_undefined("continuous", np.array([3.0, 4.0]), ()) is None
     assert explain_undefined("binary", np.array([0, 1]), ("control", "patient")) is None
-    assert "(no scan)" in str(explain_undefined("binary", np.array([], dtype=int), ("control", "patient")))
+    assert "(no scan)" in str(
+        explain_undefined("binary", np.array([], dtype=int), ("control", "patient"))
+    )
 
 
 def test_errors_are_better_where_they_are_lower():
     for table in metrics._TABLE.values():
-        assert all((metric.better < 0) == (metric.name in metrics.LOWER_IS_BETTER) for metric in table)
+        assert all(
+            (metric.better < 0) == (metric.name in metrics.LOWER_IS_BETTER) for metric in table
+        )
     assert {"brier", "log_loss", "mae", "rmse"} == metrics.LOWER_IS_BETTER
     assert {"age_bias_slope", "calibration_intercept", "calibration_slope"} == metrics.DESCRIPTIVE
 
 
-# --- calibration slope and intercept ---------------------------------------------------------------------------------
+# --- calibration slope and intercept
+# ---------------------------------------------------------------------------------
 ONCE = np.ones((1, 4))
 
 
@@ -205,11 +224,14 @@ def test_right_probabilities_have_slope_one_and_intercept_zero_and_wrong_ones_ha
     assert recalibration_slope(truth, expit(logits), once)[0] == pytest.approx(1, abs=0.03)
     assert recalibration_intercept(truth, expit(logits), once)[0] == pytest.approx(0, abs=0.03)
     assert recalibration_slope(truth, expit(2 * logits), once)[0] == pytest.approx(0.5, abs=0.02)
-    assert recalibration_intercept(truth, expit(logits + 0.7), once)[0] == pytest.approx(-0.7, abs=0.03)
+    assert recalibration_intercept(truth, expit(logits + 0.7), once)[0] == pytest.approx(
+        -0.7, abs=0.03
+    )
 
 
 @pytest.mark.parametrize(
-    "scores", [[0.1, 0.2, 0.7, 0.9], [0.1, 0.4, 0.4, 0.9], [0.9, 0.8, 0.2, 0.1], [0.3, 0.3, 0.3, 0.3]]
+    "scores",
+    [[0.1, 0.2, 0.7, 0.9], [0.1, 0.4, 0.4, 0.9], [0.9, 0.8, 0.2, 0.1], [0.3, 0.3, 0.3, 0.3]],
 )
 def test_without_a_finite_slope_there_is_none(scores):
     truth = np.array([0.0, 0, 1, 1])
@@ -221,7 +243,8 @@ def test_without_a_finite_slope_there_is_none(scores):
 def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
     truth, scores = np.array([0.0, 0, 1, 1]), np.array([0.2, 0.6, 0.4, 0.9])
     weights = np.array([[1.0, 1, 1, 1], [2, 2, 0, 0], [0, 0, 3, 1], [1, 1, 1, 1]])
-    # The classes overlap by the second sample of one and the third of the other: both must be drawn.
+    # The classes overlap by the second sample of one and the third of the other: both must be
+    # drawn.
     apart = np.array([[1.0, 0, 1, 1], [2, 0, 1, 1], [1, 1, 0, 2]])
     assert np.isnan(recalibration_slope(truth, scores, apart)).all()
     for recalibrate in (recalibration_slope, recalibration_intercept):
@@ -252,7 +275,9 @@ def test_bins_are_those_of_scikit_learns_quantile_curve(cohort):
     np.testing.assert_allclose(table["mean_predicted"], predicted, atol=2e-2)
     np.testing.assert_allclose(table["observed"], observed, atol=0.06)
     assert (table["n"] * table["observed"]).sum() == pytest.approx(truth.sum())
-    assert ((table["observed_low"] <= table["observed"]) & (table["observed"] <= table["observed_high"])).all()
+    assert (
+        (table["observed_low"] <= table["observed"]) & (table["observed"] <= table["observed_high"])
+    ).all()
 
 
 def test_equal_predictions_stay_together_and_few_scans_make_few_bins():

@@ -52,8 +52,15 @@ def test_its_learning_curve_is_written_too(make_cohort, monkeypatch):
     assert found.part(LearningCurve).model_extra["noise"]["auc"][0]["n_train"] == 20
 
 
-def test_a_linear_probe_from_outside_is_fitted_described_stored_and_refused_for_numbers(make_cohort, monkeypatch):
-    probe = Probe("logistic regression by liblinear", "Fan 2008", lambda _: LogisticRegression(solver="liblinear"), "C")
+def test_a_linear_probe_from_outside_is_fitted_described_stored_and_refused_for_numbers(
+    make_cohort, monkeypatch
+):
+    probe = Probe(
+        "logistic regression by liblinear",
+        "Fan 2008",
+        lambda _: LogisticRegression(solver="liblinear"),
+        "C",
+    )
     monkeypatch.setitem(PROBES, "liblinear", probe)
     cohort = make_cohort(80)
     found = evaluate(cohort, probe="liblinear", C=(1e-3, 1e-1))

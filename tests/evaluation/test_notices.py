@@ -23,7 +23,11 @@ def test_the_correction_removes_what_many_categories_add():
     for _ in range(50):
         a, b = generator.integers(0, 2, 60), generator.permutation(60) % 10
         corrected.append(cramers_v(a, b))
-        plain.append(association(np.array([[np.sum((a == i) & (b == j)) for j in range(10)] for i in range(2)])))
+        plain.append(
+            association(
+                np.array([[np.sum((a == i) & (b == j)) for j in range(10)] for i in range(2)])
+            )
+        )
     assert np.mean(plain) > 0.3
     assert np.mean(corrected) < 0.15
 
@@ -34,7 +38,8 @@ def test_the_corrected_value_follows_bergsmas_formula():
     n, (r, k) = counts.sum(), counts.shape
     phi2 = association(counts, method="cramer") ** 2 * min(r - 1, k - 1)
     expected = np.sqrt(
-        (phi2 - (k - 1) * (r - 1) / (n - 1)) / min(k - (k - 1) ** 2 / (n - 1) - 1, r - (r - 1) ** 2 / (n - 1) - 1)
+        (phi2 - (k - 1) * (r - 1) / (n - 1))
+        / min(k - (k - 1) ** 2 / (n - 1) - 1, r - (r - 1) ** 2 / (n - 1) - 1)
     )
     assert cramers_v(a, b) == pytest.approx(expected)
 
@@ -55,7 +60,9 @@ def test_confounding_of_site_and_class_names_the_sites_and_what_to_do(make_cohor
     drawn = np.random.default_rng(0).random(300) < patient
     cohort.table["diagnosis"] = np.where(drawn, "patient", "control")
     said = notices(cohort)["site_confounded"]
-    counts = pd.crosstab(cohort.table["site"], cohort.table["diagnosis"], normalize="index")["control"]
+    counts = pd.crosstab(cohort.table["site"], cohort.table["diagnosis"], normalize="index")[
+        "control"
+    ]
     for site in ("site-0", "site-2"):
         assert f"'{site}' {counts[site]:.0%}" in said
     assert "Cramér's V" in said
@@ -80,13 +87,18 @@ def test_small_sites_are_named_with_their_size(make_cohort):
 def test_single_class_sites_are_named_with_their_class(make_cohort):
     cohort = make_cohort(120, n_sites=3)
     cohort.table.loc[cohort.table["site"] == "site-1", "diagnosis"] = "patient"
-    assert "1 of 3 sites have one class only: 'site-1' (patient)" in notices(cohort)["single_class_site"]
+    assert (
+        "1 of 3 sites have one class only: 'site-1' (patient)"
+        in notices(cohort)["single_class_site"]
+    )
 
 
 def test_single_class_test_folds_of_a_split_file_are_named(make_cohort):
     cohort = make_cohort(60)
     study = plan(cohort, n_folds=3)
-    rows = split_table(study.table, study.splits).fillna({"held_out_site": ""}).astype({"fold": int})
+    rows = (
+        split_table(study.table, study.splits).fillna({"held_out_site": ""}).astype({"fold": int})
+    )
     patients = (cohort.table["diagnosis"] == "patient").to_numpy()
     rows["fold"] = np.where(patients, np.arange(60) % 2, np.arange(60) % 3)
     said = notices(cohort, split_rows=rows)["single_class_fold"]
@@ -96,7 +108,9 @@ def test_single_class_test_folds_of_a_split_file_are_named(make_cohort):
 
 def test_few_subjects_of_a_class_are_named(make_cohort):
     cohort = make_cohort(60, n_sessions=2)
-    patients = cohort.table.index[(cohort.table["diagnosis"] == "patient") & (cohort.table["session"] == "1")]
+    patients = cohort.table.index[
+        (cohort.table["diagnosis"] == "patient") & (cohort.table["session"] == "1")
+    ]
     moved = cohort.table["participant_id"].isin(cohort.table.loc[patients[12:], "participant_id"])
     cohort.table.loc[moved, "diagnosis"] = "control"
     assert "'patient' has 12" in notices(cohort)["few_subjects"]  # subjects, not their 24 scans
@@ -104,22 +118,36 @@ def test_few_subjects_of_a_class_are_named(make_cohort):
 
 
 def rows(flow: pd.DataFrame) -> list[tuple]:
-    return [tuple(row) for row in flow.astype(object).where(flow.notna(), None).itertuples(index=False)]
+    return [
+        tuple(row) for row in flow.astype(object).where(flow.notna(), None).itertuples(index=False)
+    ]
 
 
 def test_who_came_in_and_who_went_and_why(make_cohort):
     cohort = make_cohort(60, n_sessions=2)
     elsewhere = cohort.table["site"] == "site-2"
     a, b, c = np.flatnonzero(~elsewhere)[:3]
-    cohort.table.loc[[a, b, c, a + 60], "diagnosis"] = None  # both sessions of the first, one of two others
+    cohort.table.loc[[a, b, c, a + 60], "diagnosis"] = (
+        None  # both sessions of the first, one of two others
+    )
     flow = plan(cohort, where={"site": ["site-0", "site-1"]}).flow
     table = cohort.table
     gone = table[~elsewhere & table["diagnosis"].isna()]
     assert rows(flow) == [
         ("embedded", 120, 60, None),
-        ("excluded", int(elsewhere.sum()), table[elsewhere]["subject_id"].nunique(), "not selected by where"),
+        (
+            "excluded",
+            int(elsewhere.sum()),
+            table[elsewhere]["subject_id"].nunique(),
+            "not selected by where",
+        ),
         ("excluded", len(gone), gone["subject_id"].nunique(), "diagnosis missing"),
-        ("evaluated", 120 - int(elsewhere.sum()) - 4, table[~elsewhere]["subject_id"].nunique() - 1, None),
+        (
+            "evaluated",
+            120 - int(elsewhere.sum()) - 4,
+            table[~elsewhere]["subject_id"].nunique() - 1,
+            None,
+        ),
     ]
     assert len(gone) == 4
     scans = flow.set_index("step")["n_scans"]
@@ -134,4 +162,7 @@ def test_scans_that_are_only_trained_on_are_no_evaluated_ones(make_cohort):
     given["fold"] = given["fold"].astype(int)
     given.loc[:9, "fold"] = -1
     flow = plan(cohort, split_rows=given).flow
-    assert rows(flow)[1:] == [("excluded", 10, 10, "never tested, by the split file"), ("evaluated", 50, 50, None)]
+    assert rows(flow)[1:] == [
+        ("excluded", 10, 10, "never tested, by the split file"),
+        ("evaluated", 50, 50, None),
+    ]

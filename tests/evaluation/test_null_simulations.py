@@ -18,7 +18,8 @@ def simulations():
     spec = importlib.util.spec_from_file_location("null_simulations", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    # One penalty, so that a permutation has no inner folds: whether the exchange is right does not depend on these.
+    # One penalty, so that a permutation has no inner folds: whether the exchange is right does not
+    # depend on these.
     module.FAST = module.FAST.model_copy(update={"C": (1e-2,), "alpha": (10.0,)})
     return module
 
@@ -55,7 +56,9 @@ def test_the_corrected_t_test_is_near_its_size_and_the_plain_one_is_not(simulati
     assert rejected(simulations.plain_p, 100) > 0.4
 
 
-@pytest.mark.parametrize("metric", ["auc", "balanced_accuracy", "brier", "calibration_slope", "auc near its end"])
+@pytest.mark.parametrize(
+    "metric", ["auc", "balanced_accuracy", "brier", "calibration_slope", "auc near its end"]
+)
 def test_the_bootstrap_interval_covers_in_small_cohorts(simulations, metric):
     """Percentiles alone hold an AUC of 0.95 in some 86 % of cohorts of 40: BCa has to mend that."""
     metric, _, at_end = metric.partition(" ")
@@ -65,15 +68,22 @@ def test_the_bootstrap_interval_covers_in_small_cohorts(simulations, metric):
     assert least <= covered(covers, n_cohorts) <= 0.98
 
 
-@pytest.mark.parametrize(("metric", "truth"), [("mae", 8 * np.sqrt(2 / np.pi)), ("r2", 1 - 64 / 225)])
+@pytest.mark.parametrize(
+    ("metric", "truth"), [("mae", 8 * np.sqrt(2 / np.pi)), ("r2", 1 - 64 / 225)]
+)
 def test_the_bootstrap_interval_of_numbers_covers(simulations, metric, truth):
-    assert 0.9 <= covered(partial(simulations.number_covers, metric=metric, n=60, truth=truth), 300) <= 0.98
+    assert (
+        0.9
+        <= covered(partial(simulations.number_covers, metric=metric, n=60, truth=truth), 300)
+        <= 0.98
+    )
 
 
 def test_only_a_bootstrap_of_subjects_covers_where_subjects_have_sessions(simulations):
     given = {"metric": "auc", "n": 60, "truth": 0.8, "n_sessions": 3}
     subjects, scans = (
-        covered(partial(simulations.bootstrap_covers, cluster=cluster, **given), 150) for cluster in (True, False)
+        covered(partial(simulations.bootstrap_covers, cluster=cluster, **given), 150)
+        for cluster in (True, False)
     )
     assert subjects >= 0.9
     assert scans <= 0.85

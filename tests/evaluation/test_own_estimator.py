@@ -43,14 +43,19 @@ class SaysNothing(Raises):
 @pytest.mark.parametrize("target", ["diagnosis", "site"])
 def test_any_pipeline_is_evaluated_and_says_what_it_is(make_cohort, target):
     cohort = make_cohort(90, n_features=8, diagnosis=1.5)
-    found = evaluate(cohort, estimator=make_pipeline(StandardScaler(), PCA(4), LogisticRegression()), target=target)
+    found = evaluate(
+        cohort,
+        estimator=make_pipeline(StandardScaler(), PCA(4), LogisticRegression()),
+        target=target,
+    )
     written = found.evaluation.content()
     probe = written["probe"]
     assert probe["name"] == "StandardScaler + PCA + LogisticRegression"
     assert "PCA(n_components=4)" in probe["estimator"]
     assert probe["strength"] is None
     assert found.probe is None
-    # PCA(4) cannot be fitted to age and sex: the baseline goes on with the default probe, and that is said.
+    # PCA(4) cannot be fitted to age and sex: the baseline goes on with the default probe, and that
+    # is said.
     assert "baseline_default" in warnings(written)
     assert written["baseline"]["auc"]["pooled"] is not None
     assert "pickle" in probe["why_not_stored"]
@@ -60,7 +65,9 @@ def test_any_pipeline_is_evaluated_and_says_what_it_is(make_cohort, target):
 @pytest.mark.parametrize("target", ["diagnosis", "site"])
 def test_decision_values_have_no_calibration_and_the_reason_is_given(make_cohort, target):
     cohort = make_cohort(90, n_features=8, diagnosis=1.5)
-    found = evaluate(cohort, estimator=make_pipeline(StandardScaler(), LinearSVC()), target=target, new_site=True)
+    found = evaluate(
+        cohort, estimator=make_pipeline(StandardScaler(), LinearSVC()), target=target, new_site=True
+    )
     metrics = found.evaluation.content()["metrics"]
     assert not {"brier", "log_loss", "calibration_slope"} & set(metrics)
     assert metrics["auc"]["pooled"] > (0.7 if target == "diagnosis" else 0)
@@ -102,12 +109,24 @@ def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_co
     ("estimator", "options", "message"),
     [
         (Ridge(), {}, "Ridge is a regressor, and 'diagnosis' has 2 classes"),
-        (LogisticRegression(), {"target": "age"}, "LogisticRegression is a classifier, and 'age' is continuous"),
+        (
+            LogisticRegression(),
+            {"target": "age"},
+            "LogisticRegression is a classifier, and 'age' is continuous",
+        ),
         (KMeans(), {}, "KMeans is a clusterer"),
         (PCA(), {}, "no predict"),
-        (Raises(), {}, r"Raises could not be fitted: ValueError: no such thing \(fold 0 of repeat 0\)"),
+        (
+            Raises(),
+            {},
+            r"Raises could not be fitted: ValueError: no such thing \(fold 0 of repeat 0\)",
+        ),
         (SaysNothing(), {}, "SaysNothing predicts no finite number for"),
-        (RidgeClassifier(), {"threshold": "prevalence"}, "RidgeClassifier has decision values only"),
+        (
+            RidgeClassifier(),
+            {"threshold": "prevalence"},
+            "RidgeClassifier has decision values only",
+        ),
         (LogisticRegression(), {"probe": "logistic"}, "'logistic' and an estimator are given"),
         (None, {"probe": "a.b:C"}, "'a.b:C' is an import path"),
     ],

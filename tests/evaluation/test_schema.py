@@ -17,7 +17,14 @@ from neurocontrast.findings.confounds import Confounds
 from neurocontrast.findings.new_site.measure import NewSite
 from tests.evaluation.quick import evaluate
 
-LEAST = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}
+LEAST = {
+    "format": 1,
+    "target": "age",
+    "kind": "continuous",
+    "splits": "stratified",
+    "n": {},
+    "metrics": {},
+}
 
 
 def write(folder, **keys):
@@ -26,7 +33,13 @@ def write(folder, **keys):
 
 
 def test_what_is_written_is_read_again(make_cohort, tmp_path):
-    asked = {"train_sizes": (20,), "n_draws": 1, "n_permutations": 2, "n_bootstraps": 20, "C": (1e-2,)}
+    asked = {
+        "train_sizes": (20,),
+        "n_draws": 1,
+        "n_permutations": 2,
+        "n_bootstraps": 20,
+        "C": (1e-2,),
+    }
     everything = {"confounds": True, "new_site": True, "outlyingness": True, "min_site_n": 40}
     found = evaluate(make_cohort(60), **asked, **everything).evaluation
     (tmp_path / "evaluation.json").write_text(json.dumps(found.content(), allow_nan=False))
@@ -37,7 +50,9 @@ def test_what_is_written_is_read_again(make_cohort, tmp_path):
 
 
 def test_an_old_file_has_defaults(tmp_path):
-    found = read_evaluation(write(tmp_path, baseline=None, warnings=["a bare sentence", {"code": "x", "message": "y"}]))
+    found = read_evaluation(
+        write(tmp_path, baseline=None, warnings=["a bare sentence", {"code": "x", "message": "y"}])
+    )
     assert found.baseline == {}
     assert found.part(Confounds) is None
     assert found.warnings == [Notice("", "a bare sentence"), Notice("x", "y")]
@@ -51,7 +66,9 @@ def test_all_problems_are_named_at_once(tmp_path):
     for place in ("metrics.mae.pooled", "metrics.mae.interval.1", "n.scans", "probe"):
         assert f"'{place}'" in str(error.value)
     assert str(tmp_path / "evaluation.json") in str(error.value)
-    found = read_evaluation(write(tmp_path, new_site={"skipped": [{}]}, metrics={}, n={}, probe=None))
+    found = read_evaluation(
+        write(tmp_path, new_site={"skipped": [{}]}, metrics={}, n={}, probe=None)
+    )
     with pytest.raises(DataError, match=r"'new_site\.skipped\.0\.site' is missing"):
         found.part(NewSite)
 
@@ -69,7 +86,9 @@ def calls():
     """Give the place and the call of each `Notice.of`."""
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Notice.of", "record.Notice.of")):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+                ("Notice.of", "record.Notice.of")
+            ):
                 yield f"{path.name}:{node.lineno}", node
 
 
@@ -80,14 +99,17 @@ def named_in(texts):
 def test_each_warning_gets_the_values_that_its_texts_name():
     wrong, used = [], set()
     for place, call in calls():
-        keys = {each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)} & TEXTS.keys()
+        keys = {
+            each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)
+        } & TEXTS.keys()
         given = {each.arg for each in call.keywords}
         used |= keys
         wrong += [f"{place}: no such warning: {ast.unparse(call.args[0])}"] if not keys else []
         wrong += [
             f"{place}: {key}: {given} for {needed}"
             for key in keys
-            if (needed := named_in(TEXTS[key])) != given and not (None in given and given - {None} <= needed)
+            if (needed := named_in(TEXTS[key])) != given
+            and not (None in given and given - {None} <= needed)
         ]
     assert wrong == []
     assert TEXTS.keys() - used == set()

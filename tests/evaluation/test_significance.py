@@ -5,7 +5,12 @@ import pytest
 from scipy import stats
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import PredefinedSplit, RepeatedStratifiedKFold, cross_val_score, permutation_test_score
+from sklearn.model_selection import (
+    PredefinedSplit,
+    RepeatedStratifiedKFold,
+    cross_val_score,
+    permutation_test_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -43,7 +48,10 @@ def test_the_corrected_t_test_is_that_of_scikit_learns_documentation():
     """Their example "Statistical comparison of models using grid search": t = 0.750, one-sided p = 0.227."""
     x, y = make_moons(noise=0.352, random_state=1, n_samples=100)
     folds = RepeatedStratifiedKFold(n_splits=10, n_repeats=10, random_state=0)
-    rbf, linear = (cross_val_score(SVC(kernel=name), x, y, cv=folds, scoring="roc_auc") for name in ("rbf", "linear"))
+    rbf, linear = (
+        cross_val_score(SVC(kernel=name), x, y, cv=folds, scoring="roc_auc")
+        for name in ("rbf", "linear")
+    )
     result = corrected_resampled_t(rbf - linear, n_train=90, n_test=10)
     assert result / 2 == pytest.approx(0.227, abs=5e-4)
 
@@ -72,7 +80,8 @@ def test_mcnemars_test_is_the_sign_test_of_what_one_model_alone_gets_right():
     assert mcnemar_test(a, a) == 1.0
 
 
-# --- permuted labels -------------------------------------------------------------------------------------------------
+# --- permuted labels
+# -------------------------------------------------------------------------------------------------
 FAST = {"C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
 
 
@@ -107,7 +116,9 @@ def test_having_recognised_the_site_is_not_enough(make_cohort):
     assert p_values(cohort, n_permutations=19)["auc"] > 0.05
 
 
-@pytest.mark.parametrize("options", [{"splits": "leave-site-out"}, {"target": "age"}, {"target": "site"}])
+@pytest.mark.parametrize(
+    "options", [{"splits": "leave-site-out"}, {"target": "age"}, {"target": "site"}]
+)
 def test_every_kind_of_evaluation_can_be_permuted(make_cohort, options):
     found = p_values(make_cohort(60, n_features=6, site=1.0), n_permutations=3, **options)
     known = [value for value in found.values() if value is not None]
@@ -120,11 +131,18 @@ def arrays(kind: str, n: int = 120, n_sites: int = 2, seed: int = 0):
     features = generator.normal(size=(n, 8))
     signal = 0.15 * features[:, 0] + generator.normal(size=n)
     sites = [f"site-{row % n_sites}" for row in range(n)]
-    return features, target_by(kind, signal), sites, np.array([f"s{row}" for row in range(n)], dtype=object)
+    return (
+        features,
+        target_by(kind, signal),
+        sites,
+        np.array([f"s{row}" for row in range(n)], dtype=object),
+    )
 
 
 def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **options):
-    settings = EvaluationSettings(**{"n_folds": 3, "n_inner_folds": 3, "C": (1e-3, 1e-1, 10.0), **options})
+    settings = EvaluationSettings(
+        **{"n_folds": 3, "n_inner_folds": 3, "C": (1e-3, 1e-1, 10.0), **options}
+    )
 
     def deal(labels, seed):
         return stratified(labels, sites, subjects, n_folds=3, n_repeats=n_repeats, seed=seed)
@@ -132,7 +150,12 @@ def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **optio
     splits = deal(target, 0)
     model = ProbeModel("embedding", FeatureDesign(features))
     predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
-    given = {"sites": sites, "subjects": subjects, "settings": settings, "redeal": deal if redeal else None}
+    given = {
+        "sites": sites,
+        "subjects": subjects,
+        "settings": settings,
+        "redeal": deal if redeal else None,
+    }
     return permutation_test(model, target, splits, predictions, **given), predictions
 
 
@@ -150,7 +173,11 @@ def test_labels_stay_in_their_site_and_given_folds_in_theirs(monkeypatch, redeal
     assert found.within_fold is not redeal
     assert found.share_moved > 0.4
     assert len(seen) == 6  # those that are true, and those of five permutations
-    places = sites if redeal else [f"{site}/{fold}" for site, fold in zip(sites, predicted.folds[0], strict=True)]
+    places = (
+        sites
+        if redeal
+        else [f"{site}/{fold}" for site, fold in zip(sites, predicted.folds[0], strict=True)]
+    )
     for permuted in seen[1:]:
         assert not np.array_equal(permuted.values, target.values)
         for place in set(places):
@@ -193,9 +220,19 @@ def test_it_agrees_with_scikit_learns():
     options = {"n_permutations": 199, "C": (0.1,), "n_inner_folds": 2}
     ours, predicted = run(features, binary(codes), ["a"] * 60, names(60), **options)
     folds = predicted.folds[0]  # labels are exchanged within them
-    model, cv = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), list(PredefinedSplit(folds).split())
+    model, cv = (
+        make_pipeline(StandardScaler(), LogisticRegression(C=0.1)),
+        list(PredefinedSplit(folds).split()),
+    )
     observed, _, theirs = permutation_test_score(
-        model, features, codes, groups=folds, cv=cv, scoring="roc_auc", random_state=0, n_permutations=199
+        model,
+        features,
+        codes,
+        groups=folds,
+        cv=cv,
+        scoring="roc_auc",
+        random_state=0,
+        n_permutations=199,
     )
     assert ours.within_fold
     assert ours.observed["auc_within_fold"] == pytest.approx(observed)
@@ -207,7 +244,9 @@ def test_it_agrees_with_scikit_learns():
 @pytest.mark.slow
 def test_the_number_of_processes_changes_nothing():
     cohort = arrays("binary", n=150)
-    (alone, model), (shared, same) = (run(*cohort, n_repeats=3, n_permutations=150, n_jobs=jobs) for jobs in (1, 2))
+    (alone, model), (shared, same) = (
+        run(*cohort, n_repeats=3, n_permutations=150, n_jobs=jobs) for jobs in (1, 2)
+    )
     assert alone == shared
     np.testing.assert_array_equal(model.scores, same.scores)
     assert [fit.strength for fit in model.fits] == [fit.strength for fit in same.fits]

@@ -39,7 +39,9 @@ def test_stored_arrays_say_what_the_probe_in_memory_says(make_cohort, tmp_path, 
     np.testing.assert_allclose(scores, decided.scores, atol=1e-6)
     np.testing.assert_array_equal(scores, probe_of_all.predict(study.features))
     if kind != "continuous":
-        assert (stored.decide(scores) == decided.decisions).mean() > 0.98  # a score at the threshold can go either way
+        assert (
+            stored.decide(scores) == decided.decisions
+        ).mean() > 0.98  # a score at the threshold can go either way
     assert stored.strength == decided.strength
     assert stored.classes == study.target.classes
     assert stored.encoder == "abc"
@@ -66,7 +68,11 @@ def test_nothing_of_a_person_is_stored_but_digests(stored):
 def change(key, value):
     def damage(folder):
         content = json.loads((folder / "probe.json").read_text())
-        content = {**content, key: value} if value is not None else {k: v for k, v in content.items() if k != key}
+        content = (
+            {**content, key: value}
+            if value is not None
+            else {k: v for k, v in content.items() if k != key}
+        )
         (folder / "probe.json").write_text(json.dumps(content))
 
     return damage
@@ -75,13 +81,18 @@ def change(key, value):
 def write_arrays(folder, *, digest=True, **arrays):
     np.savez(folder / "probe.npz", **arrays)
     if digest:
-        change("arrays", {"file": "probe.npz", "sha256": digest_of_file(folder / "probe.npz")})(folder)
+        change("arrays", {"file": "probe.npz", "sha256": digest_of_file(folder / "probe.npz")})(
+            folder
+        )
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "probe.json").unlink(), "there is no probe. Give an evaluation directory"),
+        (
+            lambda folder: (folder / "probe.json").unlink(),
+            "there is no probe. Give an evaluation directory",
+        ),
         (lambda folder: (folder / "probe.json").write_text("{"), "not readable as JSON"),
         (lambda folder: (folder / "probe.json").write_text("[1]"), "must hold a JSON object"),
         (change("format", 3), "format 3 is not known"),
@@ -97,7 +108,10 @@ def write_arrays(folder, *, digest=True, **arrays):
             lambda folder: write_arrays(folder, digest=False, mean=np.zeros(3)),
             "is not the file that probe.json describes",
         ),
-        (lambda folder: write_arrays(folder, mean=np.array([{"a": 1}], dtype=object)), "allow_pickle=False"),
+        (
+            lambda folder: write_arrays(folder, mean=np.array([{"a": 1}], dtype=object)),
+            "allow_pickle=False",
+        ),
     ],
 )
 def test_a_damaged_probe_is_named(folder, damage, message):
@@ -110,11 +124,18 @@ def test_a_damaged_probe_is_named(folder, damage, message):
     ("name", "change"),
     [
         *product(
-            ("inside_centres", "inside_axes", "inside_usual", "inside_remainder"), (None, np.zeros((7, 3)), np.zeros(0))
+            ("inside_centres", "inside_axes", "inside_usual", "inside_remainder"),
+            (None, np.zeros((7, 3)), np.zeros(0)),
         ),
-        ("intercept", np.zeros(2)),  # of two blocks, each with a probe, which an earlier version averaged
+        (
+            "intercept",
+            np.zeros(2),
+        ),  # of two blocks, each with a probe, which an earlier version averaged
         ("coefficients", np.zeros((20, 2))),
-        ("platt_slope", np.ones(1)),  # of a support vector machine, whose coefficients are no log-odds
+        (
+            "platt_slope",
+            np.ones(1),
+        ),  # of a support vector machine, whose coefficients are no log-odds
     ],
 )
 def test_further_arrays_that_are_missing_or_do_not_fit_are_refused(folder, name, change):

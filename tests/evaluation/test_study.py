@@ -25,7 +25,9 @@ def summary(binary):
 
 
 def test_a_planted_signal_is_found_and_beats_the_baseline(summary):
-    auc, baseline, increment = (summary[part]["auc"] for part in ("metrics", "baseline", "increment"))
+    auc, baseline, increment = (
+        summary[part]["auc"] for part in ("metrics", "baseline", "increment")
+    )
     assert auc["pooled"] > 0.9
     assert auc["interval"][0] < auc["pooled"] < auc["interval"][1]
     assert baseline["pooled"] < 0.7
@@ -58,7 +60,10 @@ def test_the_same_seed_gives_the_same_files_and_another_does_not(make_cohort, bi
 def test_the_order_of_rows_does_not_decide_who_is_tested_with_whom(make_cohort):
     cohort = make_cohort(60)
     study, order = plan(cohort), np.random.default_rng(0).permutation(60)
-    cohort.table, cohort.features = cohort.table.iloc[order].reset_index(drop=True), cohort.features[order]
+    cohort.table, cohort.features = (
+        cohort.table.iloc[order].reset_index(drop=True),
+        cohort.features[order],
+    )
     shuffled = plan(cohort)
     for a, b in zip(study.splits, shuffled.splits, strict=True):
         assert set(study.subjects[a.test]) == set(shuffled.subjects[b.test])
@@ -68,10 +73,26 @@ def test_all_tables_have_their_columns(binary, summary):
     whose = ("participant_id", "subject_id", "session", "site")
     assert {name: list(table.columns)[:7] for name, table in binary.tables.items()} == {
         "predictions": ["participant_id", "subject_id", "session", "site", "age", "sex", "repeat"],
-        "folds": ["repeat", "fold", "n_train", "n_test", "n_positive_test", "auc", "balanced_accuracy"],
+        "folds": [
+            "repeat",
+            "fold",
+            "n_train",
+            "n_test",
+            "n_positive_test",
+            "auc",
+            "balanced_accuracy",
+        ],
         "sites": ["site", "n", "n_control", "n_patient", "auc", "auc_low", "auc_high"],
         "groups": ["group_by", "group", "n", "n_control", "n_patient", "auc", "auc_low"],
-        "calibration": ["model", "bin", "n", "mean_predicted", "observed", "observed_low", "observed_high"],
+        "calibration": [
+            "model",
+            "bin",
+            "n",
+            "mean_predicted",
+            "observed",
+            "observed_low",
+            "observed_high",
+        ],
         "cohort": ["site", "control", "patient", "total"],
         "confounds": ["column", "within", "metric", "value", "low", "high", "chance"],
         "flow": ["step", "n_scans", "n_subjects", "reason"],
@@ -80,7 +101,13 @@ def test_all_tables_have_their_columns(binary, summary):
         "scans": ["participant_id", "session", "site", "path"],
         "splits": ["participant_id", "session", "repeat", "fold", "held_out_site"],
     }
-    assert list(binary.tables["predictions"].columns)[7:] == ["fold", "y_true", "y_score", "baseline_score", "y_pred"]
+    assert list(binary.tables["predictions"].columns)[7:] == [
+        "fold",
+        "y_true",
+        "y_score",
+        "baseline_score",
+        "y_pred",
+    ]
     assert binary.tables["cohort"]["total"].sum() == 150
     assert binary.tables["scans"]["site"].nunique() == 4
     json.dumps(summary, allow_nan=False)
@@ -101,14 +128,19 @@ def test_a_continuous_target_uses_ridge_and_leaves_itself_out_of_the_baseline(ma
 
 
 def test_several_classes_have_a_score_each(make_cohort):
-    result = evaluate(make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2, outlyingness=True)
+    result = evaluate(
+        make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2, outlyingness=True
+    )
     found, predictions = result.evaluation.content(), result.tables["predictions"]
     assert (found["classes"], found["positive"]) == (["hc", "bd", "sz"], None)
     scores = predictions[["score_hc", "score_bd", "score_sz"]].to_numpy()
     np.testing.assert_allclose(scores.sum(axis=1), 1)
     assert len(predictions) == 2 * 180
     assert found["outlyingness"]["n"] == len(result.tables["outlyingness"]) == 180
-    own = [scores[row, ["hc", "bd", "sz"].index(name)] for row, name in enumerate(predictions["y_true"])]
+    own = [
+        scores[row, ["hc", "bd", "sz"].index(name)]
+        for row, name in enumerate(predictions["y_true"])
+    ]
     np.testing.assert_allclose(predictions["y_score"], own)
     assert found["metrics"]["balanced_accuracy"]["pooled"] > 0.6
 
@@ -186,15 +218,39 @@ def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
         ({"target": "diagnose"}, ConfigError, "Did you mean 'diagnosis'"),
         ({"where": {"sites": ["a"]}}, DataError, "no column 'sites'.*Did you mean 'site'"),
         ({"where": {"site": ["site-9"]}}, DataError, "no value 'site-9'"),
-        ({"splits": "leave-site-out", "n_repeats": 3}, ConfigError, "n_repeats: .* must be 1, got 3"),
-        ({"splits": "leave-site-out", "target": "site"}, ConfigError, "held out cannot be predicted"),
+        (
+            {"splits": "leave-site-out", "n_repeats": 3},
+            ConfigError,
+            "n_repeats: .* must be 1, got 3",
+        ),
+        (
+            {"splits": "leave-site-out", "target": "site"},
+            ConfigError,
+            "held out cannot be predicted",
+        ),
         ({"n_folds": 40}, ConfigError, "n_folds="),
         ({"target": "age", "n_folds": 40}, ConfigError, "need at least 80 subjects"),
         ({"positive": "patients"}, ConfigError, "Did you mean 'patient'"),
-        ({"probe": "logistic", "target": "age"}, ConfigError, "'logistic' is not for a conti.*Use 'auto', 'ridge'"),
-        ({"probe": "ridge"}, ConfigError, "'ridge' is not for a categorical target.*Use 'auto', 'logistic'"),
-        ({"threshold": 0.3, "target": "age"}, ConfigError, "'0.3' is for two classes, and 'age' is continuous"),
-        ({"threshold": 0.3, "target": "site"}, ConfigError, "'0.3' is for two classes, and 'site' is of 3 classes"),
+        (
+            {"probe": "logistic", "target": "age"},
+            ConfigError,
+            "'logistic' is not for a conti.*Use 'auto', 'ridge'",
+        ),
+        (
+            {"probe": "ridge"},
+            ConfigError,
+            "'ridge' is not for a categorical target.*Use 'auto', 'logistic'",
+        ),
+        (
+            {"threshold": 0.3, "target": "age"},
+            ConfigError,
+            "'0.3' is for two classes, and 'age' is continuous",
+        ),
+        (
+            {"threshold": 0.3, "target": "site"},
+            ConfigError,
+            "'0.3' is for two classes, and 'site' is of 3 classes",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_answered_with_what_to_do(make_cohort, options, error, message):
@@ -205,7 +261,10 @@ def test_what_cannot_be_evaluated_is_answered_with_what_to_do(make_cohort, optio
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t, x: (t, np.where(np.arange(30)[:, None] == 3, np.nan, x)), "1 scans have NaN .* sub-0003"),
+        (
+            lambda t, x: (t, np.where(np.arange(30)[:, None] == 3, np.nan, x)),
+            "1 scans have NaN .* sub-0003",
+        ),
         (lambda t, x: (t, np.ones_like(x)), "collapsed"),
         (lambda t, x: (t.assign(participant_id="sub-1"), x), "share participant_id and session"),
         (lambda t, x: (t.drop(columns="participant_id"), x), "'participant_id' is needed"),

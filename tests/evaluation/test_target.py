@@ -9,7 +9,9 @@ from neurocontrast.exceptions import ConfigError, DataError
 def frame(**columns) -> pd.DataFrame:
     n = len(next(iter(columns.values())))
     ids = [f"sub-{row:02d}" for row in range(n)]
-    return pd.DataFrame({"participant_id": ids, "subject_id": ids, "session": "", "path": "", **columns})
+    return pd.DataFrame(
+        {"participant_id": ids, "subject_id": ids, "session": "", "path": "", **columns}
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,13 @@ def test_the_positive_class_is_the_one_that_is_no_control(classes, positive):
     ("column", "options", "kind", "classes", "positive"),
     [
         (["patient", "control"] * 3, {}, "binary", ("control", "patient"), "patient"),
-        (["patient", "control"] * 3, {"positive": "control"}, "binary", ("patient", "control"), "control"),
+        (
+            ["patient", "control"] * 3,
+            {"positive": "control"},
+            "binary",
+            ("patient", "control"),
+            "control",
+        ),
         (["bd", "sz", "hc"] * 5, {}, "multiclass", ("hc", "bd", "sz"), None),
         (np.arange(10.0), {}, "continuous", (), None),
         ([str(value) for value in range(10)], {"kind": "continuous"}, "continuous", (), None),
@@ -41,7 +49,9 @@ def test_the_positive_class_is_the_one_that_is_no_control(classes, positive):
         ([0.0, 1.0] * 5, {}, "binary", ("0", "1"), "1"),
     ],
 )
-def test_what_is_predicted_follows_from_the_values_or_from_what_the_user_says(column, options, kind, classes, positive):
+def test_what_is_predicted_follows_from_the_values_or_from_what_the_user_says(
+    column, options, kind, classes, positive
+):
     target, present = read_target(frame(x=column), "x", **options)
     assert (target.kind, target.classes, target.positive) == (kind, classes, positive)
     assert present.all()
@@ -52,9 +62,21 @@ def test_what_is_predicted_follows_from_the_values_or_from_what_the_user_says(co
 @pytest.mark.parametrize(
     ("column", "classes", "labels"),
     [
-        (["patient", "control", None, "patient"], ("control", "patient"), ["patient", "control", None, "patient"]),
-        (["a", "b", pd.NaT, "", "NaN", np.nan, "a"], ("a", "b"), ["a", "b", None, None, None, None, "a"]),
-        (["none", "mdd", "None", "null", "mdd"], ("none", "mdd"), ["none", "mdd", None, None, "mdd"]),
+        (
+            ["patient", "control", None, "patient"],
+            ("control", "patient"),
+            ["patient", "control", None, "patient"],
+        ),
+        (
+            ["a", "b", pd.NaT, "", "NaN", np.nan, "a"],
+            ("a", "b"),
+            ["a", "b", None, None, None, None, "a"],
+        ),
+        (
+            ["none", "mdd", "None", "null", "mdd"],
+            ("none", "mdd"),
+            ["none", "mdd", None, None, "mdd"],
+        ),
     ],
 )
 def test_missing_values_are_missing_and_none_is_a_class(column, classes, labels):
@@ -73,9 +95,19 @@ def test_missing_values_are_missing_and_none_is_a_class(column, classes, labels)
         ({"dx": ["a", "a"]}, {"name": "dx"}, DataError, "the one value 'a' in all 2 scans"),
         ({"age": [5.0, 5.0]}, {"name": "age"}, DataError, "the one value 5 in all 2 scans"),
         ({"dx": [None, None]}, {"name": "dx"}, DataError, "missing in all 2 scans"),
-        ({"code": list("abcdefgh")}, {"name": "code"}, DataError, "8 different values in 8 subjects"),
+        (
+            {"code": list("abcdefgh")},
+            {"name": "code"},
+            DataError,
+            "8 different values in 8 subjects",
+        ),
         ({"dx": ["a", "b"]}, {"name": "dx", "positive": "c"}, ConfigError, "'c' is not a class"),
-        ({"dx": ["patient", "con"]}, {"name": "dx", "positive": "patients"}, ConfigError, "mean 'patient'"),
+        (
+            {"dx": ["patient", "con"]},
+            {"name": "dx", "positive": "patients"},
+            ConfigError,
+            "mean 'patient'",
+        ),
         ({"dx": list("abc") * 3}, {"name": "dx", "positive": "a"}, ConfigError, "has 3 classes"),
         ({"age": [5.0, 6.0, 7.0]}, {"name": "age", "positive": "6"}, ConfigError, "is continuous"),
         ({"dx": ["1", "x", "2"]}, {"name": "dx", "kind": "continuous"}, DataError, "sub-01: 'x'"),

@@ -25,7 +25,9 @@ FEATURES = [f"f{place}" for place in range(6)]
 
 
 @pytest.mark.parametrize(
-    "estimator", [*(each() for each in ESTIMATORS), ComBat(0, handle_unknown="ignore"), Residualiser([0])], ids=repr
+    "estimator",
+    [*(each() for each in ESTIMATORS), ComBat(0, handle_unknown="ignore"), Residualiser([0])],
+    ids=repr,
 )
 def test_scikit_learn_takes_it_for_its_own(estimator):
     assert {ComBat, Residualiser} <= set(ESTIMATORS)
@@ -45,7 +47,9 @@ def harmonise(table, learned_from=None):
 
 @pytest.mark.parametrize(("rule", "tolerance"), [("tightened", 1e-6), ("as_released", 1e-4)])
 @pytest.mark.parametrize("preserved", ["alone", "age_sex"])
-def test_it_is_neuroharmonize_on_the_scans_it_learned_from_and_on_others(rule, tolerance, preserved):
+def test_it_is_neuroharmonize_on_the_scans_it_learned_from_and_on_others(
+    rule, tolerance, preserved
+):
     made = json.loads(ORACLE.read_text(encoding="utf-8"))
     names = ["age", "sex"] if preserved == "age_sex" else []
     x, train = np.array(made["x"]), np.array(made["train"])
@@ -53,7 +57,9 @@ def test_it_is_neuroharmonize_on_the_scans_it_learned_from_and_on_others(rule, t
     combat = ComBat("site", preserve=names).fit(table[train])
     for part, rows in (("train", train), ("test", ~train)):
         found = combat.transform(table[rows])
-        np.testing.assert_allclose(found, made["harmonised"][rule][preserved][part], atol=tolerance, rtol=0)
+        np.testing.assert_allclose(
+            found, made["harmonised"][rule][preserved][part], atol=tolerance, rtol=0
+        )
         assert np.abs(found - x[rows]).max() > 1
 
 
@@ -79,7 +85,9 @@ def test_a_site_with_hardly_a_scan_stays_as_it_is(shifted):
     found = harmonise(few)
     np.testing.assert_array_equal(found[120:], few.to_numpy()[120:, :30].astype(float))
     np.testing.assert_allclose(found[:120], harmonise(two))
-    assert ComBat("site", handle_unknown="ignore").fit(table.iloc[[0, 60, 120]]).sites_.tolist() == []
+    assert (
+        ComBat("site", handle_unknown="ignore").fit(table.iloc[[0, 60, 120]]).sites_.tolist() == []
+    )
 
 
 def test_constant_features_one_feature_and_collinear_covariates_give_numbers(shifted):
@@ -130,14 +138,22 @@ def test_text_and_missing_covariates_are_taken_out_too():
 
 def test_covariates_are_coded_by_the_rows_that_the_encoder_was_fitted_on():
     table = pd.DataFrame(
-        {"age": [20.0, 40.0, np.nan, 90.0], "sex": ["F", "M", None, "F"], "group": [True, False, True, True]}
+        {
+            "age": [20.0, 40.0, np.nan, 90.0],
+            "sex": ["F", "M", None, "F"],
+            "group": [True, False, True, True],
+        }
     )
     encoder = covariate_encoder().fit(table[:3])
     # age, age missing | F, M, sex missing | False, True
-    np.testing.assert_array_equal(encoder.transform(table)[2:], [[30, 1, 0, 0, 1, 0, 1], [90, 0, 1, 0, 0, 0, 1]])
+    np.testing.assert_array_equal(
+        encoder.transform(table)[2:], [[30, 1, 0, 0, 1, 0, 1], [90, 0, 1, 0, 0, 0, 1]]
+    )
     np.testing.assert_array_equal(encoder.transform(table.assign(age=np.inf))[:, :2], [[30, 1]] * 4)
     new = table.assign(sex=["X", "n/a", "M", "F"])
-    np.testing.assert_array_equal(encoder.transform(new)[:, 2:5], [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(
+        encoder.transform(new)[:, 2:5], [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    )
     empty = pd.DataFrame({"age": [np.nan] * 3, "sex": [None] * 3})
     assert covariate_encoder().fit_transform(empty).tolist() == [[0, 1, 1]] * 3
 
@@ -150,26 +166,40 @@ def table() -> pd.DataFrame:
     x = generator.normal(size=(120, 6)) + 2 * label[:, None] * generator.normal(size=6)
     x += 10 * generator.normal(size=(3, 6))[np.repeat([0, 1, 2], 40)]
     made = pd.DataFrame(x, columns=FEATURES, index=pd.Index([f"sub-{row}" for row in range(120)]))
-    return made.assign(site=sites, age=generator.uniform(20, 80, 120), sex=generator.choice(["F", "M"], 120), y=label)
+    return made.assign(
+        site=sites,
+        age=generator.uniform(20, 80, 120),
+        sex=generator.choice(["F", "M"], 120),
+        y=label,
+    )
 
 
 def test_its_parameters_are_searched_and_steps_follow_one_another(table):
     combat = ("combat", ComBat("site", preserve=["age"]), [*FEATURES, "site", "age"])
     kept = ("kept", "passthrough", ["age", "sex"])
     pipeline = make_pipeline(
-        ColumnTransformer([combat, kept], verbose_feature_names_out=False).set_output(transform="pandas"),
+        ColumnTransformer([combat, kept], verbose_feature_names_out=False).set_output(
+            transform="pandas"
+        ),
         Residualiser(["age", "sex"]),
         StandardScaler(),
         LogisticRegression(),
     )
-    grid = {"columntransformer__combat__handle_unknown": ["error", "ignore"], "logisticregression__C": [0.1, 10.0]}
-    search = GridSearchCV(pipeline, grid, cv=StratifiedKFold(3, shuffle=True, random_state=0), error_score="raise")
+    grid = {
+        "columntransformer__combat__handle_unknown": ["error", "ignore"],
+        "logisticregression__C": [0.1, 10.0],
+    }
+    search = GridSearchCV(
+        pipeline, grid, cv=StratifiedKFold(3, shuffle=True, random_state=0), error_score="raise"
+    )
     x = table.drop(columns="y")
     assert search.fit(x, table["y"]).best_score_ > 0.85
     assert search.best_estimator_[:-1].transform(x).shape == (120, 6)
 
 
-@pytest.mark.parametrize("transformer", [ComBat("site", preserve=["age", "sex"]), Residualiser(["site", "age", "sex"])])
+@pytest.mark.parametrize(
+    "transformer", [ComBat("site", preserve=["age", "sex"]), Residualiser(["site", "age", "sex"])]
+)
 def test_nothing_of_other_rows_gets_in_and_features_come_out_by_name(table, transformer):
     x, rows = table.drop(columns="y"), np.arange(120) % 2 == 0
     fitted = clone(transformer).fit(x[rows])
@@ -187,10 +217,22 @@ def test_nothing_of_other_rows_gets_in_and_features_come_out_by_name(table, tran
     [
         (ComBat("sites"), {}, "ComBat: X has no column 'sites'.*Did you mean 'site'"),
         (ComBat("site"), {"sex": "F"}, "ComBat: column 'sex' holds text.*Leave it out of X"),
-        (ComBat("site", preserve="age"), {}, "The 'preserve' parameter of ComBat must be an array-like"),
-        (ComBat("site", handle_unknown="skip"), {}, "The 'handle_unknown' parameter of ComBat must be a str among"),
+        (
+            ComBat("site", preserve="age"),
+            {},
+            "The 'preserve' parameter of ComBat must be an array-like",
+        ),
+        (
+            ComBat("site", handle_unknown="skip"),
+            {},
+            "The 'handle_unknown' parameter of ComBat must be a str among",
+        ),
         (ComBat("site", preserve=["sex"]), {"site": None}, "'site' is missing in 120 of 120 rows"),
-        (Residualiser([*FEATURES, "site", "age", "sex"]), {}, "n_features=9, all of them named by parameters"),
+        (
+            Residualiser([*FEATURES, "site", "age", "sex"]),
+            {},
+            "n_features=9, all of them named by parameters",
+        ),
         (Residualiser(["site", "sex"]), {"f1": np.nan}, "Input X contains NaN"),
     ],
 )

@@ -46,14 +46,19 @@ def test_the_interval_is_scipys(skewed):
     generator = np.random.default_rng(0)
     truth = generator.normal(50, 10, 60)
     error = generator.lognormal(0, 1.2, 60) if skewed else generator.normal(0, 5, 60)
-    models, options = {"m": out_of_fold(truth + error)}, {"n_bootstraps": 20_000, "seed": 0, "names": ["mae"]}
+    models, options = (
+        {"m": out_of_fold(truth + error)},
+        {"n_bootstraps": 20_000, "seed": 0, "names": ["mae"]},
+    )
     found = bootstrap_metrics(continuous(truth), models, names(60), **options)["m"]["mae"]
     given = bootstrap((np.abs(error),), np.mean, n_resamples=20_000, method="BCa", random_state=1)
     ends, expected = found.interval(level=0.95), given.confidence_interval
     width = expected.high - expected.low
     assert ends == pytest.approx((expected.low, expected.high), abs=0.03 * width)
     plain = np.quantile(found.drawn, [0.025, 0.975])
-    assert (abs(plain[1] - ends[1]) > 0.05 * width) == skewed  # where it differs from percentiles, it does so rightly
+    assert (
+        abs(plain[1] - ends[1]) > 0.05 * width
+    ) == skewed  # where it differs from percentiles, it does so rightly
 
 
 def test_units_are_left_out_one_by_one_or_in_groups():
@@ -71,10 +76,14 @@ def test_a_difference_is_paired():
     codes = np.arange(80) % 2
     better, worse = (codes + spread * generator.normal(size=80) for spread in (0.7, 1.5))
     models = {"better": out_of_fold(better), "worse": out_of_fold(worse)}
-    drawn = bootstrap_metrics(binary(codes), models, names(80), n_bootstraps=500, seed=0, names=["auc"])
+    drawn = bootstrap_metrics(
+        binary(codes), models, names(80), n_bootstraps=500, seed=0, names=["auc"]
+    )
     gain = drawn["better"]["auc"] - drawn["worse"]["auc"]
     assert gain.value == pytest.approx(roc_auc_score(codes, better) - roc_auc_score(codes, worse))
-    np.testing.assert_allclose(gain.drawn, drawn["better"]["auc"].drawn - drawn["worse"]["auc"].drawn)
+    np.testing.assert_allclose(
+        gain.drawn, drawn["better"]["auc"].drawn - drawn["worse"]["auc"].drawn
+    )
     low, high = gain.interval(level=0.95)
     assert low < gain.value < high
 
@@ -95,7 +104,9 @@ def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_ask
     codes, scores, advanced = np.arange(60) % 2, generator.random(60), []
     target, model = binary(codes), out_of_fold(scores)
     units = np.arange(60) // 2
-    drawn = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=40, seed=1, advance=advanced.append)["m"]["auc"]
+    drawn = bootstrap_metrics(
+        target, {"m": model}, units, n_bootstraps=40, seed=1, advance=advanced.append
+    )["m"]["auc"]
     assert drawn.value == pytest.approx(roc_auc_score(codes, scores))
     assert (drawn.left_out.shape, drawn.drawn.shape) == ((30,), (40,))
     without = roc_auc_score(codes[units != 3], scores[units != 3])
@@ -125,7 +136,9 @@ def test_the_interval_is_corrected_for_bias():
     low, high = Resamples(0.0, np.linspace(-0.1, 0.1, 50), draws).interval(level=0.9)
     bias = norm.ppf((draws < 0).mean())
     assert bias < -0.2
-    assert (low, high) == pytest.approx(np.quantile(draws, norm.cdf(2 * bias + norm.ppf([0.05, 0.95]))))
+    assert (low, high) == pytest.approx(
+        np.quantile(draws, norm.cdf(2 * bias + norm.ppf([0.05, 0.95])))
+    )
 
 
 def test_sites_that_share_a_subject_are_drawn_together():

@@ -33,15 +33,21 @@ def test_components_are_those_of_pca_on_the_voxels_of_the_training_rows(voxels):
     for made, expected in zip(design(train, test), (voxels[train], voxels[test]), strict=True):
         scores = pca.transform(expected.astype(float))
         signs = np.sign((made * scores).sum(axis=0))
-        np.testing.assert_allclose(made * signs, scores, rtol=1e-3, atol=1e-2 * np.abs(scores).max() / 100)
+        np.testing.assert_allclose(
+            made * signs, scores, rtol=1e-3, atol=1e-2 * np.abs(scores).max() / 100
+        )
 
 
 def test_test_rows_have_no_part_in_the_components(voxels):
     train, test = np.arange(60), np.arange(60, 90)
     changed = voxels.copy()
     changed[70:] = changed[70:] * -1 + 40
-    ours, theirs = (ComponentsDesign(voxel_products(each))(train, test)[0] for each in (voxels, changed))
-    np.testing.assert_allclose(np.abs(ours[:, :12]), np.abs(theirs[:, :12]), atol=1e-3 * ours.std(axis=0)[0])
+    ours, theirs = (
+        ComponentsDesign(voxel_products(each))(train, test)[0] for each in (voxels, changed)
+    )
+    np.testing.assert_allclose(
+        np.abs(ours[:, :12]), np.abs(theirs[:, :12]), atol=1e-3 * ours.std(axis=0)[0]
+    )
 
 
 def test_few_training_rows_give_few_components(voxels):
@@ -65,12 +71,20 @@ def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(measured):
     planned, values, result = measured
     pooled = []
     for split in planned.splits:
-        grid = GridSearchCV(LogisticRegression(max_iter=1000), {"C": planned.settings.C}, scoring="neg_log_loss")
+        grid = GridSearchCV(
+            LogisticRegression(max_iter=1000), {"C": planned.settings.C}, scoring="neg_log_loss"
+        )
         model = make_pipeline(PCA(60, svd_solver="full"), StandardScaler(), grid)
         model.fit(values[split.train], planned.target.values[split.train])
-        pooled.append(roc_auc_score(planned.target.values[split.test], model.predict_proba(values[split.test])[:, 1]))
+        pooled.append(
+            roc_auc_score(
+                planned.target.values[split.test], model.predict_proba(values[split.test])[:, 1]
+            )
+        )
     folds = result.tables["folds"]
-    assert abs(folds["voxels_auc"].mean() - np.mean(pooled)) < 0.03  # other inner folds, so another C now and then
+    assert (
+        abs(folds["voxels_auc"].mean() - np.mean(pooled)) < 0.03
+    )  # other inner folds, so another C now and then
     assert result.evaluation.content()["voxels"]["auc"]["pooled"] > 0.9
 
 
@@ -79,7 +93,9 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(measured):
     summary = result.evaluation.content()
     assert summary["voxels"].keys() == summary["baseline"].keys()
     assert summary["voxels"]["auc"].keys() == summary["baseline"]["auc"].keys()
-    increment, ours, theirs = (summary[part]["auc"] for part in ("voxels_increment", "metrics", "voxels"))
+    increment, ours, theirs = (
+        summary[part]["auc"] for part in ("voxels_increment", "metrics", "voxels")
+    )
     assert increment["difference"] == pytest.approx(ours["pooled"] - theirs["pooled"])
     assert increment["interval"][0] < increment["difference"] < increment["interval"][1] < 0
     assert 0 < increment["p_value"] < 0.05
@@ -94,7 +110,12 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(measured):
 
 @pytest.mark.parametrize(
     ("metric", "ours", "theirs", "warns"),
-    [("auc", 0.8, 0.7, False), ("auc", 0.7, 0.7, True), ("mae", 5.0, 6.0, False), ("mae", 6.0, 5.0, True)],
+    [
+        ("auc", 0.8, 0.7, False),
+        ("auc", 0.7, 0.7, True),
+        ("mae", 5.0, 6.0, False),
+        ("mae", 6.0, 5.0, True),
+    ],
 )
 def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     figures = {"metrics": {metric: {"pooled": ours}}, "voxels": {metric: {"pooled": theirs}}}
@@ -110,7 +131,9 @@ def volumes(make_cohort):
     cohort = make_cohort(120, age=0.1)
     random = np.random.default_rng(0)
     for number in range(3):
-        cohort.table[f"vol_{number}"] = 4000 - 20 * cohort.table["age"] + random.normal(scale=100, size=120)
+        cohort.table[f"vol_{number}"] = (
+            4000 - 20 * cohort.table["age"] + random.normal(scale=100, size=120)
+        )
     cohort.table["vol_atlas"] = "aparc"
     return cohort
 
@@ -122,7 +145,10 @@ def regional(cohort, **options):
 def test_volumes_are_probed_as_a_plain_pipeline_would(volumes):
     study = regional(volumes)
     result = measure(study)
-    values, age = volumes.table[["vol_0", "vol_1", "vol_2"]].to_numpy(), volumes.table["age"].to_numpy()
+    values, age = (
+        volumes.table[["vol_0", "vol_1", "vol_2"]].to_numpy(),
+        volumes.table["age"].to_numpy(),
+    )
     errors = []
     for split in study.splits:
         model = make_pipeline(StandardScaler(), RidgeCV(study.settings.alpha, cv=5)).fit(
@@ -145,11 +171,15 @@ def test_a_missing_volume_is_filled_from_training(volumes):
 
 @pytest.mark.parametrize("names", [("volume_*",), ("vol_atlas",), ("age",), ("vol_0", "session")])
 def test_what_is_no_column_of_numbers_is_refused(volumes, names):
-    with pytest.raises(DataError, match=rf"regional: .* has no column '{re.escape(names[-1])}'.*'vol_0'"):
+    with pytest.raises(
+        DataError, match=rf"regional: .* has no column '{re.escape(names[-1])}'.*'vol_0'"
+    ):
         regional(volumes, regional=names)
 
 
-@pytest.mark.parametrize(("cell", "message"), [(np.inf, ".*sub-0007"), ("12,5", "is text, such as '12,5'")])
+@pytest.mark.parametrize(
+    ("cell", "message"), [(np.inf, ".*sub-0007"), ("12,5", "is text, such as '12,5'")]
+)
 def test_a_volume_that_is_no_number_is_refused(volumes, cell, message):
     volumes.table["vol_1"] = volumes.table["vol_1"].astype(type(cell))
     volumes.table.loc[7, "vol_1"] = cell

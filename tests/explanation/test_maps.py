@@ -7,7 +7,14 @@ from scipy import ndimage
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import brain_of, find_peaks, name_of_place, occlude, offset_of, patches_of
+from neurocontrast.explanation.maps import (
+    brain_of,
+    find_peaks,
+    name_of_place,
+    occlude,
+    offset_of,
+    patches_of,
+)
 
 SHAPE = (12, 14, 10)
 PLACE = (4, 9, 6)
@@ -24,7 +31,9 @@ class Voxels(torch.nn.Module):
         self.register_buffer("blob", torch.as_tensor(blob, dtype=torch.float32))
 
     def forward(self, volumes):
-        return torch.stack([(volumes[:, 0] * self.blob).sum(dim=(1, 2, 3)), volumes.mean(dim=(1, 2, 3, 4))], dim=1)
+        return torch.stack(
+            [(volumes[:, 0] * self.blob).sum(dim=(1, 2, 3)), volumes.mean(dim=(1, 2, 3, 4))], dim=1
+        )
 
 
 class Images:
@@ -50,8 +59,12 @@ def _score(weight=1.0, **options):
 
 
 def _maps(score=None, *, rows=range(6), images=None, **changes):
-    settings = ExplanationSettings(**{"accelerator": "cpu", "patch_mm": 15, "smooth_mm": 5, **changes})
-    return explain_scans(score or _score(), images or Images(), rows, settings=settings, spacing_mm=SPACING)
+    settings = ExplanationSettings(
+        **{"accelerator": "cpu", "patch_mm": 15, "smooth_mm": 5, **changes}
+    )
+    return explain_scans(
+        score or _score(), images or Images(), rows, settings=settings, spacing_mm=SPACING
+    )
 
 
 def test_the_score_is_the_probe_on_the_features():
@@ -106,8 +119,12 @@ def test_the_peak_is_where_the_score_looks(place):
 
 def test_shares_of_a_linear_score_add_up_to_its_differences():
     share, _ = _maps(smooth_mm=0, rows=range(4), fill="background")
-    brain = np.logical_or.reduce([brain_of(Images()[row]["image"][0].numpy())[1] for row in range(4)])
-    places = [tuple(each.start for each in patch) for patch in patches_of(brain, (3, 3, 3), (0, 0, 0))]
+    brain = np.logical_or.reduce(
+        [brain_of(Images()[row]["image"][0].numpy())[1] for row in range(4)]
+    )
+    places = [
+        tuple(each.start for each in patch) for patch in patches_of(brain, (3, 3, 3), (0, 0, 0))
+    ]
     assert sum(share[place] for place in places) == pytest.approx(1, abs=1e-4)
 
 
@@ -141,7 +158,9 @@ def test_the_brain_is_found_on_any_background():
     assert brain_of(np.zeros(SHAPE, dtype=np.float32))[1].all()
 
 
-@pytest.mark.parametrize(("mean", "sd", "air"), [(0, 1, 0), (1, 0.01, 0.01)], ids=["z-scored inside", "noisy air"])
+@pytest.mark.parametrize(
+    ("mean", "sd", "air"), [(0, 1, 0), (1, 0.01, 0.01)], ids=["z-scored inside", "noisy air"]
+)
 def test_fluid_darker_than_the_background_is_brain_and_noise_in_the_air_is_not(mean, sd, air):
     random, inside = np.random.default_rng(0), np.zeros(SHAPE, dtype=bool)
     inside[tuple(slice(n // 4, -(n // 4)) for n in SHAPE)] = True
@@ -160,7 +179,9 @@ def test_peaks_are_apart_and_sorted_by_size():
 
 def test_a_patch_smaller_than_a_voxel_is_refused():
     settings = ExplanationSettings(patch_mm=4.0)
-    with pytest.raises(ConfigError, match=r"explanation\.patch_mm: a patch of 4 mm is smaller than a voxel of 5 mm"):
+    with pytest.raises(
+        ConfigError, match=r"explanation\.patch_mm: a patch of 4 mm is smaller than a voxel of 5 mm"
+    ):
         explain_scans(_score(), Images(), [0], settings=settings, spacing_mm=SPACING)
 
 

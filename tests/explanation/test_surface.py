@@ -6,7 +6,12 @@ import pytest
 from nibabel.freesurfer import write_annot
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.explanation.surface import N_VERTICES, draw_regions, find_annotations, values_of_vertices
+from neurocontrast.explanation.surface import (
+    N_VERTICES,
+    draw_regions,
+    find_annotations,
+    values_of_vertices,
+)
 
 NAMES = ["unknown", "superiorfrontal", "insula"]
 
@@ -16,7 +21,9 @@ def write_atlas(folder, *, n_vertices=N_VERTICES, name="aparc", names=NAMES):
     folder.mkdir(exist_ok=True)
     labels = np.arange(n_vertices) * len(names) // n_vertices
     labels[-1] = -1
-    colours = np.array([[60 * k, 20, 20, 0, 60 * k + 20 * 256 + 20 * 65536] for k in range(len(names))])
+    colours = np.array(
+        [[60 * k, 20, 20, 0, 60 * k + 20 * 256 + 20 * 65536] for k in range(len(names))]
+    )
     for side in ("lh", "rh"):
         write_annot(folder / f"{side}.{name}.annot", labels, colours, names)
     return folder
@@ -24,7 +31,11 @@ def write_atlas(folder, *, n_vertices=N_VERTICES, name="aparc", names=NAMES):
 
 def test_each_vertex_has_the_value_of_its_region_and_hemisphere(tmp_path):
     labels = find_annotations(write_atlas(tmp_path / "label"), "aparc")
-    values = {"lh_superiorfrontal_thickness": 0.5, "rh_insula_thickness": -1.0, "rh_insula_volume": 9.0}
+    values = {
+        "lh_superiorfrontal_thickness": 0.5,
+        "rh_insula_thickness": -1.0,
+        "rh_insula_volume": 9.0,
+    }
     found = values_of_vertices(values, labels, "thickness")
     band = N_VERTICES // 3
     assert np.isnan(found["lh"][:band]).all()
@@ -36,7 +47,9 @@ def test_each_vertex_has_the_value_of_its_region_and_hemisphere(tmp_path):
 
 def test_a_picture_has_a_row_for_each_kind_of_measure(tmp_path):
     labels = find_annotations(write_atlas(tmp_path / "label"), "aparc")
-    assert draw_regions({"lh_insula_thickness": 0.4, "rh_insula_volume": -0.2}, labels, tmp_path / "two.png")
+    assert draw_regions(
+        {"lh_insula_thickness": 0.4, "rh_insula_volume": -0.2}, labels, tmp_path / "two.png"
+    )
     assert draw_regions({"lh_insula_thickness": 0.4}, labels, tmp_path / "one.png")
     two, one = (matplotlib.image.imread(tmp_path / f"{name}.png") for name in ("two", "one"))
     assert two.shape[0] > 1.5 * one.shape[0]
@@ -57,10 +70,14 @@ def test_the_atlas_is_freesurfers_by_default_and_may_be_absent(tmp_path, monkeyp
 
 
 def test_a_wrong_folder_or_mesh_is_refused_by_name(tmp_path):
-    with pytest.raises(ConfigError, match=r"atlas: there is no .*lh\.aparc\.annot and no .*rh\.aparc\.annot"):
+    with pytest.raises(
+        ConfigError, match=r"atlas: there is no .*lh\.aparc\.annot and no .*rh\.aparc\.annot"
+    ):
         find_annotations(tmp_path, "aparc")
     write_atlas(tmp_path / "fine", n_vertices=40_962)
-    with pytest.raises(ConfigError, match=r"lh\.aparc\.annot is of a mesh with 40962 vertices; 10242 are needed"):
+    with pytest.raises(
+        ConfigError, match=r"lh\.aparc\.annot is of a mesh with 40962 vertices; 10242 are needed"
+    ):
         find_annotations(tmp_path / "fine", "aparc")
     damaged = write_atlas(tmp_path / "damaged")
     (damaged / "rh.aparc.annot").write_bytes(b"no annotation")

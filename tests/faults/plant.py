@@ -2,7 +2,8 @@
 
     python tests/faults/plant.py [--jobs N] [WORD ...]
 
-With words, only faults whose line contains one of them. Exits with 1 if a fault survives, that is, if its tests pass.
+With words, only faults whose line contains one of them. Exits with 1 if a fault survives, that is,
+if its tests pass.
 """
 
 import argparse
@@ -43,7 +44,9 @@ class Fault:
         path = root / "neurocontrast" / self.file
         before = path.read_text()
         if before.count(self.old) != 1:
-            raise ValueError(f"{self.file}: '{self.old}' occurs {before.count(self.old)} times, must be once")
+            raise ValueError(
+                f"{self.file}: '{self.old}' occurs {before.count(self.old)} times, must be once"
+            )
         path.write_text(before.replace(self.old, self.new))
         return before
 
@@ -52,7 +55,10 @@ def read_faults(path: Path = LIST) -> list[Fault]:
     """Read the faults of a table."""
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return [Fault(row["file"], row["old"], row["new"], row["why"], tuple(row["tests"].split())) for row in rows]
+    return [
+        Fault(row["file"], row["old"], row["new"], row["why"], tuple(row["tests"].split()))
+        for row in rows
+    ]
 
 
 def copy_tree(target: Path) -> None:
@@ -63,7 +69,9 @@ def copy_tree(target: Path) -> None:
             shutil.copytree(ROOT / part, target / part, ignore=ignored)
         elif (ROOT / part).is_file():
             shutil.copy(ROOT / part, target / part)
-    compileall.compile_dir(target, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+    compileall.compile_dir(
+        target, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+    )
 
 
 def begin(root: Path, tests: Sequence[str], log: Path) -> int:
@@ -82,7 +90,14 @@ def begin(root: Path, tests: Sequence[str], log: Path) -> int:
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(root))
         pytest = importlib.import_module("pytest")
-        options = ["-qx", "-pno:cacheprovider", "-m", "", f"--timeout={MAX_SECONDS}", f"--basetemp={log}.files"]
+        options = [
+            "-qx",
+            "-pno:cacheprovider",
+            "-m",
+            "",
+            f"--timeout={MAX_SECONDS}",
+            f"--basetemp={log}.files",
+        ]
         code = int(pytest.main([*options, *(f"tests/{test}" for test in tests)]))
     finally:
         sys.stdout.flush()
@@ -93,7 +108,9 @@ def verdict(status: int) -> str:
     """Return what an exit status of pytest says of a planted fault."""
     if os.WIFSIGNALED(status):
         return f"ended by signal {os.WTERMSIG(status)}"
-    return {0: "SURVIVED", 1: "found"}.get(os.WEXITSTATUS(status), f"pytest ended with {os.WEXITSTATUS(status)}")
+    return {0: "SURVIVED", 1: "found"}.get(
+        os.WEXITSTATUS(status), f"pytest ended with {os.WEXITSTATUS(status)}"
+    )
 
 
 def run_faults(faults: Sequence[Fault], *, n_jobs: int, folder: Path) -> dict[Fault, str]:
@@ -102,9 +119,13 @@ def run_faults(faults: Sequence[Fault], *, n_jobs: int, folder: Path) -> dict[Fa
     for copy in copies:
         copy_tree(copy)
     print(f"{len(faults)} faults; first their tests without a fault", flush=True)
-    clean = begin(copies[0], sorted({test for fault in faults for test in fault.tests}), folder / "clean.log")
+    clean = begin(
+        copies[0], sorted({test for fault in faults for test in fault.tests}), folder / "clean.log"
+    )
     if verdict(os.waitpid(clean, 0)[1]) != "SURVIVED":
-        raise SystemExit(f"The tests fail without a fault:\n{(folder / 'clean.log').read_text()[-3000:]}")
+        raise SystemExit(
+            f"The tests fail without a fault:\n{(folder / 'clean.log').read_text()[-3000:]}"
+        )
     waiting, running, found = list(reversed(faults)), {}, {}
     while waiting or running:
         while waiting and copies:
@@ -127,7 +148,9 @@ def run_faults(faults: Sequence[Fault], *, n_jobs: int, folder: Path) -> dict[Fa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plant the faults that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("words", nargs="*", help="only faults whose line contains one of these")
     parser.add_argument("--jobs", type=int, default=1, help="faults tried at a time")
     parser.add_argument("--list", type=Path, default=LIST, help="table of faults")
@@ -135,7 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faults = [
         fault
         for fault in read_faults(given.list)
-        if not given.words or any(word in "\t".join([fault.file, fault.old, fault.why]) for word in given.words)
+        if not given.words
+        or any(word in "\t".join([fault.file, fault.old, fault.why]) for word in given.words)
     ]
     if not faults:
         parser.error("no fault has these words in its line")

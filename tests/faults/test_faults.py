@@ -33,7 +33,9 @@ def test_a_fault_that_tests_find_is_told_from_one_that_they_do_not(tmp_path):
         ("seeds.py", "_LOW = 0xFFFFFFFF", "_LOW = 0xFFFFFFFE", "other numbers", "test_seeds.py"),
         ("seeds.py", "_LOW = 0xFFFFFFFF", "_LOW = 4294967295", "the same number", "test_seeds.py"),
     ]
-    (tmp_path / "list.tsv").write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n")
+    (tmp_path / "list.tsv").write_text(
+        "\n".join([header, *("\t".join(row) for row in rows)]) + "\n"
+    )
     command = [sys.executable, ROOT / "tests/faults/plant.py", "--list", tmp_path / "list.tsv"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr

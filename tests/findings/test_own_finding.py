@@ -7,7 +7,16 @@ from pydantic import StrictInt
 from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
-from neurocontrast.findings import FINDINGS, Finding, Found, build_sections, check, measure, open_folder, render_report
+from neurocontrast.findings import (
+    FINDINGS,
+    Finding,
+    Found,
+    build_sections,
+    check,
+    measure,
+    open_folder,
+    render_report,
+)
 from neurocontrast.page.blocks import Paragraph, Section
 from tests.evaluation.quick import plan, warnings
 
@@ -31,14 +40,21 @@ def refuse(study):
 
 def count(inputs):
     counts = pd.Series(inputs.study.target.labels()).value_counts()
-    notice = Notice("headcount", f"{len(counts)} classes of {sorted(inputs.models)}", "Nothing follows from this.")
+    notice = Notice(
+        "headcount",
+        f"{len(counts)} classes of {sorted(inputs.models)}",
+        "Nothing follows from this.",
+    )
     table = counts.rename_axis("kind").reset_index(name="n")
     recorded = {"n_classes": len(counts), "n_tables": len(inputs.found.tables)}
     return Found({"headcount": recorded}, {"headcount": table}, [notice])
 
 
 def show(files):
-    found, table = files.summary.part(Headcount), files.table("headcount", "kind", "n", text=["kind"])
+    found, table = (
+        files.summary.part(Headcount),
+        files.table("headcount", "kind", "n", text=["kind"]),
+    )
     if found is None or table is None:
         return None
     text = f"{found.n_classes} kinds of people, {table['n'].sum():.0f} in all, {' and '.join(sorted(table['kind']))}."
@@ -53,7 +69,10 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     study = plan(cohort)
     result = measure(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
-    assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 2}  # what others found is at hand
+    assert result.evaluation.content()["headcount"] == {
+        "n_classes": 2,
+        "n_tables": 2,
+    }  # what others found is at hand
     assert warnings(result)["headcount"] == "2 classes of ['baseline', 'embedding']"
     for name, table in result.tables.items():
         write_table(tmp_path / f"{name}.tsv", table)
@@ -68,7 +87,9 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
             == there
         )
     write_table(tmp_path / "headcount.tsv", pd.DataFrame({"kind": ["control"], "n": ["many"]}))
-    with pytest.raises(DataError, match=r"headcount\.tsv, column 'n': must be numbers, found row 2: 'many'"):
+    with pytest.raises(
+        DataError, match=r"headcount\.tsv, column 'n': must be numbers, found row 2: 'many'"
+    ):
         build_sections(open_folder(tmp_path, findings=asked))
     with pytest.raises(ConfigError, match="headcount: counts classes"):
         check(plan(cohort, target="age"), findings=asked)

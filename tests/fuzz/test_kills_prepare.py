@@ -27,13 +27,18 @@ OTHER = FAST | {"spacing_mm": 7.0, "imitations": 1}
 
 def call(name, paths, options, kill_at=0):
     """Call a stage; files count that are written beside its output."""
-    return kills.call(f"neurocontrast.commands.{name}", name, paths, options, paths[1].parent, kill_at)
+    return kills.call(
+        f"neurocontrast.commands.{name}", name, paths, options, paths[1].parent, kill_at
+    )
 
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory):
     """Two people's series of DICOM files, and one that is left out."""
-    root, voxels = tmp_path_factory.mktemp("export"), np.random.default_rng(0).integers(1, 1000, (12, 14, 10))
+    root, voxels = (
+        tmp_path_factory.mktemp("export"),
+        np.random.default_rng(0).integers(1, 1000, (12, 14, 10)),
+    )
     for person in ("p-1", "p-2"):
         write_series(root / person / "1", voxels)
     write_series(root / "p-2" / "2", voxels, description="t2_space", number=4)
@@ -45,7 +50,9 @@ def assert_table_is_true(out):
     if (out / "participants.tsv").exists():
         table = pd.read_csv(out / "participants.tsv", sep="\t")
         shapes = {
-            nib.load(out / path).get_fdata().shape for name in ("path", "gm", "wm", "csf") for path in table[name]
+            nib.load(out / path).get_fdata().shape
+            for name in ("path", "gm", "wm", "csf")
+            for path in table[name]
         }
         assert len(table) == 2
         assert len(shapes) == 1
@@ -71,8 +78,15 @@ def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(tmp_pa
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_convert_killed_at_any_file(export, tmp_path, overwrite):
-    whole, options = tmp_path / "whole" / "bids", {"n_workers": 0, "skip": True, "overwrite": overwrite}
-    earlier = convert(export, tmp_path / "earlier", n_workers=0, skip=True, series="t2") if overwrite else None
+    whole, options = (
+        tmp_path / "whole" / "bids",
+        {"n_workers": 0, "skip": True, "overwrite": overwrite},
+    )
+    earlier = (
+        convert(export, tmp_path / "earlier", n_workers=0, skip=True, series="t2")
+        if overwrite
+        else None
+    )
     if earlier:
         shutil.copytree(earlier, whole)
     n_written = call("convert", (export, whole), options)

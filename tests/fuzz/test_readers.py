@@ -39,7 +39,22 @@ NAMES = ("recipe", "cohort", "phenotype.json", "phenotype.xlsx", "parquet", "sid
          "mgz", "stats", "measures", "catROI", "encoder.json", "weights", "embeddings")  # fmt: skip
 WORDS = ("", "n/a", "nan", "1e999", "9" * 5_000, "true", "[]", "\0", "\x1b[31m", "\u202e", "\ud7ff", '"', "../../etc",
          "/dev/zero", "%s%n", "&a [*a]", "!!python/name:os.system", "a" * 70_000)  # fmt: skip
-VALUES = (None, True, -1, 2**63, 1e308, "", "\x1b[31m", "\ud800", "x" * 70_000, [], {}, [[]], {"": {}}, [None] * 50)
+VALUES = (
+    None,
+    True,
+    -1,
+    2**63,
+    1e308,
+    "",
+    "\x1b[31m",
+    "\ud800",
+    "x" * 70_000,
+    [],
+    {},
+    [[]],
+    {"": {}},
+    [None] * 50,
+)
 COHORT = "participant_id\tpath\tage\tsex\tsite\nsub-1\ta.nii\t30.5\tF\tlondon\nsub-2\tb.nii\t89+\tM\tparis\n"
 STATS = (
     "# Title Segmentation Statistics\n# Measure Cortex, MeanThickness, Mean Thickness, 2.5, mm\n"
@@ -75,23 +90,45 @@ def known(tmp_path_factory):
     people = pd.read_csv(put(root / "people.tsv", COHORT), sep="\t", dtype=str)
     people.to_excel(root / "people.xlsx", index=False)
     people.to_parquet(root / "people.parquet")
-    described = {"age": {"Units": "years"}, "sex": {"Levels": {"F": "female", "M": {"Description": "male"}}}}
+    described = {
+        "age": {"Units": "years"},
+        "sex": {"Levels": {"F": "female", "M": {"Description": "male"}}},
+    }
     tree = root / "bids"
     put(tree / "sub-1/anat/sub-1_T1w.nii.gz", "image")
     put(tree / "participants.tsv", "participant_id\tage\tsex\nsub-1\t30\tF\n")
-    sidecar = {"PatientName": PERSON, "Manufacturer": "Siemens", "MagneticFieldStrength": 3, "Nested": [{"a": 1.5}]}
+    sidecar = {
+        "PatientName": PERSON,
+        "Manufacturer": "Siemens",
+        "MagneticFieldStrength": 3,
+        "Nested": [{"a": 1.5}],
+    }
     voxels = np.random.default_rng(0).uniform(size=(8, 9, 10)).astype(np.float32)
-    for ending, kind in (("nii", nib.Nifti1Image), ("nii.gz", nib.Nifti1Image), ("mgz", nib.MGHImage)):
+    for ending, kind in (
+        ("nii", nib.Nifti1Image),
+        ("nii.gz", nib.Nifti1Image),
+        ("mgz", nib.MGHImage),
+    ):
         image = kind(voxels, np.eye(4))
         if ending != "mgz":
             image.header["descrip"] = PERSON.encode()
         nib.save(image, root / f"a.{ending}")
-    header = "\t".join(f"lh_{region}_thickness" for region in ("bankssts", "cuneus", "fusiform", "insula", "lingual"))
+    header = "\t".join(
+        f"lh_{region}_thickness"
+        for region in ("bankssts", "cuneus", "fusiform", "insula", "lingual")
+    )
     values = "\t".join(f"2.{n}1" for n in range(5))
     run, model = root / "run", build_model(EncoderSettings(), n_channels=1)
-    save_encoder(run, model.encoder, {"preprocessing": {"shape": [8, 8, 8]}, "PatientName": PERSON}, head=model.head)
+    save_encoder(
+        run,
+        model.encoder,
+        {"preprocessing": {"shape": [8, 8, 8]}, "PatientName": PERSON},
+        head=model.head,
+    )
     names = pd.DataFrame({"participant_id": ["a", "b"], "subject_id": ["a", "b"], "session": ""})
-    write_embeddings(root / "e.parquet", names, np.ones((2, 3), np.float32), {"PatientName": PERSON})
+    write_embeddings(
+        root / "e.parquet", names, np.ones((2, 3), np.float32), {"PatientName": PERSON}
+    )
     recipe = "seed: 3\ntraining: &t {epochs: 2, learning_rate: 1e-4}\nfinetune: {epochs: 3}\n"
 
     def scan(path):
@@ -101,7 +138,10 @@ def known(tmp_path_factory):
     return {
         "recipe": (put(root / "recipe.yaml", recipe), load_config),
         "cohort": (put(root / "cohort.tsv", COHORT), cohort),
-        "phenotype.json": (put(root / "people.json", described), lambda path: phenotype(path.with_suffix(".tsv"))),
+        "phenotype.json": (
+            put(root / "people.json", described),
+            lambda path: phenotype(path.with_suffix(".tsv")),
+        ),
         "phenotype.xlsx": (root / "people.xlsx", phenotype),
         "parquet": (root / "people.parquet", read_parquet),
         "sidecar": (put(tree / "sub-1/anat/sub-1_T1w.json", sidecar), lambda _: index_scans(tree)),
@@ -111,7 +151,10 @@ def known(tmp_path_factory):
         ),
         **{ending: (root / f"a.{ending}", scan) for ending in ("nii", "nii.gz", "mgz")},
         "stats": (put(root / "fs/sub-1/stats/lh.aparc.stats", STATS), read_tables),
-        "measures": (put(root / "m.tsv", f"participant_id\t{header}\nsub-1\t{values}\n"), read_tables),
+        "measures": (
+            put(root / "m.tsv", f"participant_id\t{header}\nsub-1\t{values}\n"),
+            read_tables,
+        ),
         "catROI": (put(root / "cat/label/catROI_sub-1_T1w.xml", CAT12), read_tables),
         "encoder.json": (run / "encoder.json", lambda _: load_model(run)),
         "weights": (run / "encoder.safetensors", lambda _: load_model(run)),
@@ -131,16 +174,24 @@ def damaged(content: bytes, seed: int) -> bytes:
             changed[chance.randrange(min(len(changed), 400))] ^= 1 << chance.randrange(8)
         return bytes(changed)
     if seed % 5 == 1:
-        return chance.choice((content[:first], content[second:], content[:first] + content[second:], b""))
+        return chance.choice(
+            (content[:first], content[second:], content[:first] + content[second:], b"")
+        )
     if seed % 5 == 2:
-        return chance.choice((content + content, content[:first] + b"[" * 100_000, b'{"a":' * 100_000))
+        return chance.choice(
+            (content + content, content[:first] + b"[" * 100_000, b'{"a":' * 100_000)
+        )
     if seed % 5 == 4 and content.startswith(b"{"):
         tree = json.loads(content)
         tree[chance.choice(list(tree))] = chance.choice(VALUES)
         return json.dumps(tree).encode()
     words = list(re.finditer(rb"[A-Za-z0-9_.+-]+", content[:20_000]))
     found = chance.choice(words)
-    return content[: found.start()] + chance.choice(WORDS).encode("utf-8", "surrogatepass") + content[found.end() :]
+    return (
+        content[: found.start()]
+        + chance.choice(WORDS).encode("utf-8", "surrogatepass")
+        + content[found.end() :]
+    )
 
 
 def said_by(path: Path, read) -> str:

@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels import Categorical, ConditionalEmbedding, Cosine, Gaussian, Laplacian, Linear, Polynomial
+from neurocontrast.kernels import (
+    Categorical,
+    ConditionalEmbedding,
+    Cosine,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+)
 from neurocontrast.kernels.conditional import conditional_operator
 
 N = 12
@@ -51,7 +59,9 @@ def test_every_route_equals_the_definition(metadata, ridge):
         expected = torch.linalg.inv(matrix + ridge * torch.eye(N, dtype=torch.float64)) @ matrix
         embedding = ConditionalEmbedding(kernel, ridge=ridge)
         message = partial("{}: {}".format, name)
-        torch.testing.assert_close(embedding(metadata).double(), expected, rtol=1e-6, atol=1e-6, msg=message)
+        torch.testing.assert_close(
+            embedding(metadata).double(), expected, rtol=1e-6, atol=1e-6, msg=message
+        )
         operator = conditional_operator(kernel, metadata, ridge=ridge, dtype=torch.float64)
         torch.testing.assert_close(operator, expected, rtol=1e-10, atol=1e-10, msg=message)
 

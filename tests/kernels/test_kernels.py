@@ -46,12 +46,17 @@ def _pairs(values, formula):
         (Cosine("y"), lambda a, b: float(a @ b / (a.norm() * b.norm()))),
         (Linear("y"), lambda a, b: float(a @ b)),
         (Polynomial("y"), lambda a, b: float((a @ b + 1) ** 3)),
-        (Polynomial("y", degree=2, gamma=0.5, coef0=2.0), lambda a, b: float((0.5 * (a @ b) + 2) ** 2)),
+        (
+            Polynomial("y", degree=2, gamma=0.5, coef0=2.0),
+            lambda a, b: float((0.5 * (a @ b) + 2) ** 2),
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_formula(kernel, formula):
-    torch.testing.assert_close(kernel({"y": VECTORS}), _pairs(VECTORS, formula), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        kernel({"y": VECTORS}), _pairs(VECTORS, formula), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_categories_are_equal_where_those_of_every_column_are():
@@ -76,7 +81,11 @@ def test_a_block_is_a_part_of_the_whole_and_knows_a_scan_with_itself(kernel):
     partial = torch.tensor([20.0, NAN, 60.0, NAN], dtype=torch.float64)
     metadata = {"age": AGES, "sex": SEX, "site": SITES, "partial": partial}
     whole, block = kernel(metadata), kernel.bind(metadata, metadata)
-    for i, j in ((slice(2, 4), slice(0, 4)), (slice(3, 4), slice(1, 4)), (slice(1, 3), slice(0, 2))):
+    for i, j in (
+        (slice(2, 4), slice(0, 4)),
+        (slice(3, 4), slice(1, 4)),
+        (slice(1, 3), slice(0, 2)),
+    ):
         torch.testing.assert_close(block(i, j), whole[i, j])
 
 
@@ -90,19 +99,27 @@ def test_different_is_1_across_sites_as_chosen_within_one_and_1_with_itself():
     others = {"site": torch.tensor([0, 1])}  # between other scans nobody is itself
     assert torch.equal(Different("site")(rows, others), torch.tensor([[0.0, 1], [1, 0]]))
     weights = Different("site", missing="marginal")({"site": torch.tensor([0, 0, 1, -1])})
-    torch.testing.assert_close(weights[3, :3], torch.full((3,), 4 / 6))  # the chance of another site
+    torch.testing.assert_close(
+        weights[3, :3], torch.full((3,), 4 / 6)
+    )  # the chance of another site
     assert torch.equal(weights.diagonal(), torch.ones(4))
 
 
 @pytest.mark.parametrize(
     "kernel",
-    [Different("site"), Gaussian("age", sigma=5.0) * Different("site"), Categorical("sex") + Different("site")],
+    [
+        Different("site"),
+        Gaussian("age", sigma=5.0) * Different("site"),
+        Categorical("sex") + Different("site"),
+    ],
     ids=["alone", "product", "sum"],
 )
 def test_a_conditional_embedding_refuses_what_is_not_positive_semidefinite(kernel):
     assert torch.linalg.eigvalsh(Different("site")({"site": SITES})).min() < -0.1
     for use in (ConditionalEmbedding, losses.FairCCLK, losses.WeaklySupervisedCCLK):
-        with pytest.raises(ConfigError, match=r"positive semi-definite kernel, and Different\('site'\) is none"):
+        with pytest.raises(
+            ConfigError, match=r"positive semi-definite kernel, and Different\('site'\) is none"
+        ):
             use(kernel)
     assert losses.FairCCLK(Different("site", within=1.0)).kernel is not None
 
@@ -111,12 +128,16 @@ def test_product_and_weighted_sum():
     metadata = {"age": AGES, "sex": SEX}
     age, sex = Gaussian("age", sigma=5.0), Categorical("sex")
     torch.testing.assert_close((age * sex)(metadata), age(metadata) * sex(metadata))
-    torch.testing.assert_close((2.0 * age + sex)(metadata), 2 * age(metadata) + sex(metadata).double())
+    torch.testing.assert_close(
+        (2.0 * age + sex)(metadata), 2 * age(metadata) + sex(metadata).double()
+    )
     assert (age * sex).supremum == 1
     assert (2.0 * age + 0.5 * (age * sex)).supremum == 2.5
     assert (age * sex).columns == {"age": "continuous", "sex": "categorical"}
     fitted = (Gaussian("age", sigma="scott") + sex).fit(metadata)
-    torch.testing.assert_close(fitted(metadata), Gaussian("age", sigma="scott").fit(metadata)(metadata) + sex(metadata))
+    torch.testing.assert_close(
+        fitted(metadata), Gaussian("age", sigma="scott").fit(metadata)(metadata) + sex(metadata)
+    )
     with pytest.raises(ConfigError, match="weight in a sum"):
         -1.0 * sex
 
@@ -124,7 +145,9 @@ def test_product_and_weighted_sum():
 def test_supremum_over_a_batch_where_there_is_none_in_general():
     assert math.isinf(Linear("y").supremum)
     for kernel in (Linear("y"), Polynomial("y"), Linear("y") * Gaussian("y", sigma=9.0)):
-        assert float(kernel.supremum_over({"y": VECTORS})) == pytest.approx(float(kernel({"y": VECTORS}).max()))
+        assert float(kernel.supremum_over({"y": VECTORS})) == pytest.approx(
+            float(kernel({"y": VECTORS}).max())
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
@@ -148,7 +171,10 @@ class TestBandwidth:
     @pytest.mark.parametrize("n_dims", [2, 4])
     @pytest.mark.parametrize("rule", ["scott", "silverman"])
     def test_rule_is_that_of_scipy(self, rule, n_dims):
-        values = torch.randn(40, n_dims, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7
+        values = (
+            torch.randn(40, n_dims, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            * 7
+        )
         kernel = Gaussian("y", sigma=rule)
         assert kernel.fit({"y": values}) is kernel
         factor = gaussian_kde(values.T.numpy(), bw_method=rule).factor
@@ -157,7 +183,9 @@ class TestBandwidth:
     def test_missing_values_do_not_count(self):
         some = torch.tensor([1.0, NAN, 4.0, 9.0, NAN])
         sigma = Gaussian("y", sigma="scott").fit({"y": some}).sigma
-        torch.testing.assert_close(sigma, Gaussian("y", sigma="scott").fit({"y": some[[0, 2, 3]]}).sigma)
+        torch.testing.assert_close(
+            sigma, Gaussian("y", sigma="scott").fit({"y": some[[0, 2, 3]]}).sigma
+        )
 
     def test_it_is_needed_before_use_and_travels_in_the_state(self):
         kernel = Gaussian("y", sigma="scott") * Categorical("sex")
@@ -171,7 +199,10 @@ class TestBandwidth:
 
     @pytest.mark.parametrize(("kind", "power"), [(Gaussian, 2.0), (Laplacian, 1.0)])
     def test_standardised_dimensions_count_by_their_mean_difference(self, kind, power):
-        values = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7 + 100
+        values = (
+            torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7
+            + 100
+        )
         kernel = kind("y", sigma=0.8, standardise=True).fit({"y": values})
         z = (values - values.mean(0)) / values.std(0)
         difference = ((z[0] - z[1]).abs() / (0.8 if power == 1 else 1)).pow(power).mean()
@@ -192,15 +223,34 @@ class TestBandwidth:
         ("options", "values", "error", "message"),
         [
             ({"sigma": "scott"}, None, ConfigError, "standardise is for a sigma that is a number"),
-            ({"sigma": 1.0}, None, ConfigError, "standardise=True of the kernel on 'y' is not fitted yet"),
-            ({"sigma": 1.0}, [[1.0, 2, 3], [1, 4, 3]], DataError, r"dimensions \[0, 2\] of 'y' have the same value"),
-            ({"sigma": [1.0, 2.0]}, [[1.0, 2, 3], [2, 4, 4]], DataError, "sigma has 2 numbers, but column 'y' has 3"),
+            (
+                {"sigma": 1.0},
+                None,
+                ConfigError,
+                "standardise=True of the kernel on 'y' is not fitted yet",
+            ),
+            (
+                {"sigma": 1.0},
+                [[1.0, 2, 3], [1, 4, 3]],
+                DataError,
+                r"dimensions \[0, 2\] of 'y' have the same value",
+            ),
+            (
+                {"sigma": [1.0, 2.0]},
+                [[1.0, 2, 3], [2, 4, 4]],
+                DataError,
+                "sigma has 2 numbers, but column 'y' has 3",
+            ),
         ],
     )
     def test_what_cannot_be_standardised_is_refused(self, options, values, error, message):
         def use():
             kernel = Gaussian("y", **options, standardise=True)
-            return kernel({"y": VECTORS}) if values is None else kernel.fit({"y": torch.tensor(values)})
+            return (
+                kernel({"y": VECTORS})
+                if values is None
+                else kernel.fit({"y": torch.tensor(values)})
+            )
 
         with pytest.raises(error, match=message):
             use()
@@ -228,8 +278,16 @@ class TestMissing:
         torch.testing.assert_close(weights[seen, 1], observed[others].mean().expand(3))
 
     def test_a_scan_is_alike_to_itself_known_or_not(self):
-        for kernel in (Gaussian("age", sigma=5.0, missing="marginal"), Cosine("age", missing="marginal")):
-            assert kernel({"age": torch.tensor([20.0, NAN, -60.0, NAN])}).diagonal().tolist() == [1, 1, 1, 1]
+        for kernel in (
+            Gaussian("age", sigma=5.0, missing="marginal"),
+            Cosine("age", missing="marginal"),
+        ):
+            assert kernel({"age": torch.tensor([20.0, NAN, -60.0, NAN])}).diagonal().tolist() == [
+                1,
+                1,
+                1,
+                1,
+            ]
         scores = {"score": torch.tensor([1.0, NAN, 3.0])}
         assert Linear("score", missing="marginal")(scores).diagonal().tolist() == [1, 5, 9]
 
@@ -239,7 +297,8 @@ class TestMissing:
 
     def test_nothing_observed_has_no_say(self):
         assert torch.equal(
-            Gaussian("age", sigma=5.0, missing="marginal")({"age": torch.full((2,), NAN)}), torch.ones(2, 2)
+            Gaussian("age", sigma=5.0, missing="marginal")({"age": torch.full((2,), NAN)}),
+            torch.ones(2, 2),
         )
 
     def test_streaming_is_exact(self, monkeypatch):
@@ -257,7 +316,11 @@ def test_supremum_makes_a_scan_as_alike_to_itself_as_anything_can_be():
     assert weights.diagonal().tolist() == [9, 9, 9]
     off = ~torch.eye(3, dtype=torch.bool)
     assert torch.equal(weights[off], Linear("score")(scores)[off])
-    assert Polynomial("score", degree=2, twin="supremum")(scores).diagonal().tolist() == [100, 100, 100]
+    assert Polynomial("score", degree=2, twin="supremum")(scores).diagonal().tolist() == [
+        100,
+        100,
+        100,
+    ]
     product = Gaussian("score", sigma=1.0) * Linear("score", twin="supremum")
     assert product(scores).diagonal().tolist() == [9, 9, 9]
 
@@ -272,7 +335,11 @@ class TestRefused:
             (Cosine("age"), [[0.5], [-0.5]], r"goes down to -1"),
             (Polynomial("age", degree=3), [1.0, -2.0], "Polynomial kernel on 'age' goes down to"),
             (Polynomial("age", degree=2), [1.0, -2.0], None),
-            (Gaussian("age", sigma=1.0) + Linear("age"), [1.0, -1.0], "Linear kernel on 'age' goes down to -1"),
+            (
+                Gaussian("age", sigma=1.0) + Linear("age"),
+                [1.0, -1.0],
+                "Linear kernel on 'age' goes down to -1",
+            ),
         ],
     )
     def test_weights_below_zero_are_found_in_the_cohort(self, kernel, ages, message):
@@ -288,7 +355,10 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("kind", "options", "message"),
         [
-            *((Gaussian, {"sigma": sigma}, "sigma") for sigma in (0.0, -1.0, NAN, [1.0, 0.0], "scot")),
+            *(
+                (Gaussian, {"sigma": sigma}, "sigma")
+                for sigma in (0.0, -1.0, NAN, [1.0, 0.0], "scot")
+            ),
             (Gaussian, {"sigma": "silvermann"}, "Did you mean 'silverman'"),
             (Laplacian, {"sigma": 1.0, "norm": 3}, "norm must be 1 or 2"),
             *(
@@ -297,7 +367,10 @@ class TestRefused:
             ),
             (Categorical, {"missing": "marginall"}, "Did you mean 'marginal'"),
             (Linear, {"twin": "max"}, "twin must be 'formula' or 'supremum'"),
-            *((Different, {"within": within}, "within must be ") for within in (-0.1, 1.1, NAN, True, "0.5")),
+            *(
+                (Different, {"within": within}, "within must be ")
+                for within in (-0.1, 1.1, NAN, True, "0.5")
+            ),
         ],
     )
     def test_settings(self, kind, options, message):
@@ -332,7 +405,9 @@ def test_columns_of_another_form_are_refused():
         ([[[1.0]]], r"\(1, 1, 1\)"),
         (torch.ones(()), r"\(\)"),
     ):
-        with pytest.raises(DataError, match=rf"metadata\['age'\] must have shape .* got shape {found}"):
+        with pytest.raises(
+            DataError, match=rf"metadata\['age'\] must have shape .* got shape {found}"
+        ):
             kernel({"age": column})
     with pytest.raises(DataError, match="has 2 dimensions in rows and 3 in cols"):
         kernel({"age": torch.ones(4, 2)}, {"age": torch.ones(4, 3)})

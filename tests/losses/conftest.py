@@ -21,7 +21,9 @@ _TILED = [each for each in specimens.SPECIMENS if not each.name.startswith("cclk
 _SPECIMENS = {
     "specimen": specimens.SPECIMENS,
     # Formulas over all embeddings, of any views that the loss takes.
-    "pooled": [each for each in _TILED if not each.name.startswith(("infonce", "alignment-uniformity"))],
+    "pooled": [
+        each for each in _TILED if not each.name.startswith(("infonce", "alignment-uniformity"))
+    ],
     "prediction": specimens.PREDICTIONS,
     # CCL-K solves an n × n system; the mean over observed pairs is streamed by the kernel.
     "tiled": [each for each in _TILED if not each.name.endswith("missing")],

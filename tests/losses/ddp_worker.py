@@ -1,7 +1,7 @@
 """Losses under DistributedDataParallel, on both paths: run as a script.
 
-Written as JSON to the last argument: for each case, the largest difference of the loss and of the parameters'
-gradient from those of one process on the concatenated batch, over processes.
+Written as JSON to the last argument: for each case, the largest difference of the loss and of the
+parameters' gradient from those of one process on the concatenated batch, over processes.
 """
 
 import json
@@ -23,9 +23,13 @@ SIZES = {2: [5, 3], 4: [1, 4, 3, 2]}
 
 def cases() -> dict[str, tuple[nn.Module, int, bool]]:
     """Return losses with their number of views and whether anchors are weighted: all specimens, and harder ones."""
-    yaware = losses.YAwareInfoNCE(Gaussian("some_age", sigma=5.0, missing="marginal") * Categorical("sex"))
+    yaware = losses.YAwareInfoNCE(
+        Gaussian("some_age", sigma=5.0, missing="marginal") * Categorical("sex")
+    )
     of_equals = losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0))
-    on_features = losses.HardNegativeCCLK(Gaussian("embedding", sigma=2.0), on="features", own=False)
+    on_features = losses.HardNegativeCCLK(
+        Gaussian("embedding", sigma=2.0), on="features", own=False
+    )
     learning = [nn.Parameter(torch.tensor(0.3)) for _ in range(3)]
     return {each.name: (each.build(), 2, False) for each in specimens.SPECIMENS} | {
         "ntxent-cold": (losses.NTXent(temperature=0.001), 2, False),
@@ -33,11 +37,19 @@ def cases() -> dict[str, tuple[nn.Module, int, bool]]:
         "yaware-of-3": (yaware, 3, False),
         "conditional-equal-metadata": (of_equals, 2, False),
         "conditional-equal-metadata-of-3": (of_equals, 3, False),
-        "conditional-cold": (losses.ConditionalUniformity(Categorical("sex"), temperature=0.01), 2, False),
+        "conditional-cold": (
+            losses.ConditionalUniformity(Categorical("sex"), temperature=0.01),
+            2,
+            False,
+        ),
         "sincere-of-1": (losses.SINCERE("sex"), 1, False),
         "supcon-of-1": (losses.SupCon("sex"), 1, False),
         "yaware-learning": (losses.YAwareInfoNCE(yaware.kernel, temperature=learning[0]), 2, False),
-        "rank-n-contrast-learning": (losses.RankNContrast("weight", temperature=learning[1]), 2, False),
+        "rank-n-contrast-learning": (
+            losses.RankNContrast("weight", temperature=learning[1]),
+            2,
+            False,
+        ),
         "debiased-learning": (losses.DebiasedInfoNCE(temperature=learning[2]), 2, False),
         "ntxent-clip": (losses.NTXent(temperature="learnable"), 2, False),
         "infonce-weighted": (losses.InfoNCE(), 2, True),
@@ -66,7 +78,9 @@ def _work(rank: int, world_size: int, result: Path) -> None:
     for tile in (None, 3):
         core.AT_ONCE = 2**20 if tile is None else tile**2
         for name, (loss, n_views, weighted) in cases().items():
-            errors[f"{name}-{tile}"] = _compare(loss, batch, part, n_views=n_views, weighted=weighted)
+            errors[f"{name}-{tile}"] = _compare(
+                loss, batch, part, n_views=n_views, weighted=weighted
+            )
     largest = torch.tensor(list(errors.values()))
     dist.all_reduce(largest, op=dist.ReduceOp.MAX)
     if rank == 0:
@@ -78,7 +92,11 @@ def _batch(n: int) -> dict[str, torch.Tensor]:
     x1, x2, metadata = specimens.random_batch(n, 6)
     x1, x2, some_age = x1.detach(), x2.detach(), metadata["age"].clone()
     some_age[n // 2] = torch.nan
-    more = {"some_age": some_age, "weight": 1 + torch.arange(n) % 3 / 5, "stage": torch.arange(n) % 4 / 2}
+    more = {
+        "some_age": some_age,
+        "weight": 1 + torch.arange(n) % 3 / 5,
+        "stage": torch.arange(n) % 4 / 2,
+    }
     return {"x1": x1, "x2": x2, "features": x1[:, :4], **metadata, **more}
 
 
@@ -100,12 +118,16 @@ def _compare(loss, batch, part, *, n_views: int, weighted: bool) -> tuple[float,
     learnt = [(parameter, parameter.grad.clone()) for parameter in loss.parameters()]
     loss.zero_grad()
     together = DistributedDataParallel(_network())
-    value = loss(together(torch.cat(_views(part, n_views))).chunk(n_views), None, part, **options[1])
+    value = loss(
+        together(torch.cat(_views(part, n_views))).chunk(n_views), None, part, **options[1]
+    )
     value.backward()
     for parameter, _ in learnt:
         dist.all_reduce(parameter.grad)
         parameter.grad /= dist.get_world_size()
-    pairs = [(a.grad, b.grad) for a, b in zip(together.parameters(), alone.parameters(), strict=True)]
+    pairs = [
+        (a.grad, b.grad) for a, b in zip(together.parameters(), alone.parameters(), strict=True)
+    ]
     pairs += [(parameter.grad, wanted) for parameter, wanted in learnt]
     return abs(value.item() - expected.item()), max(float((a - b).abs().max()) for a, b in pairs)
 

@@ -71,10 +71,15 @@ class Loops:
 
     def mean(self, of_anchor):
         found = {i: value for i in range(self.size) if (value := of_anchor(i)) is not None}
-        values = [self.weight[i] * found.get(i, torch.zeros((), dtype=torch.float64)) for i in range(self.size)]
+        values = [
+            self.weight[i] * found.get(i, torch.zeros((), dtype=torch.float64))
+            for i in range(self.size)
+        ]
         if self.reduction == "none":
             return torch.stack(values).view(-1, self.n)
-        return total(values) / (1 if self.reduction == "sum" else sum(self.weight[i] for i in found) or 1)
+        return total(values) / (
+            1 if self.reduction == "sum" else sum(self.weight[i] for i in found) or 1
+        )
 
     def contrast(self, w, log_sum):
         """Mean over anchors of Σ_j w_ij/Σ w ( −s_ij + log_sum(i) )."""
@@ -119,7 +124,9 @@ class Loops:
         def of_anchor(i):
             positives = [j for j in self.others(i) if same(i, j)]
             negatives = total(torch.exp(self.s[i][j]) for j in self.others(i) if not same(i, j))
-            terms = [log(torch.exp(self.s[i][p] - epsilon) + negatives) - self.s[i][p] for p in positives]
+            terms = [
+                log(torch.exp(self.s[i][p] - epsilon) + negatives) - self.s[i][p] for p in positives
+            ]
             return total(terms) / len(terms) if terms else None
 
         return self.mean(of_anchor)
@@ -133,9 +140,15 @@ class Loops:
         for i in range(self.size):
             near = [self.distance(i, p) for p in self.others(i) if same(i, p)]
             far = [self.distance(i, q) for q in self.others(i) if not same(i, q)]
-            active += [(p - q + margin, self.weight[i]) for p in near for q in far if p - q + margin > 0]
+            active += [
+                (p - q + margin, self.weight[i]) for p in near for q in far if p - q + margin > 0
+            ]
         mass = sum(weight for _, weight in active)
-        return total(value * weight for value, weight in active) / mass if mass else 0.0 * sum(map(sum, self.s))
+        return (
+            total(value * weight for value, weight in active) / mass
+            if mass
+            else 0.0 * sum(map(sum, self.s))
+        )
 
     def rank_n_contrast(self, y):
         def apart(i, j):
@@ -157,7 +170,9 @@ class Loops:
             negatives = [self.s[i][j] for j in self.others(i) if j != twin]
             importance = [torch.exp(concentration * s) for s in negatives]
             mean = total(importance) / len(negatives)
-            negative = total(v / mean * torch.exp(s) for v, s in zip(importance, negatives, strict=True))
+            negative = total(
+                v / mean * torch.exp(s) for v, s in zip(importance, negatives, strict=True)
+            )
             positive = torch.exp(self.s[i][twin])
             estimate = (negative - positive_prior * n_negatives * positive) / (1 - positive_prior)
             estimate = estimate.clamp(min=n_negatives * math.exp(-1 / self.temperature))
@@ -175,7 +190,9 @@ def infonce(z1, z2, temperature, symmetric=True):
 
     def direction(x, y):
         s = similarities(x, y, temperature)
-        return total(-s[i][i] + log(total(torch.exp(s[i][j]) for j in range(n))) for i in range(n)) / n
+        return (
+            total(-s[i][i] + log(total(torch.exp(s[i][j]) for j in range(n))) for i in range(n)) / n
+        )
 
     return (direction(a, b) + direction(b, a)) / 2 if symmetric else direction(a, b)
 
@@ -205,7 +222,8 @@ def wang_isola(z1, z2, alpha, t, uniformity_weight):
     return align + uniformity_weight * (uniform(a) + uniform(b)) / 2
 
 
-# ------------------------------------------------------------------ conditional contrastive learning with kernels
+# ------------------------------------------------------------------ conditional contrastive
+# learning with kernels
 
 
 def conditional_embedding(w, n, ridge, own=True):
@@ -214,7 +232,10 @@ def conditional_embedding(w, n, ridge, own=True):
     if own:
         return operator
     return torch.tensor(
-        [[operator[i, j] if i != j and operator[i, j] >= 1e-6 else 0 for j in range(n)] for i in range(n)]
+        [
+            [operator[i, j] if i != j and operator[i, j] >= 1e-6 else 0 for j in range(n)]
+            for i in range(n)
+        ]
     )
 
 
@@ -241,14 +262,18 @@ def fair_cclk(z1, z2, w, temperature, ridge, own=True):
     n = z1.shape[0]
     s = similarities(units(z1), units(z2), temperature)
     m = _conditional_means(s, conditional_embedding(w, n, ridge, own))
-    return total(-log(torch.exp(s[i][i]) / (torch.exp(s[i][i]) + (n - 1) * m[i])) for i in range(n)) / n
+    return (
+        total(-log(torch.exp(s[i][i]) / (torch.exp(s[i][i]) + (n - 1) * m[i])) for i in range(n))
+        / n
+    )
 
 
 def both_directions(loss, z1, z2, *args):
     return (loss(z1, z2, *args) + loss(z2, z1, *args)) / 2
 
 
-# ------------------------------------------------------------------ kernels, as functions w(i, j) of two samples
+# ------------------------------------------------------------------ kernels, as functions w(i, j)
+# of two samples
 
 
 def pairs(values, i, j):
@@ -264,7 +289,9 @@ def laplacian(values, sigma):
 
 
 def euclidean_laplacian(values, sigma):
-    return lambda i, j: math.exp(-math.sqrt(sum((x - y) ** 2 for x, y in pairs(values, i, j))) / sigma)
+    return lambda i, j: math.exp(
+        -math.sqrt(sum((x - y) ** 2 for x, y in pairs(values, i, j))) / sigma
+    )
 
 
 def linear(values):

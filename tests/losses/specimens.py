@@ -23,7 +23,9 @@ class Specimen:
     """The value from the loops of ``naive.py``."""
 
 
-def random_batch(n: int, d: int, *, seed: int = 0, n_labels: int = 3) -> tuple[Tensor, Tensor, Metadata]:
+def random_batch(
+    n: int, d: int, *, seed: int = 0, n_labels: int = 3
+) -> tuple[Tensor, Tensor, Metadata]:
     """Two related views of any norm in float64, and every column a specimen reads."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -84,18 +86,30 @@ def _across(m: Metadata, within: float) -> Any:
     return N.product(_age(m), N.different(m["cluster"], within))
 
 
-AGE, SEX, CLUSTER = kernels.Gaussian("age", sigma=5.0), kernels.Categorical("sex"), kernels.Categorical("cluster")
+AGE, SEX, CLUSTER = (
+    kernels.Gaussian("age", sigma=5.0),
+    kernels.Categorical("sex"),
+    kernels.Categorical("cluster"),
+)
 PARTIAL = {"column": "partial", "missing": "marginal"}
 
 SPECIMENS = [
-    Specimen("infonce", lambda: losses.InfoNCE(temperature=0.1), lambda o, m: N.infonce(*o.views, 0.1)),
+    Specimen(
+        "infonce", lambda: losses.InfoNCE(temperature=0.1), lambda o, m: N.infonce(*o.views, 0.1)
+    ),
     Specimen(
         "infonce-one-way",
         lambda: losses.InfoNCE(temperature=0.3, symmetric=False),
         lambda o, m: N.infonce(*o.views, 0.3, symmetric=False),
     ),
-    Specimen("ntxent", lambda: losses.NTXent(temperature=0.1), lambda o, m: o.at(0.1).yaware(_twin)),
-    Specimen("yaware", lambda: losses.YAwareInfoNCE(AGE, temperature=0.1), lambda o, m: o.at(0.1).yaware(_age(m))),
+    Specimen(
+        "ntxent", lambda: losses.NTXent(temperature=0.1), lambda o, m: o.at(0.1).yaware(_twin)
+    ),
+    Specimen(
+        "yaware",
+        lambda: losses.YAwareInfoNCE(AGE, temperature=0.1),
+        lambda o, m: o.at(0.1).yaware(_age(m)),
+    ),
     Specimen(
         "exponential-yaware",
         lambda: losses.ExponentialYAware(AGE, temperature=0.1),
@@ -104,7 +118,9 @@ SPECIMENS = [
     Specimen(
         "exponential-yaware-of-a-sum",
         lambda: losses.ExponentialYAware(2.0 * AGE + SEX, temperature=0.05),
-        lambda o, m: o.at(0.05).yaware(_age_or_sex(m), damping=_apart(_age_or_sex(m), 3.0, lambda _i, _j: 1 / 3)),
+        lambda o, m: o.at(0.05).yaware(
+            _age_or_sex(m), damping=_apart(_age_or_sex(m), 3.0, lambda _i, _j: 1 / 3)
+        ),
     ),
     Specimen(
         "rank-n-contrast",
@@ -141,39 +157,60 @@ SPECIMENS = [
     Specimen(
         "yaware-some-missing",
         lambda: losses.YAwareInfoNCE(AGE * kernels.Categorical(**PARTIAL), temperature=0.1),
-        lambda o, m: o.at(0.1).yaware(N.product(_age(m), N.marginal(N.categorical(m["partial"]), _seen(m)))),
+        lambda o, m: o.at(0.1).yaware(
+            N.product(_age(m), N.marginal(N.categorical(m["partial"]), _seen(m)))
+        ),
     ),
     Specimen(
         "conditional-alignment-uniformity",
-        lambda: losses.ConditionalAlignmentUniformity(AGE * SEX, temperature=0.1, uniformity_weight=0.7),
+        lambda: losses.ConditionalAlignmentUniformity(
+            AGE * SEX, temperature=0.1, uniformity_weight=0.7
+        ),
         lambda o, m: (
-            o.at(0.1).alignment(_age_by_sex(m)) + 0.7 * o.at(0.1).conditional_uniformity(_apart(_age_by_sex(m)))
+            o.at(0.1).alignment(_age_by_sex(m))
+            + 0.7 * o.at(0.1).conditional_uniformity(_apart(_age_by_sex(m)))
         ),
     ),
     Specimen(
         "yaware-across-sites-some-missing",
-        lambda: losses.YAwareInfoNCE(AGE * kernels.Different(**PARTIAL, within=0.3), temperature=0.1),
+        lambda: losses.YAwareInfoNCE(
+            AGE * kernels.Different(**PARTIAL, within=0.3), temperature=0.1
+        ),
         lambda o, m: o.at(0.1).yaware(
-            N.product(_age(m), N.own(N.marginal(N.different(m["partial"], 0.3, own=False), _seen(m))))
+            N.product(
+                _age(m), N.own(N.marginal(N.different(m["partial"], 0.3, own=False), _seen(m)))
+            )
         ),
     ),
     Specimen(
         "yaware-within-site-negatives",
-        lambda: losses.YAwareInfoNCE(AGE * kernels.Different("cluster"), temperature=0.2, negatives=CLUSTER),
-        lambda o, m: o.at(0.2).yaware(_across(m, 0.0), b=_either(N.categorical(m["cluster"]), _across(m, 0.0))),
+        lambda: losses.YAwareInfoNCE(
+            AGE * kernels.Different("cluster"), temperature=0.2, negatives=CLUSTER
+        ),
+        lambda o, m: o.at(0.2).yaware(
+            _across(m, 0.0), b=_either(N.categorical(m["cluster"]), _across(m, 0.0))
+        ),
     ),
     Specimen(
         "conditional-across-sites-within-site-negatives",
         lambda: losses.ConditionalAlignmentUniformity(
-            AGE * kernels.Different("cluster", within=0.5), temperature=0.1, uniformity_weight=0.7, negatives=CLUSTER
+            AGE * kernels.Different("cluster", within=0.5),
+            temperature=0.1,
+            uniformity_weight=0.7,
+            negatives=CLUSTER,
         ),
         lambda o, m: (
             o.at(0.1).alignment(_across(m, 0.5))
-            + 0.7 * o.at(0.1).conditional_uniformity(_apart(_across(m, 0.5), v=N.categorical(m["cluster"])))
+            + 0.7
+            * o.at(0.1).conditional_uniformity(
+                _apart(_across(m, 0.5), v=N.categorical(m["cluster"]))
+            )
         ),
     ),
     Specimen(
-        "global-uniformity", lambda: losses.GlobalUniformity(temperature=0.1), lambda o, m: o.at(0.1).uniformity()
+        "global-uniformity",
+        lambda: losses.GlobalUniformity(temperature=0.1),
+        lambda o, m: o.at(0.1).uniformity(),
     ),
     Specimen(
         "alignment-uniformity",
@@ -206,7 +243,9 @@ SPECIMENS = [
     *(
         Specimen(
             f"hard-negative-{t}",
-            lambda t=t, beta=beta: losses.HardNegativeInfoNCE(temperature=t, positive_prior=0.1, concentration=beta),
+            lambda t=t, beta=beta: losses.HardNegativeInfoNCE(
+                temperature=t, positive_prior=0.1, concentration=beta
+            ),
             lambda o, m, t=t, beta=beta: o.at(t).corrected(0.1, beta),
         )
         for t, beta in ((0.5, 1.0), (0.2, 0.5))
@@ -226,7 +265,9 @@ SPECIMENS = [
     ),
     Specimen(
         "cclk-weak-gaussian",
-        lambda: losses.WeaklySupervisedCCLK(kernels.Gaussian("age", sigma=5.0), temperature=0.1, ridge=0.01),
+        lambda: losses.WeaklySupervisedCCLK(
+            kernels.Gaussian("age", sigma=5.0), temperature=0.1, ridge=0.01
+        ),
         lambda o, m: N.weakly_supervised_cclk(*o.views, _age(m), 0.1, 0.01),
     ),
     Specimen(
@@ -234,7 +275,9 @@ SPECIMENS = [
         lambda: losses.WeaklySupervisedCCLK(
             kernels.Laplacian("age", sigma=5.0), temperature=0.2, ridge=0.1, symmetric=True
         ),
-        lambda o, m: N.both_directions(N.weakly_supervised_cclk, *o.views, N.laplacian(m["age"], 5.0), 0.2, 0.1),
+        lambda o, m: N.both_directions(
+            N.weakly_supervised_cclk, *o.views, N.laplacian(m["age"], 5.0), 0.2, 0.1
+        ),
     ),
     Specimen(
         "cclk-fair-linear",
@@ -244,24 +287,40 @@ SPECIMENS = [
     Specimen(
         "cclk-weak-others",
         lambda: losses.WeaklySupervisedCCLK(
-            kernels.Gaussian("age", sigma=9.0), temperature=0.2, ridge=0.1, own=False, symmetric=True
+            kernels.Gaussian("age", sigma=9.0),
+            temperature=0.2,
+            ridge=0.1,
+            own=False,
+            symmetric=True,
         ),
-        lambda o, m: N.both_directions(N.weakly_supervised_cclk, *o.views, N.gaussian(m["age"], 9.0), 0.2, 0.1, False),
+        lambda o, m: N.both_directions(
+            N.weakly_supervised_cclk, *o.views, N.gaussian(m["age"], 9.0), 0.2, 0.1, False
+        ),
     ),
     Specimen(
         "cclk-fair-others",
-        lambda: losses.FairCCLK(kernels.Laplacian("scores", sigma=2.0, norm=2), temperature=0.2, ridge=0.1, own=False),
-        lambda o, m: N.fair_cclk(*o.views, N.euclidean_laplacian(m["scores"], 2.0), 0.2, 0.1, False),
+        lambda: losses.FairCCLK(
+            kernels.Laplacian("scores", sigma=2.0, norm=2), temperature=0.2, ridge=0.1, own=False
+        ),
+        lambda o, m: N.fair_cclk(
+            *o.views, N.euclidean_laplacian(m["scores"], 2.0), 0.2, 0.1, False
+        ),
     ),
     Specimen(
         "cclk-hard-gaussian",
-        lambda: losses.HardNegativeCCLK(kernels.Gaussian("embedding", sigma=0.5), temperature=0.2, ridge=0.05),
+        lambda: losses.HardNegativeCCLK(
+            kernels.Gaussian("embedding", sigma=0.5), temperature=0.2, ridge=0.05
+        ),
         lambda o, m: _hard_negative(*o.views, lambda z: N.gaussian(z, 0.5)),
     ),
     Specimen(
         "cclk-hard-cosine-symmetric",
-        lambda: losses.HardNegativeCCLK(kernels.Cosine("embedding"), temperature=0.2, ridge=0.05, symmetric=True),
-        lambda o, m: sum(_hard_negative(*views, N.cosine) for views in (o.views, o.views[::-1])) / 2,
+        lambda: losses.HardNegativeCCLK(
+            kernels.Cosine("embedding"), temperature=0.2, ridge=0.05, symmetric=True
+        ),
+        lambda o, m: (
+            sum(_hard_negative(*views, N.cosine) for views in (o.views, o.views[::-1])) / 2
+        ),
     ),
 ]
 
@@ -280,6 +339,8 @@ PREDICTIONS = [
     Specimen(
         "supervised-cross-entropy",
         lambda: losses.Supervised("label", error="cross-entropy"),
-        lambda o, m: -sum(z.softmax(1)[range(len(z)), m["label"]].log().mean() for z in o.views) / 2,
+        lambda o, m: (
+            -sum(z.softmax(1)[range(len(z)), m["label"]].log().mean() for z in o.views) / 2
+        ),
     ),
 ]

@@ -41,7 +41,13 @@ def test_finite_whatever_the_geometry(specimen):
         metadata = {name: _condition(column, conditions) for name, column in columns.items()}
         for geometry, (dtype, rows) in product(
             ("random", "collapsed", "opposite", "orthogonal"),
-            ((torch.float32, n), (torch.bfloat16, n), (torch.float16, n), (torch.float32, 2), (torch.float32, 1)),
+            (
+                (torch.float32, n),
+                (torch.bfloat16, n),
+                (torch.float16, n),
+                (torch.float32, 2),
+                (torch.float32, 1),
+            ),
         ):
             case = conditions, geometry, dtype, rows
             z1, z2 = (view[:rows].to(dtype).requires_grad_() for view in _views(geometry, n, d))

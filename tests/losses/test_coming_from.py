@@ -39,13 +39,17 @@ def _twins(n):
 def test_shapes_and_weights(ran):
     assert ran["each"].shape == (2, 16)
     assert ran["three"].shape == ran["one"].shape == ran["weighted"].shape == ()
-    torch.testing.assert_close(ran["weighted"], ran["each"].mean(), **TIGHT)  # labels are equally frequent
+    torch.testing.assert_close(
+        ran["weighted"], ran["each"].mean(), **TIGHT
+    )  # labels are equally frequent
     torch.testing.assert_close(ran["value"], ran["same"], **TIGHT)
 
 
 def test_a_queue_adds_candidates_and_no_anchor(ran):
     z1, keys = normalize(ran["z1"], dim=1), normalize(ran["keys"], dim=1)
-    torch.testing.assert_close(ran["moco"], cross_entropy(z1 @ keys.T / 0.07, torch.arange(16)), **TIGHT)
+    torch.testing.assert_close(
+        ran["moco"], cross_entropy(z1 @ keys.T / 0.07, torch.arange(16)), **TIGHT
+    )
 
 
 def test_dcl_is_that_of_lightly(ran):

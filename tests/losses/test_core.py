@@ -55,7 +55,10 @@ def test_backward_twice_gives_the_same(specimen, hold):
 def test_autocast_and_half_precision_change_nothing(specimen, hold):
     z1, z2, metadata = random_batch(8, 6, seed=3)
     a, b = z1.detach().bfloat16(), z2.detach().bfloat16()
-    metadata = {name: column.float() if column.is_floating_point() else column for name, column in metadata.items()}
+    metadata = {
+        name: column.float() if column.is_floating_point() else column
+        for name, column in metadata.items()
+    }
     for tile in (None, 5):
         hold(tile)
         loss = specimen.build()
@@ -146,7 +149,12 @@ Z = torch.ones(2, 4)
         (Z[:0], Z[:0], {}, "z1 must be"),
         (Z, Z, None, "'age', which the loss needs; metadata was not given"),
         (Z, Z, {"ages": torch.ones(2)}, "Did you mean 'ages'"),
-        (Z, Z, {"age": torch.ones(3)}, r"metadata\['age'\] must be a tensor with one row a sample, n = 2"),
+        (
+            Z,
+            Z,
+            {"age": torch.ones(3)},
+            r"metadata\['age'\] must be a tensor with one row a sample, n = 2",
+        ),
     ],
 )
 def test_what_is_no_batch_is_refused(z1, z2, metadata, message):
@@ -170,7 +178,9 @@ def test_compiled(specimen, hold, tile):
     expected = _value_and_gradients(loss, z1, z2, metadata)
     torch._dynamo.reset()
     for got, wanted in zip(
-        _value_and_gradients(torch.compile(loss, backend="aot_eager"), z1, z2, metadata), expected, strict=True
+        _value_and_gradients(torch.compile(loss, backend="aot_eager"), z1, z2, metadata),
+        expected,
+        strict=True,
     ):
         torch.testing.assert_close(got, wanted)
 

@@ -17,7 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_parameter_gradients_after_the_mean_of_ddp(tmp_path, world_size):
     result = tmp_path / "errors.json"
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("ddp_worker.py")), str(world_size), str(result)],
+        [
+            sys.executable,
+            str(Path(__file__).with_name("ddp_worker.py")),
+            str(world_size),
+            str(result),
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},

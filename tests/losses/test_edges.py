@@ -12,8 +12,11 @@ from tests.losses.specimens import random_batch
 
 AGE = Gaussian("age", sigma=10.0)
 PATHS = pytest.mark.parametrize("tile", [None, 3])
-# Three weights of a sum that do not add up exactly in float32 must not make a dissimilar scan of an equal one.
-MIXED = 0.1 * Categorical("label") + 0.2 * Gaussian("age", sigma=5.0) + 0.7 * Gaussian("age", sigma=3.0)
+# Three weights of a sum that do not add up exactly in float32 must not make a dissimilar scan of an
+# equal one.
+MIXED = (
+    0.1 * Categorical("label") + 0.2 * Gaussian("age", sigma=5.0) + 0.7 * Gaussian("age", sigma=3.0)
+)
 
 
 @PATHS
@@ -30,14 +33,20 @@ MIXED = 0.1 * Categorical("label") + 0.2 * Gaussian("age", sigma=5.0) + 0.7 * Ga
 def test_of_equal_metadata_nothing_is_left_to_learn(hold, loss, value, tile):
     hold(tile)
     z1, z2 = (z.detach().float().requires_grad_() for z in random_batch(5, 4)[:2])
-    found = loss(z1, z2, {"label": torch.zeros(5, dtype=torch.int64), "age": torch.full((5,), 33.3)})
+    found = loss(
+        z1, z2, {"label": torch.zeros(5, dtype=torch.int64), "age": torch.full((5,), 33.3)}
+    )
     assert found.item() == pytest.approx(value)
     assert all(gradient.abs().max() < 1e-6 for gradient in torch.autograd.grad(found, (z1, z2)))
 
 
 @PATHS
 @pytest.mark.parametrize(
-    "loss", [losses.ConditionalAlignment(Linear("y")), losses.YAwareInfoNCE(Linear("y"), negatives=Linear("y"))]
+    "loss",
+    [
+        losses.ConditionalAlignment(Linear("y")),
+        losses.YAwareInfoNCE(Linear("y"), negatives=Linear("y")),
+    ],
 )
 def test_an_anchor_without_weight_counts_nothing(hold, tile, loss):
     """A linear kernel may give a scan no weight at all, not even with itself."""
@@ -89,7 +98,8 @@ def test_the_margin_of_epsilon_supinfonce_is_a_part_of_its_own():
     assert terms["margin"].item() == pytest.approx(-0.4)
 
 
-# --- InfoNCE across views --------------------------------------------------------------------------------------------
+# --- InfoNCE across views
+# --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("symmetric", [True, False])
 @PATHS
 def test_several_views_are_averaged_over_their_pairs(hold, symmetric, tile):
@@ -117,23 +127,35 @@ def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, symmet
         hold(tile)
         loss = losses.InfoNCE(temperature=temperature, symmetric=symmetric, normalise=False)(z1, z2)
         torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(torch.autograd.grad(loss, (z1, z2)), wanted, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            torch.autograd.grad(loss, (z1, z2)), wanted, rtol=1e-10, atol=1e-12
+        )
     z = 100 * torch.eye(3)
     large = losses.InfoNCE(temperature=0.1, normalise=False)
     assert (large(z, z).item(), large(z, -z).item()) == (0, pytest.approx(1e5 + math.log(2)))
 
 
-# --- settings and metadata -------------------------------------------------------------------------------------------
+# --- settings and metadata
+# -------------------------------------------------------------------------------------------
 def test_settings_that_nobody_gives_are_those_of_the_papers():
     given = {"temperature": 0.5, "positive_prior": 0.1}
     assert losses.DebiasedInfoNCE.Settings().model_dump().items() >= given.items()
-    assert losses.HardNegativeInfoNCE.Settings().model_dump().items() >= {**given, "concentration": 1.0}.items()
+    assert (
+        losses.HardNegativeInfoNCE.Settings().model_dump().items()
+        >= {**given, "concentration": 1.0}.items()
+    )
 
 
 def test_columns_of_both_kernels_are_read_checked_and_fitted():
-    loss = losses.YAwareInfoNCE(AGE, negatives=Gaussian("score", sigma="scott") * Categorical("site"))
+    loss = losses.YAwareInfoNCE(
+        AGE, negatives=Gaussian("score", sigma="scott") * Categorical("site")
+    )
     assert loss.columns == {"age": "continuous", "score": "continuous", "site": "categorical"}
-    metadata = {"age": torch.arange(4.0), "score": torch.arange(4.0), "site": torch.tensor([0, 0, 1, -1])}
+    metadata = {
+        "age": torch.arange(4.0),
+        "score": torch.arange(4.0),
+        "site": torch.tensor([0, 0, 1, -1]),
+    }
     with pytest.raises(DataError, match="'site' is missing for 1 row: sub-3"):
         loss.check(metadata, names=[f"sub-{i}" for i in range(4)])
     metadata["site"][3] = 1

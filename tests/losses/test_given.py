@@ -27,7 +27,11 @@ TENSORS = {
 }
 KINDS = {
     "lists": {"age": AGES, "sex": SEXES, "site": SITES},
-    "arrays": {"age": np.array(AGES), "sex": np.array(SEXES), "site": np.array(SITES, dtype=object)},
+    "arrays": {
+        "age": np.array(AGES),
+        "sex": np.array(SEXES),
+        "site": np.array(SITES, dtype=object),
+    },
     "DataFrame": pd.DataFrame({"age": AGES, "sex": pd.Categorical(SEXES), "site": SITES}),
     "mixed": {"age": TENSORS["age"].double(), "sex": np.array(SEXES) == "M", "site": tuple(SITES)},
 }
@@ -61,7 +65,9 @@ def test_a_kernel_is_the_same_however_metadata_are_given(kind):
     given, kernel = KINDS[kind], Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")
     assert torch.allclose(kernel(given).float(), kernel(TENSORS))
     site, few = Categorical("site"), {"site": list(given["site"])[:2]}
-    assert torch.equal(site(few, given), site(TENSORS)[:2])  # a word is the same code in rows and in columns
+    assert torch.equal(
+        site(few, given), site(TENSORS)[:2]
+    )  # a word is the same code in rows and in columns
 
 
 def test_embeddings_may_be_arrays_or_what_monai_made_of_them(views):
@@ -95,7 +101,9 @@ def test_the_columns_of_a_data_frame_are_taken_without_a_warning(recwarn):
 def test_words_are_no_numbers(ages, views):
     for refused in (Gaussian("age", sigma=5.0), YAwareInfoNCE(Gaussian("age", sigma=5.0))):
         with pytest.raises((DataError, ValueError), match=r"age|inhomogeneous"):
-            refused({"age": ages}) if isinstance(refused, Gaussian) else refused(*views[:, :2], {"age": ages})
+            refused({"age": ages}) if isinstance(refused, Gaussian) else refused(
+                *views[:, :2], {"age": ages}
+            )
 
 
 def test_classes_to_predict_must_be_codes(views):

@@ -30,7 +30,9 @@ def test_blocks_of_a_large_batch_are_the_whole(specimen, hold):
     hold(None)
     whole = _value_and_gradients(specimen.build(), z1, z2, metadata, "cuda")
     hold(8)
-    for here, there in zip(_value_and_gradients(specimen.build(), z1, z2, metadata, "cuda"), whole, strict=True):
+    for here, there in zip(
+        _value_and_gradients(specimen.build(), z1, z2, metadata, "cuda"), whole, strict=True
+    ):
         torch.testing.assert_close(here, there, rtol=1e-9, atol=1e-12)
 
 

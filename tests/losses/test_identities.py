@@ -12,7 +12,9 @@ from neurocontrast.kernels import Categorical, Different, Gaussian
 from tests.losses import naive
 from tests.losses.specimens import random_batch
 
-few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 sizes = st.integers(2, 7)
 seeds = st.integers(0, 10_000)
 temperatures = st.sampled_from([0.02, 0.1, 0.5, 1.0])
@@ -23,13 +25,18 @@ def same(loss, other, z1, z2, metadata=None):
     """Two losses (or a loss and a function) agree in value and gradient."""
     a, b = loss(z1, z2, metadata), other(z1, z2, metadata)
     torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    for one, two in zip(torch.autograd.grad(a, (z1, z2)), torch.autograd.grad(b, (z1, z2)), strict=True):
+    for one, two in zip(
+        torch.autograd.grad(a, (z1, z2)), torch.autograd.grad(b, (z1, z2)), strict=True
+    ):
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
 
 
 def distinct(metadata):
     n = len(metadata["label"])
-    return metadata | {"label": torch.arange(n).flip(0), "age": 100.0 * torch.arange(n, dtype=torch.float64)}
+    return metadata | {
+        "label": torch.arange(n).flip(0),
+        "age": 100.0 * torch.arange(n, dtype=torch.float64),
+    }
 
 
 def constant(metadata):
@@ -54,22 +61,37 @@ PAIRS = [
     (losses.FairInfoNCE, {"cluster": "label"}, losses.NTXent, {}, constant),
     (losses.HardNegativeInfoNCE, NO_PRIOR, losses.NTXent, {}, as_it_is),
     (losses.HardNegativeInfoNCE, {"concentration": 0.0}, losses.DebiasedInfoNCE, {}, as_it_is),
-    # Negatives that all are negatives; the own view as the one positive, within a site and for want of another site.
+    # Negatives that all are negatives; the own view as the one positive, within a site and for want
+    # of another site.
     (losses.YAwareInfoNCE, OF_ALL, losses.YAwareInfoNCE, {"kernel": LIKE_AGE}, as_it_is),
     (BOTH, OF_ALL, BOTH, {"kernel": LIKE_AGE}, as_it_is),
     (losses.YAwareInfoNCE, OF_SITE, losses.FairInfoNCE, {"cluster": "cluster"}, as_it_is),
-    (losses.YAwareInfoNCE, {"kernel": LIKE_AGE * Different("cluster")}, losses.NTXent, {}, constant),
+    (
+        losses.YAwareInfoNCE,
+        {"kernel": LIKE_AGE * Different("cluster")},
+        losses.NTXent,
+        {},
+        constant,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("one", "given_one", "other", "given_other", "change"), PAIRS)
 @few
 @given(sizes, seeds, temperatures, st.sampled_from([1.0, -1.0]), st.sampled_from([None, 3]))
-def test_two_losses_are_one(hold, one, given_one, other, given_other, change, n, seed, t, sign, tile):
+def test_two_losses_are_one(
+    hold, one, given_one, other, given_other, change, n, seed, t, sign, tile
+):
     hold(tile)
     z1, z2, metadata = random_batch(n, 5, seed=seed)
     a, b = one(**given_one, temperature=t), other(**given_other, temperature=t)
-    same(lambda x, y, m: a(x, sign * y, m), lambda x, y, m: b(x, sign * y, m), z1, z2, change(metadata))
+    same(
+        lambda x, y, m: a(x, sign * y, m),
+        lambda x, y, m: b(x, sign * y, m),
+        z1,
+        z2,
+        change(metadata),
+    )
 
 
 class TestYAware:
@@ -91,9 +113,13 @@ class TestYAware:
         pull = losses.ConditionalAlignment(LIKE_AGE, temperature=t)
         same(loss, lambda a, b, m: pull(a, b, m) + math.log(2 * n - 1), z1, z2, constant(metadata))
         s, size, sample = naive.pool(z1, z2, t)
-        others = [[torch.exp(s[i][j]) for j in range(size) if sample[j] != sample[i]] for i in range(size)]
+        others = [
+            [torch.exp(s[i][j]) for j in range(size) if sample[j] != sample[i]] for i in range(size)
+        ]
         pushed = sum(torch.log(1 + sum(each)) for each in others) / size
-        value = losses.ExponentialYAware(Categorical("label"), temperature=t)(z1, z2, distinct(metadata))
+        value = losses.ExponentialYAware(Categorical("label"), temperature=t)(
+            z1, z2, distinct(metadata)
+        )
         cosine = torch.nn.functional.cosine_similarity(z1, z2).mean()
         torch.testing.assert_close(value, pushed - cosine / t, rtol=1e-10, atol=1e-10)
 
@@ -141,7 +167,9 @@ def test_distinct_conditions_give_infonce_and_a_constant(n, seed, t):
     z1, z2, metadata = random_batch(n, 5, seed=seed)
     weak = losses.WeaklySupervisedCCLK(Categorical("label"), temperature=t, ridge=1e-12)
     same(weak, losses.InfoNCE(temperature=t, symmetric=False), z1, z2, distinct(metadata))
-    fair = losses.FairCCLK(Categorical("label"), temperature=t, ridge=1e-12)(z1, z2, distinct(metadata))
+    fair = losses.FairCCLK(Categorical("label"), temperature=t, ridge=1e-12)(
+        z1, z2, distinct(metadata)
+    )
     assert fair.item() == pytest.approx(math.log(n), abs=1e-9)
 
 
@@ -159,9 +187,14 @@ def test_what_telling_sites_apart_is_worth(loss, gains):
     """Scans that are crowded, as those of brains are at first: is the loss lower with a mark of the site on each?"""
     generator = torch.Generator().manual_seed(0)
     z = 2 + torch.randn(40, 16, generator=generator, dtype=torch.float64)
-    z1, z2 = (z + 0.3 * torch.randn(40, 16, generator=generator, dtype=torch.float64) for _ in range(2))
+    z1, z2 = (
+        z + 0.3 * torch.randn(40, 16, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
     site = torch.arange(40) % 2
-    metadata = {"site": site, "age": 20 + 60 * torch.rand(40, generator=generator, dtype=torch.float64)}
+    metadata = {
+        "site": site,
+        "age": 20 + 60 * torch.rand(40, generator=generator, dtype=torch.float64),
+    }
     mark = torch.zeros(40, 16, dtype=torch.float64)
     mark[:, 0] = 2.0 * (2 * site - 1)
     z1[:, 0], z2[:, 0] = 0, 0

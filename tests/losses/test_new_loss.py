@@ -48,7 +48,12 @@ def test_a_configuration_builds_it():
 def test_it_trains_and_travels_with_the_encoder(tmp_path):
     table = neurocontrast.simulate(tmp_path / "scans", n_subjects=8, n_sites=1, spacing_mm=8.0)
     config = {
-        "data": {"participants": str(table), "spacing_mm": 12.0, "shape": [14, 17, 14], "val_fraction": 0.0},
+        "data": {
+            "participants": str(table),
+            "spacing_mm": 12.0,
+            "shape": [14, 17, 14],
+            "val_fraction": 0.0,
+        },
         "encoder": {"name": "lenet"},
         "objective": {"loss": NAME, "kernel": KERNEL, "power": 2.0},
         "training": {"epochs": 1, "batch_size": 4, "probe_every": 0},
@@ -70,7 +75,9 @@ def test_the_losses_of_the_page_are_what_they_say():
     loss, z, years = names["AgeGap"]("age"), torch.eye(3), torch.tensor([20.0, 30.0, 60.0])
     z[2] = z[0]
     assert loss(z, None, {"age": years}).item() == pytest.approx(2 * 40 / 0.1 / 3 / 2)
-    assert loss(z, None, {"age": years}, reduction="none").tolist() == [pytest.approx([200.0, 0.0, 200.0])]
+    assert loss(z, None, {"age": years}, reduction="none").tolist() == [
+        pytest.approx([200.0, 0.0, 200.0])
+    ]
     assert loss.columns == {"age": "continuous"}
     with pytest.raises(DataError, match="'age' is missing or infinite for 1 row: 1"):
         loss.check({"age": [20.0, None, 60.0]})
@@ -82,7 +89,10 @@ def test_the_losses_of_the_page_are_what_they_say():
         ({"kernel": KERNEL, "power": 0}, r"objective\.power: must be greater than 0, found 0\."),
         ({}, r"objective\.kernel: missing\."),
         ({"kernel": KERNEL, "powr": 1}, r"objective\.powr: unknown key\. Did you mean 'power'\?"),
-        ({"kernel": [{"column": "age"}]}, r"objective\.kernel\.0: must be a section with the key 'type'"),
+        (
+            {"kernel": [{"column": "age"}]},
+            r"objective\.kernel\.0: must be a section with the key 'type'",
+        ),
     ],
 )
 def test_bad_values_are_refused_with_their_dotted_key(keys, message):
@@ -93,5 +103,7 @@ def test_bad_values_are_refused_with_their_dotted_key(keys, message):
 def test_a_file_makes_no_module_be_imported(tmp_path):
     (tmp_path / "untouched.py").write_text("raise SystemExit('imported')")
     (tmp_path / "c.yaml").write_text("objective: {loss: 'untouched:Loss'}")
-    with pytest.raises(ConfigError, match=r"objective\.loss: must be one of 'infonce', .*, found 'untouched:Loss'"):
+    with pytest.raises(
+        ConfigError, match=r"objective\.loss: must be one of 'infonce', .*, found 'untouched:Loss'"
+    ):
         load_config(tmp_path / "c.yaml")

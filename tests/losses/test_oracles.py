@@ -34,12 +34,18 @@ CASES = {
     "cond_align_y2_sigma1_tau0.1": losses.ConditionalAlignment(_rbf(1.0), temperature=0.1),
     "cond_unif_age_sigma5_tau0.1": losses.ConditionalUniformity(_rbf(5.0), temperature=0.1),
     "cond_unif_y2_sigma1_tau0.1": losses.ConditionalUniformity(_rbf(1.0), temperature=0.1),
-    "cond_unif_labels_tau0.1": losses.ConditionalUniformity(kernels.Categorical("label"), temperature=0.1),
+    "cond_unif_labels_tau0.1": losses.ConditionalUniformity(
+        kernels.Categorical("label"), temperature=0.1
+    ),
     "dcl_debiasedFalse_tau0.5_tp0.1": losses.NTXent(temperature=0.5),
     "dcl_debiasedTrue_tau0.1_tp0.1": losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1),
-    "epssupinfonce_tufts_bal_tau0.1_eps0.25": losses.EpsilonSupInfoNCE("label", temperature=0.1, epsilon=0.25),
+    "epssupinfonce_tufts_bal_tau0.1_eps0.25": losses.EpsilonSupInfoNCE(
+        "label", temperature=0.1, epsilon=0.25
+    ),
     "fair_infonce_clusters_intraTrue_tau0.1": losses.FairInfoNCE("cluster", temperature=0.1),
-    "hcl_hard_tau0.1_tp0.1_beta0.5": losses.HardNegativeInfoNCE(temperature=0.1, positive_prior=0.1, concentration=0.5),
+    "hcl_hard_tau0.1_tp0.1_beta0.5": losses.HardNegativeInfoNCE(
+        temperature=0.1, positive_prior=0.1, concentration=0.5
+    ),
     "infonce_clip_sym_tau0.1": losses.InfoNCE(temperature=0.1),
     "ntxent_lightly_tau0.1": losses.NTXent(temperature=0.1),
     "sincere_tufts_bal_tau0.1": losses.SINCERE("label", temperature=0.1),
@@ -57,7 +63,9 @@ class Oracle:
     """One file: inputs as tensors (the embeddings as leaves) and what came out."""
 
     def __init__(self, name):
-        content, embeddings = (json.loads((FOLDER / f"{each}.json").read_text()) for each in (name, "inputs"))
+        content, embeddings = (
+            json.loads((FOLDER / f"{each}.json").read_text()) for each in (name, "inputs")
+        )
         given = [key for key in embeddings if f"grad_{key}_tangent" in content["outputs"]]
         content["inputs"] |= {key: embeddings[key] for key in given}
         self.params = content["params"]
@@ -68,12 +76,17 @@ class Oracle:
             self.inputs[key] = torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
         names = {"clusters": "cluster", "labels": "label", "y": "y"}
         self.metadata = {names[key]: column for key, column in self.inputs.items() if key in names}
-        self.views = [self.inputs[key].requires_grad_() for key in ("z1", "z2") if key in self.inputs]
+        self.views = [
+            self.inputs[key].requires_grad_() for key in ("z1", "z2") if key in self.inputs
+        ]
 
     def assert_equals(self, value):
         """Value to 1e-10; gradient to 1e-8 with its radial part removed, since ours normalises inside."""
         torch.testing.assert_close(
-            value.detach(), torch.tensor(self.outputs["value"], dtype=torch.float64), rtol=1e-10, atol=1e-10
+            value.detach(),
+            torch.tensor(self.outputs["value"], dtype=torch.float64),
+            rtol=1e-10,
+            atol=1e-10,
         )
         for number, gradient in enumerate(torch.autograd.grad(value, self.views), start=1):
             wanted = torch.tensor(self.outputs[f"grad_z{number}_tangent"], dtype=torch.float64)
@@ -101,7 +114,9 @@ def test_uniformity_of_one_view():
 def test_operator_of_the_condition(name):
     oracle = Oracle(name)
     kernel = (
-        kernels.Cosine("y") if oracle.params["kernel"] == "cosine" else _rbf(math.sqrt(oracle.params["temp_z"] / 2))
+        kernels.Cosine("y")
+        if oracle.params["kernel"] == "cosine"
+        else _rbf(math.sqrt(oracle.params["temp_z"] / 2))
     )
     operator = kernels.ConditionalEmbedding(kernel, ridge=oracle.params["lambda"])(oracle.metadata)
     torch.testing.assert_close(operator, oracle.inputs["W"], rtol=0, atol=1e-10)

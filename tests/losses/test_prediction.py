@@ -38,14 +38,20 @@ def test_the_scale_is_part_of_the_checkpoint():
 
 def test_a_class_without_training_scans_is_refused():
     loss, codes = losses.Supervised("sex", error="cross-entropy"), {"sex": torch.tensor([0, 2, 0])}
-    with pytest.raises(DataError, match=r"no training scan has 'sex' 'b', which only validation scans have"):
+    with pytest.raises(
+        DataError, match=r"no training scan has 'sex' 'b', which only validation scans have"
+    ):
         loss.target(codes, {"sex": ["a", "b", "c"]})
     assert loss.target({"sex": torch.tensor([0, 1])}, {"sex": ["a", "b"]})["classes"] == ["a", "b"]
 
 
 def test_a_prediction_is_no_part_of_a_sum():
     with pytest.raises(ConfigError, match="objectives must be a contrastive loss"):
-        losses.SumOfObjectives({"age": losses.Supervised("age"), "fair": losses.FairCCLK(Categorical("site"))})
+        losses.SumOfObjectives(
+            {"age": losses.Supervised("age"), "fair": losses.FairCCLK(Categorical("site"))}
+        )
     parts = {"age": {"loss": "supervised", "column": "age"}}
-    with pytest.raises(ConfigError, match=r"objective\.objectives\.age\.loss: .*found 'supervised'"):
+    with pytest.raises(
+        ConfigError, match=r"objective\.objectives\.age\.loss: .*found 'supervised'"
+    ):
         as_config({"objective": {"loss": "sum", "objectives": parts}})

@@ -13,7 +13,9 @@ from tests.losses.specimens import random_batch
 def learn_and_forget():
     return losses.SumOfObjectives(
         {
-            "learn": losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0) * Categorical("sex")),
+            "learn": losses.ConditionalAlignmentUniformity(
+                Gaussian("age", sigma=5.0) * Categorical("sex")
+            ),
             "forget": losses.FairCCLK(Categorical("label")),
             "spread": losses.NTXent(),
         },
@@ -24,8 +26,12 @@ def learn_and_forget():
 def test_it_is_the_weighted_sum_of_prefixed_terms(learn_and_forget):
     z1, z2, metadata = random_batch(8, 5, seed=0)
     terms = learn_and_forget.terms(z1, z2, metadata)
-    assert {"learn/alignment", "learn/uniformity", "forget/alignment", "forget/uniformity"} < set(terms)
-    torch.testing.assert_close(sum(terms.values()), learn_and_forget(z1, z2, metadata), rtol=1e-12, atol=1e-12)
+    assert {"learn/alignment", "learn/uniformity", "forget/alignment", "forget/uniformity"} < set(
+        terms
+    )
+    torch.testing.assert_close(
+        sum(terms.values()), learn_and_forget(z1, z2, metadata), rtol=1e-12, atol=1e-12
+    )
     learn = losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0) * Categorical("sex"))
     forget = losses.FairCCLK(Categorical("label"))
     expected = learn(z1, z2, metadata) + 0.5 * forget(z1, z2, metadata)
@@ -36,16 +42,24 @@ def test_it_is_the_weighted_sum_of_prefixed_terms(learn_and_forget):
 
 
 def test_columns_are_merged_and_must_agree(learn_and_forget):
-    assert learn_and_forget.columns == {"age": "continuous", "sex": "categorical", "label": "categorical"}
+    assert learn_and_forget.columns == {
+        "age": "continuous",
+        "sex": "categorical",
+        "label": "categorical",
+    }
     with pytest.raises(ConfigError, match="'age' is read as categorical by 'b' and as continuous"):
-        losses.SumOfObjectives({"a": losses.FairCCLK(Linear("age")), "b": losses.FairCCLK(Categorical("age"))})
+        losses.SumOfObjectives(
+            {"a": losses.FairCCLK(Linear("age")), "b": losses.FairCCLK(Categorical("age"))}
+        )
 
 
 def test_kernels_are_fitted_and_stored():
     _, _, metadata = random_batch(30, 4, seed=3)
 
     fitted, loaded = (
-        losses.SumOfObjectives({"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()})
+        losses.SumOfObjectives(
+            {"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()}
+        )
         for _ in range(2)
     )
     fitted.fit(metadata)
@@ -56,7 +70,9 @@ def test_kernels_are_fitted_and_stored():
 
 def test_the_cohort_is_checked_by_each_objective():
     _, _, metadata = random_batch(6, 4, seed=5)
-    both = losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.YAwareInfoNCE(Linear("scores"))})
+    both = losses.SumOfObjectives(
+        {"a": losses.NTXent(), "b": losses.YAwareInfoNCE(Linear("scores"))}
+    )
     with pytest.raises(DataError, match="needs weights of at least 0"):
         both.check(metadata)
     metadata["scores"][1] = torch.nan

@@ -29,7 +29,9 @@ def expected(loss, of_x, of_y, n):
 
 def unit_vectors(n, seed, d=3):
     generator = torch.Generator().manual_seed(seed)
-    return torch.nn.functional.normalize(torch.randn(n, d, generator=generator, dtype=torch.float64), dim=1)
+    return torch.nn.functional.normalize(
+        torch.randn(n, d, generator=generator, dtype=torch.float64), dim=1
+    )
 
 
 class TestCritic:
@@ -38,7 +40,8 @@ class TestCritic:
     @pytest.mark.parametrize("symmetric", [False, True])
     @pytest.mark.parametrize("n", [2, 3])
     def test_density_ratio_is_the_minimum(self, symmetric, n):
-        # <f(x), g(y)> is any table of numbers with f(x) its rows, g(y) unit vectors, and no division by norms.
+        # <f(x), g(y)> is any table of numbers with f(x) its rows, g(y) unit vectors, and no
+        # division by norms.
         loss = losses.InfoNCE(temperature=1.0, symmetric=symmetric, normalise=False)
         critic, of_y = (RATIO + 0.7).requires_grad_(), torch.eye(3, dtype=torch.float64)
         best = expected(loss, critic, of_y, n)
@@ -53,12 +56,17 @@ class TestMutualInformation:
     @pytest.mark.parametrize("loss", [losses.InfoNCE, losses.NTXent])
     def test_is_at_least_log_n_minus_the_loss(self, loss, temperature):
         for n, seed in ((2, 0), (3, 1), (3, 2)):
-            value = expected(loss(temperature=temperature), unit_vectors(2, seed), unit_vectors(3, seed + 9), n)
+            value = expected(
+                loss(temperature=temperature), unit_vectors(2, seed), unit_vectors(3, seed + 9), n
+            )
             assert math.log(n) - value <= INFORMATION
 
     def test_of_the_best_critic_comes_near(self):
         loss = losses.InfoNCE(temperature=1.0, normalise=False)
-        best = [math.log(n) - expected(loss, RATIO, torch.eye(3, dtype=torch.float64), n) for n in (2, 3, 4)]
+        best = [
+            math.log(n) - expected(loss, RATIO, torch.eye(3, dtype=torch.float64), n)
+            for n in (2, 3, 4)
+        ]
         assert best == sorted(best)
         assert 0.7 * INFORMATION < best[-1] < INFORMATION
 
@@ -75,12 +83,18 @@ class TestMutualInformation:
 
 def test_yaware_tends_to_the_limit_of_lemma_1():
     """Dufumier et al. 2021, lemma 1, for a distribution on four points; every batch has each as often as is likely."""
-    times, age = torch.tensor([1, 2, 3, 2]), torch.tensor([20.0, 27.0, 33.0, 60.0], dtype=torch.float64)
+    times, age = (
+        torch.tensor([1, 2, 3, 2]),
+        torch.tensor([20.0, 27.0, 33.0, 60.0], dtype=torch.float64),
+    )
     z, p = unit_vectors(4, 0), times / times.sum()
     scores = z @ z.T / 0.5
     weights = Gaussian("age", sigma=10.0)({"age": age})
     positive = weights * p / (weights @ p.to(weights)).unsqueeze(1)
-    limit = -(p.unsqueeze(1) * positive * scores).sum() + (p * (scores.exp() @ p.to(scores)).log()).sum()
+    limit = (
+        -(p.unsqueeze(1) * positive * scores).sum()
+        + (p * (scores.exp() @ p.to(scores)).log()).sum()
+    )
 
     def error(repeats):
         rows = torch.arange(4).repeat_interleave(times * repeats)
@@ -94,7 +108,8 @@ def test_yaware_tends_to_the_limit_of_lemma_1():
 class TestSINCERE:
     """Feeney and Hughes 2023, lemma 2 and propositions 3.1 and 3.2: one sample of the target is to be found.
 
-    Of three samples one, S, is drawn from the distribution of the target, others from noise; x has three values.
+    Of three samples one, S, is drawn from the distribution of the target, others from noise; x has
+    three values.
     """
 
     TARGET = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
@@ -105,7 +120,9 @@ class TestSINCERE:
         """The loss of an anchor whose positive is sample s, with similarity `critic` to each value of x."""
         cosine = self.TAU * critic
         of_x = torch.stack([cosine, (1 - cosine.square()).sqrt()], dim=1)
-        embeddings = torch.cat([torch.tensor([[1.0, 0.0]], dtype=torch.float64), of_x[list(x)]]).unsqueeze(0)
+        embeddings = torch.cat(
+            [torch.tensor([[1.0, 0.0]], dtype=torch.float64), of_x[list(x)]]
+        ).unsqueeze(0)
         label = {"label": torch.tensor([1] + [int(k == s) for k in range(3)])}
         loss, of_anchors = losses.SINCERE("label", temperature=self.TAU), []
 
@@ -121,7 +138,9 @@ class TestSINCERE:
         return values[0, 0]
 
     def likelihood_of_data(self, x, s):
-        return math.prod(float((self.TARGET if k == s else self.NOISE)[value]) for k, value in enumerate(x))
+        return math.prod(
+            float((self.TARGET if k == s else self.NOISE)[value]) for k, value in enumerate(x)
+        )
 
     def mean_loss(self, critic):
         """Over all data and all places of the target's sample, as the model draws them."""

@@ -34,7 +34,9 @@ def _assert_equal(loss, expected, views, metadata, hold, **options):
         hold(tile)
         value = loss(views if tile else torch.stack(views), None, metadata, **options)
         torch.testing.assert_close(value, expected, **TIGHT)
-        torch.testing.assert_close(sum(loss.terms(views, None, metadata, **options).values()), expected, **TIGHT)
+        torch.testing.assert_close(
+            sum(loss.terms(views, None, metadata, **options).values()), expected, **TIGHT
+        )
         for got, each in zip(torch.autograd.grad(value.square().sum(), views), wanted, strict=True):
             torch.testing.assert_close(got, each, rtol=1e-9, atol=1e-9)
     hold(None)
@@ -54,7 +56,9 @@ def test_weighted_anchors_and_their_values_equal_the_double_loop(hold, pooled, r
         views, metadata = _views(n_views)
         options = {"weights": WEIGHTS, "reduction": reduction}
         if reduction != "mean" and not loss.of_anchors:
-            with pytest.raises(DataError, match=f"reduction must be 'mean' for {type(loss).__name__}"):
+            with pytest.raises(
+                DataError, match=f"reduction must be 'mean' for {type(loss).__name__}"
+            ):
                 loss(views, None, metadata, **options)
             continue
         expected = pooled.reference(naive.Batch(views, WEIGHTS.tolist(), reduction), metadata)
@@ -74,7 +78,11 @@ def test_values_of_anchors_have_the_loss_as_their_mean(specimen):
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [([1.0, 1.0], "one number a sample"), ([1.0, -1.0, 1.0], "at least 0"), ([1.0, torch.nan, 1.0], "finite")],
+    [
+        ([1.0, 1.0], "one number a sample"),
+        ([1.0, -1.0, 1.0], "at least 0"),
+        ([1.0, torch.nan, 1.0], "finite"),
+    ],
 )
 def test_weights_that_are_none_are_refused(wrong, message):
     with pytest.raises(DataError, match=message):
@@ -83,7 +91,9 @@ def test_weights_that_are_none_are_refused(wrong, message):
 
 def test_one_view_is_a_tensor_alone():
     (z,), metadata = _views(1)
-    assert torch.equal(losses.SupCon("label")(z, None, metadata), losses.SupCon("label")([z], None, metadata))
+    assert torch.equal(
+        losses.SupCon("label")(z, None, metadata), losses.SupCon("label")([z], None, metadata)
+    )
 
 
 def test_one_scan_of_one_view_has_no_positive_and_no_loss(pooled):
@@ -99,10 +109,14 @@ def test_other_numbers_of_views_are_refused_with_the_number(specimen):
     fewest, most = loss.n_views
     views, metadata = _views(3)
     if fewest == 2:
-        with pytest.raises(DataError, match=rf"^{type(loss).__name__} takes (at least )?2 views .* got 1\.$"):
+        with pytest.raises(
+            DataError, match=rf"^{type(loss).__name__} takes (at least )?2 views .* got 1\.$"
+        ):
             loss(views[0], None, random_batch(6, 5)[2])
     if most == 2:
-        with pytest.raises(DataError, match=rf"^{type(loss).__name__} takes 2 views of every scan, got 3\.$"):
+        with pytest.raises(
+            DataError, match=rf"^{type(loss).__name__} takes 2 views of every scan, got 3\.$"
+        ):
             loss(views, None, random_batch(6, 5)[2])
     with pytest.raises(DataError, match="got an empty list"):
         loss([], None, metadata)
@@ -124,7 +138,9 @@ def test_a_temperature_that_learns_has_its_exact_gradient(specimen, hold):
     given = {name: getattr(loss, name) for name in loss.__signature__.parameters}
     if hasattr(loss, "embedding_kernel"):
         given["kernel"] = loss.embedding_kernel
-    learning = type(loss)(**{**given, "temperature": torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))})
+    learning = type(loss)(
+        **{**given, "temperature": torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))}
+    )
     assert [name for name, _ in learning.named_parameters()] == ["temperature"]
     as_clip = type(loss)(**{**given, "temperature": "learnable"}).double()
     as_clip.log_scale.data.fill_(-math.log(start))

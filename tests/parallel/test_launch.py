@@ -19,7 +19,10 @@ SRUN = {f"SLURM_{name}": value for name, value in STEP.items()}
         (TORCHRUN, Launched("torchrun", 5, 1, 8, 8)),
         (SRUN, Launched("srun", 3, 1, 4, 4)),
         ({**SRUN, **TORCHRUN}, Launched("torchrun", 5, 1, 8, 8)),  # srun torchrun …
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, Launched()),  # the batch script itself
+        (
+            {"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"},
+            Launched(),
+        ),  # the batch script itself
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1"}, Launched()),
         ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, Launched()),  # of something else
         ({"LOCAL_RANK": "1", "WORLD_SIZE": "2", COMMAND: "1"}, Launched("fabric", 1, 1, 2, 2)),
@@ -46,10 +49,18 @@ def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
     step_of_srun(monkeypatch, NTASKS_PER_NODE="8", STEP_TASKS_PER_NODE="2(x2)", NNODES="2")
     environment = _environment_of("srun")
     environment.validate_settings(num_devices=2, num_nodes=2)
-    assert (environment.world_size(), environment.global_rank(), environment.local_rank()) == (4, 3, 1)
-    with pytest.raises(ConfigError, match=r"training\.devices, training\.num_nodes: .*--ntasks-per-node=2"):
+    assert (environment.world_size(), environment.global_rank(), environment.local_rank()) == (
+        4,
+        3,
+        1,
+    )
+    with pytest.raises(
+        ConfigError, match=r"training\.devices, training\.num_nodes: .*--ntasks-per-node=2"
+    ):
         start(devices=4)
-    with pytest.raises(ConfigError, match=r"2 × 1 = 2 processes, but srun started 4\. Set both to that"):
+    with pytest.raises(
+        ConfigError, match=r"2 × 1 = 2 processes, but srun started 4\. Set both to that"
+    ):
         start(devices=2)
     with pytest.raises(ConfigError, match=r"embed: works in one process, and srun started 4"):
         refuse_several("embed")
@@ -73,10 +84,14 @@ def test_steps_and_jobs_beside_one_another_meet_at_ports_of_their_own(monkeypatc
 def test_gpus_that_are_not_there_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match=r"training\.devices: 2 asked for, but PyTorch sees 1 GPU"):
+    with pytest.raises(
+        ConfigError, match=r"training\.devices: 2 asked for, but PyTorch sees 1 GPU"
+    ):
         start("cuda", devices=2)
 
 
 def test_a_call_from_python_is_one_process():
-    with pytest.raises(ConfigError, match=r"training\.devices: 2 processes are started by the command line"):
+    with pytest.raises(
+        ConfigError, match=r"training\.devices: 2 processes are started by the command line"
+    ):
         start(devices=2)

@@ -37,7 +37,14 @@ def overrides(folder, monkeypatch):
 
 def command_line(overrides, out, *more):
     settings = [part for each in overrides for part in ("--set", each)]
-    return [Path(sys.executable).parent / "neurocontrast", "pretrain", *settings, "--out", str(out), *more]
+    return [
+        Path(sys.executable).parent / "neurocontrast",
+        "pretrain",
+        *settings,
+        "--out",
+        str(out),
+        *more,
+    ]
 
 
 @contextlib.contextmanager
@@ -48,7 +55,9 @@ def training(overrides, out):
         while not (out / "checkpoints/epoch-0001.pt").exists():
             assert process.poll() is None
             time.sleep(0.02)
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, check=False)
+        found = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, check=False
+        )
         (below,) = map(int, found.stdout.split())
         yield process, below
     while Path(f"/proc/{below}").exists():  # or the test is stopped by its limit
@@ -72,7 +81,9 @@ def test_the_command_starts_the_processes_and_one_of_them_speaks(overrides, tmp_
 
 def test_what_can_be_told_at_once_is_told_before_any_process_starts(overrides, tmp_path):
     with pytest.raises(ConfigError, match=r"data\.participants: missing"):
-        neurocontrast.pretrain(load_config(None, [*overrides, "data.participants=null"]), out=tmp_path / "run")
+        neurocontrast.pretrain(
+            load_config(None, [*overrides, "data.participants=null"]), out=tmp_path / "run"
+        )
     overrides += ["training.devices=3", "training.num_nodes=2"]
     with pytest.raises(ConfigError, match=r"3 × 2 = 6 processes, but this is 1\. .* torchrun"):
         neurocontrast.pretrain(load_config(None, overrides), out=tmp_path / "run")
@@ -80,7 +91,9 @@ def test_what_can_be_told_at_once_is_told_before_any_process_starts(overrides, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 1), (signal.SIGUSR1, 75)])
-def test_a_signal_to_the_command_stops_all_processes_with_a_checkpoint(overrides, tmp_path, sent, code):
+def test_a_signal_to_the_command_stops_all_processes_with_a_checkpoint(
+    overrides, tmp_path, sent, code
+):
     with training(overrides, tmp_path / "run") as (process, _):
         process.send_signal(sent)
         said = process.communicate()[1]
@@ -111,13 +124,22 @@ def test_killed_processes_leave_none_behind_and_the_run_resumes(overrides, tmp_p
 def test_torchrun_gives_the_same_run_and_the_first_process_alone_prints(overrides, tmp_path):
     command = command_line(overrides, tmp_path / "own")
     subprocess.run(command, capture_output=True, check=True)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--no-python",
+    ]
     there = [*launcher, *command_line(overrides, tmp_path / "torchrun")]
     done = subprocess.run(there, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == str(tmp_path / "torchrun")
     assert done.stdout.count("The last epoch") == 1
     assert done.stderr.count("epoch 1/2:") == 1
-    encoders = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in ("own", "torchrun")]
+    encoders = [
+        (tmp_path / name / "encoder.safetensors").read_bytes() for name in ("own", "torchrun")
+    ]
     assert encoders[0] == encoders[1]
     again = subprocess.run(there, capture_output=True, text=True, check=False)
     assert again.returncode != 0

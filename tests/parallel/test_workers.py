@@ -75,7 +75,9 @@ def faults_and_given_back(*arguments, **environment):
     """Return what a program's allocator does that is set up by these variables alone."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", PROGRAM, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain | environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=plain | environment
+    )
     return map(int, done.stdout.split())
 
 
@@ -84,5 +86,7 @@ def test_what_is_freed_is_used_again_and_given_back_at_the_end():
     (plain, _), (kept, given_back) = faults_and_given_back("plain"), faults_and_given_back("keep")
     assert kept < 0.1 * plain
     assert given_back > 400_000_000
-    obeyed, _ = faults_and_given_back("keep", MALLOC_ARENA_MAX="2")  # whoever sets the allocator up is obeyed
+    obeyed, _ = faults_and_given_back(
+        "keep", MALLOC_ARENA_MAX="2"
+    )  # whoever sets the allocator up is obeyed
     assert obeyed > 0.5 * plain

@@ -13,8 +13,9 @@ import time
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue")
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 
-# Cores, memory and GPUs are what the files in pipelines/ ask for; here they are only counted, whatever there is.
-# A job that was queued again waits until its credential has expired, by default two minutes.
+# Cores, memory and GPUs are what the files in pipelines/ ask for; here they are only counted,
+# whatever there is. A job that was queued again waits until its credential has expired, by default
+# two minutes.
 SLURM_CONF = """
 ClusterName=onenode
 SlurmctldHost={host}(127.0.0.1)
@@ -59,10 +60,17 @@ def one_node_slurm(folder):
     # The processes of a run meet at a port that is made of the job's number.
     own = {"ports": _free_ports(2), "first_job": random.SystemRandom().randrange(10_000, 19_000)}
     host, user = socket.gethostname().split(".")[0], getpass.getuser()
-    (folder / "slurm.conf").write_text(SLURM_CONF.format(folder=folder, host=host, user=user, **own))
-    # No cgroup is used, but older versions want a place for them, and newer ones must be told that there is none.
+    (folder / "slurm.conf").write_text(
+        SLURM_CONF.format(folder=folder, host=host, user=user, **own)
+    )
+    # No cgroup is used, but older versions want a place for them, and newer ones must be told that
+    # there is none.
     newer = _version() >= (23, 2)
-    cgroup = "CgroupPlugin=disabled" if newer else f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={folder / 'cgroup'}"
+    cgroup = (
+        "CgroupPlugin=disabled"
+        if newer
+        else f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={folder / 'cgroup'}"
+    )
     (folder / "cgroup.conf").write_text(cgroup + "\n")
     for number in range(4):
         (folder / f"gpu{number}").touch()  # stands for /dev/nvidia0 and so on
@@ -82,7 +90,10 @@ def one_node_slurm(folder):
         _wait_for(lambda: (folder / "munge.socket").exists(), folder)
         start("slurmctld", "-D")
         start("slurmd", "-D")
-        _wait_for(lambda: _output_of(["sinfo", "-h", "-o", "%t"], environment) in ("idle", "idle\nidle"), folder)
+        _wait_for(
+            lambda: _output_of(["sinfo", "-h", "-o", "%t"], environment) in ("idle", "idle\nidle"),
+            folder,
+        )
         try:
             yield environment
         finally:
@@ -95,7 +106,9 @@ def _daemon(command, environment, log):
     """Run a daemon within the block, and no longer than this process."""
     guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     with open(log, "ab") as stream:
-        process = subprocess.Popen([*guard, *command], env=environment, stdout=stream, stderr=stream)
+        process = subprocess.Popen(
+            [*guard, *command], env=environment, stdout=stream, stderr=stream
+        )
     try:
         yield
     finally:
@@ -116,12 +129,16 @@ def _free_ports(n):
 
 
 def _version():
-    printed = subprocess.run(["slurmctld", "-V"], env={"PATH": PATH}, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        ["slurmctld", "-V"], env={"PATH": PATH}, capture_output=True, text=True, check=True
+    ).stdout
     return tuple(map(int, printed.split()[-1].split(".")[:2]))
 
 
 def _output_of(command, environment):
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -129,6 +146,8 @@ def _wait_for(happens, folder, seconds=60):
     deadline = time.monotonic() + seconds
     while not happens():
         if time.monotonic() > deadline:
-            logs = "\n".join(f"{log.name}:\n{log.read_text()[-3000:]}" for log in sorted(folder.glob("*.log")))
+            logs = "\n".join(
+                f"{log.name}:\n{log.read_text()[-3000:]}" for log in sorted(folder.glob("*.log"))
+            )
             raise TimeoutError(f"the cluster was not ready within {seconds} s\n{logs}")
         time.sleep(0.1)

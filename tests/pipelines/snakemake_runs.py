@@ -22,9 +22,16 @@ def link_repository(folder):
 def run_snakemake(folder, snakefile, *config, flags=()):
     """Run a workflow with keys of ``--config``, by the command of the environment that runs the tests."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", f"pipelines/{snakefile}"]
-    command += ["--profile", "pipelines/profiles/local", *flags, *(["--config", *config] if config else [])]
+    command += [
+        "--profile",
+        "pipelines/profiles/local",
+        *flags,
+        *(["--config", *config] if config else []),
+    ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path}
+    )
 
 
 def dry_run(folder, snakefile, *config):

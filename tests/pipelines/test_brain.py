@@ -10,7 +10,14 @@ from neurocontrast.exceptions import ConfigError, DataError
 from pipelines.brain.cohort import column_of, draw_subjects, write_draws
 from pipelines.brain.experiment import BrainExperiment, load_brain, load_experiment
 from pipelines.brain.results import summarise_brain
-from tests.pipelines.snakemake_runs import ROOT, assert_finished, dry_run, link_repository, run_snakemake, settings_of
+from tests.pipelines.snakemake_runs import (
+    ROOT,
+    assert_finished,
+    dry_run,
+    link_repository,
+    run_snakemake,
+    settings_of,
+)
 
 SHIPPED = ["uniformity_small", "uniformity_full", "subjects_small", "subjects_full"]
 RECIPE = "neurocontrast/recipes/brain/conditional_reference.yaml"
@@ -49,7 +56,9 @@ def test_the_weight_of_uniformity_is_varied_for_both_kinds():
 
 
 def test_draws_are_nested_stratified_and_of_subjects(tmp_path):
-    table = pd.DataFrame({"subject_id": [str(i // 2) for i in range(80)], "diagnosis": ["a", "a", "b", "b"] * 20})
+    table = pd.DataFrame(
+        {"subject_id": [str(i // 2) for i in range(80)], "diagnosis": ["a", "a", "b", "b"] * 20}
+    )
     table.loc[:1, "diagnosis"] = "n/a"
     drawn = draw_subjects(table, target="diagnosis", sizes=[10, 20], seed=3)
     assert drawn[10] < drawn[20]
@@ -60,7 +69,9 @@ def test_draws_are_nested_stratified_and_of_subjects(tmp_path):
 
 
 def test_a_column_says_who_is_evaluated_at_a_size_and_seed(tmp_path):
-    write_draws(_table(tmp_path), target="diagnosis", sizes=[12], seeds=[0, 1], out=tmp_path / "out.tsv")
+    write_draws(
+        _table(tmp_path), target="diagnosis", sizes=[12], seeds=[0, 1], out=tmp_path / "out.tsv"
+    )
     table = pd.read_csv(tmp_path / "out.tsv", sep="\t")
     assert [(table[column_of(12, seed)] == "yes").sum() for seed in (0, 1)] == [12, 12]
     experiment = load_experiment(ROOT / "pipelines" / "brain" / "subjects_small.yaml")
@@ -77,7 +88,9 @@ def test_the_command_line_is_set_over_the_file(tmp_path):
     assert asked.table("clinical") == tables["clinical"]
     assert asked.images_of("clinical") == str(tmp_path)
     assert (experiment.sizes, experiment.seeds) == (["20", "50"], (7,))
-    assert list(experiment.variants) == ["simclr", "untrained", "scratch"], "the reference, and whose network it is"
+    assert list(experiment.variants) == ["simclr", "untrained", "scratch"], (
+        "the reference, and whose network it is"
+    )
     assert experiment.pretrained == ["simclr", "untrained"]
     assert experiment.settings_of("simclr")["training.epochs"] == 2
     assert experiment.settings_of("untrained")["training.epochs"] == 0
@@ -89,7 +102,10 @@ def test_the_command_line_is_set_over_the_file(tmp_path):
         ({}, "give uniformity"),
         ({"figure": "subject"}, "did you mean 'subjects'"),
         ({"figure": "subjects", "size": "full"}, "give two tables"),
-        ({"figure": "subjects", "clinical": "no.tsv", "pretraining": "no.tsv"}, "there is no table 'no.tsv'"),
+        (
+            {"figure": "subjects", "clinical": "no.tsv", "pretraining": "no.tsv"},
+            "there is no table 'no.tsv'",
+        ),
         ({"figure": "subjects", "subjects": [60, 20]}, "rising order"),
         ({"figure": "subjects", "variants": ["scrach"]}, "did you mean 'scratch'"),
     ],
@@ -103,7 +119,9 @@ def test_a_table_without_the_target_or_with_too_few_subjects_is_refused(tmp_path
     tables = {"pretraining": _table(tmp_path, "healthy.tsv"), "clinical": _table(tmp_path)}
     with pytest.raises(DataError, match=r"no column 'diagnos'\. Did you mean 'diagnosis'"):
         load_brain({"figure": "subjects", **tables, "target": "diagnos"})
-    with pytest.raises(DataError, match="100 are asked for, and 60 of the clinical table have a value"):
+    with pytest.raises(
+        DataError, match="100 are asked for, and 60 of the clinical table have a value"
+    ):
         load_brain({"figure": "subjects", **tables, "subjects": [30, 100]})
 
 
@@ -111,7 +129,10 @@ def test_a_table_without_the_target_or_with_too_few_subjects_is_refused(tmp_path
     ("changes", "said"),
     [
         ({"images": {"n_train": 3}}, "belong to natural images"),
-        ({"orderings": [{"higher": "conditonal", "lower": "yaware", "source": "x"}]}, "there is no 'conditonal'"),
+        (
+            {"orderings": [{"higher": "conditonal", "lower": "yaware", "source": "x"}]},
+            "there is no 'conditonal'",
+        ),
         ({"simulate": {"clinical": {"n_subject": 3}}}, "did you mean 'n_subjects'"),
     ],
 )
@@ -126,27 +147,41 @@ def test_means_and_orderings_are_over_folds_and_seeds(tmp_path):
         "variants": {"low": {"label": "Low"}, "high": {"label": "High"}}, "figures": ["series"], "subjects": [20, 40],
         "orderings": [{"higher": "high", "lower": "low", "source": "nowhere"}], "published": ["BIOBD 0.66"],
     })  # fmt: skip
-    for variant, size, seed in itertools.product(("low", "high"), experiment.sizes, experiment.seeds):
-        auc, folder = {"low": 0.6, "high": 0.7}[variant], tmp_path / variant / f"seed-{seed}" / f"subjects-{size}"
+    for variant, size, seed in itertools.product(
+        ("low", "high"), experiment.sizes, experiment.seeds
+    ):
+        auc, folder = (
+            {"low": 0.6, "high": 0.7}[variant],
+            tmp_path / variant / f"seed-{seed}" / f"subjects-{size}",
+        )
         folder.mkdir(parents=True)
         folds = pd.DataFrame({"repeat": 0, "fold": [0, 1], "auc": [auc + seed / 100, auc + 0.02]})
         folds.to_csv(folder / "folds.tsv", sep="\t", index=False)
     summary = summarise_brain(tmp_path, experiment=experiment)
     assert summary["n_seeds"].tolist() == [4] * 4
-    assert summary.loc[summary["variant"] == "high", "difference"].tolist() == pytest.approx([0.1, 0.1])
+    assert summary.loc[summary["variant"] == "high", "difference"].tolist() == pytest.approx(
+        [0.1, 0.1]
+    )
     page = (tmp_path / "results.md").read_text()
     assert "| High > Low | nowhere | 20 | +0.100 [+0.100, +0.100] | appears |" in page
     assert "Of 2 published orderings 2 appear, 0 the other way round; 0 are not settled." in page
     assert "- Published: BIOBD 0.66" in page
     drawn = pd.read_csv(tmp_path / "figures" / "series_auc.tsv", sep="\t")
-    assert drawn.groupby("series")["at"].apply(list).to_dict() == {"High": [20, 40], "Low": [20, 40]}
-    pd.DataFrame({"repeat": [0], "fold": [0]}).to_csv(tmp_path / "low/seed-0/subjects-20/folds.tsv", sep="\t")
+    assert drawn.groupby("series")["at"].apply(list).to_dict() == {
+        "High": [20, 40],
+        "Low": [20, 40],
+    }
+    pd.DataFrame({"repeat": [0], "fold": [0]}).to_csv(
+        tmp_path / "low/seed-0/subjects-20/folds.tsv", sep="\t"
+    )
     with pytest.raises(DataError, match="'diagnosis' is not of two classes"):
         summarise_brain(tmp_path, experiment=experiment)
 
 
 def test_a_dry_run_plans_every_variant_seed_and_size(tmp_path):
-    said, planned = dry_run(link_repository(tmp_path), "brain.smk", "figure=subjects", "seeds=[3,4]")
+    said, planned = dry_run(
+        link_repository(tmp_path), "brain.smk", "figure=subjects", "seeds=[3,4]"
+    )
     counts = {"simulate": 2, "draws": 1, "pretrain": 12, "embed": 12, "evaluate": 24, "finetune": 4, "results": 1,
               "compare": 1}  # fmt: skip
     assert counts.items() <= planned.items()
@@ -177,9 +212,16 @@ def test_from_simulated_brains_to_a_figure(tmp_path):
     assert set(zip(table["variant"], table["subjects"], strict=True)) == {
         (variant, size) for variant in ("conditional", "scratch") for size in (16, 24)
     }
-    n = json.loads((results / "scratch" / "seed-0" / "subjects-16" / "evaluation.json").read_text())["n"]
+    n = json.loads(
+        (results / "scratch" / "seed-0" / "subjects-16" / "evaluation.json").read_text()
+    )["n"]
     assert n["subjects"] == 16
     assert (results / "figures" / "series_auc.svg").is_file()
-    assert json.loads((results / "conditional" / "seed-0" / "subjects-16" / "evaluation.json").read_text())["n"] == n
+    assert (
+        json.loads(
+            (results / "conditional" / "seed-0" / "subjects-16" / "evaluation.json").read_text()
+        )["n"]
+        == n
+    )
     assert "<html" in (results / "comparison" / "comparison.html").read_text()
     assert "Nothing to be done" in dry_run(folder, "brain.smk", "file=tiny.yaml")[0]

@@ -11,12 +11,19 @@ from pipelines.natural.columns import add_columns, cluster, group_identical, joi
 def test_a_table_gets_its_attributes_and_clusters(tmp_path):
     path = tmp_path / "participants.tsv"
     table = pd.DataFrame(
-        {"participant_id": ["a", "b", "c"], "path": "images.npy#0", "split": "train", "file": ["x/1", "x/2", "y/3"]}
+        {
+            "participant_id": ["a", "b", "c"],
+            "path": "images.npy#0",
+            "split": "train",
+            "file": ["x/1", "x/2", "y/3"],
+        }
     )
     table.to_csv(path, sep="\t", index=False)
     (tmp_path / "attributes.csv").write_text("file,attr_a\n3,9\n1,0\n2,1\n")
     clusters = {"columns": ["attr_*"], "n_clusters": [2, 3], "identical": [1]}
-    add_columns(path, attributes=str(tmp_path / "attributes.csv"), attributes_key="file", clusters=clusters)
+    add_columns(
+        path, attributes=str(tmp_path / "attributes.csv"), attributes_key="file", clusters=clusters
+    )
     found = pd.read_csv(path, sep="\t")
     assert found["attr_a"].tolist() == [0, 1, 9]
     assert found["cluster_2"].tolist() == ["c0", "c0", "c1"]
@@ -64,7 +71,10 @@ def test_attributes_are_joined_by_file_or_name_in_any_order(attributes):
     table = attributes(
         "file red wings\n./dog/3.png true n/a\ncat/1.png FALSE 2\nextra.png true 3\ncat/2.png true 0.5\n"
     )
-    assert join_attributes(FILES, table, key="file") == {"red": ["0", "1", "1"], "wings": ["2", "0.5", "n/a"]}
+    assert join_attributes(FILES, table, key="file") == {
+        "red": ["0", "1", "1"],
+        "wings": ["2", "0.5", "n/a"],
+    }
     by_name = attributes("name a\n3.png z\n1.png x\n2.png y\n")
     assert join_attributes(FILES, by_name, key="name") == {"a": ["x", "y", "z"]}
     by_name.write_text('file,note\ncat/1.png,a\ncat/2.png,"b\tc"\ndog/3.png,d\n')
@@ -78,7 +88,11 @@ def test_attributes_are_joined_by_file_or_name_in_any_order(attributes):
     [
         ("file a\ncat/1.png x\ncat/1.png y\n", "file", "more than one row for 'cat/1.png'"),
         ("file a\ncat/1.png x\n", "fil", "no column 'fil'. Did you mean 'file'"),
-        ("file a\ncat/2.png x\n", "file", r"(?s)2 problems.*'cat/1.png': no row tells of this image"),
+        (
+            "file a\ncat/2.png x\n",
+            "file",
+            r"(?s)2 problems.*'cat/1.png': no row tells of this image",
+        ),
         ("file Label\ncat/1.png x\ncat/2.png x\ndog/3.png x\n", "file", "a name that is used here"),
     ],
 )

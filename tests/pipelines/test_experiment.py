@@ -33,11 +33,15 @@ def test_every_variant_of_a_shipped_experiment_is_a_valid_configuration(path):
             assert "background_red" in config.evaluation.covariates
         if experiment.milestones:
             assert config.training.epochs == experiment.milestones[-1]
-            assert config.training.schedule == "constant", "training that goes on needs a schedule that does not end"
+            assert config.training.schedule == "constant", (
+                "training that goes on needs a schedule that does not end"
+            )
 
 
 def test_the_command_line_is_set_over_the_file(tmp_path):
-    asked, _ = load_natural({"experiment": "linear", "size": "full", "dataset": "cifar100", "source": str(tmp_path)})
+    asked, _ = load_natural(
+        {"experiment": "linear", "size": "full", "dataset": "cifar100", "source": str(tmp_path)}
+    )
     assert asked.folder == "results/linear_full-cifar100"
     asked, experiment = load_natural({
         "experiment": "fair", "dataset": "mnist", "source": str(tmp_path), "seeds": [7, 8], "variants": ["clusters_5"],
@@ -57,7 +61,9 @@ def test_attributes_of_ones_own_take_the_place_of_simulated_ones(tmp_path):
     table.touch()
     given = {"experiment": "cclk", "source": str(tmp_path)}
     assert load_natural(given)[1].annotation is not None
-    _, experiment = load_natural({**given, "images": {"attributes": str(table), "attributes_key": "file"}})
+    _, experiment = load_natural(
+        {**given, "images": {"attributes": str(table), "attributes_key": "file"}}
+    )
     assert experiment.annotation is None
     assert experiment.prepared_images["attributes"] == str(table)
 
@@ -67,9 +73,15 @@ def test_attributes_of_ones_own_take_the_place_of_simulated_ones(tmp_path):
     [
         ({}, "give one of 'cclk', 'cub', 'fair', 'hard', 'imagenet', 'linear', 'rates', 'sincere'"),
         ({"experiment": "linear", "sede": [1]}, "seeds"),
-        ({"experiment": "linear", "dataset": "digits", "variants": ["supcn"]}, "did you mean 'supcon'"),
+        (
+            {"experiment": "linear", "dataset": "digits", "variants": ["supcn"]},
+            "did you mean 'supcon'",
+        ),
         ({"experiment": "linear"}, "source: the files of cifar10 are needed"),
-        ({"experiment": "fair", "images": {"attributes": "no.tsv"}}, "attributes: there is nothing at 'no.tsv'"),
+        (
+            {"experiment": "fair", "images": {"attributes": "no.tsv"}},
+            "attributes: there is nothing at 'no.tsv'",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_named(config, said):
@@ -81,14 +93,19 @@ def test_a_wrong_command_line_is_named(config, said):
     ("changes", "said"),
     [
         ({"reference": "infonc"}, "did you mean 'infonce'"),
-        ({"orderings": [{"higher": "rbf", "lower": "fare", "source": "table 5"}]}, "there is no 'fare'"),
+        (
+            {"orderings": [{"higher": "rbf", "lower": "fare", "source": "table 5"}]},
+            "there is no 'fare'",
+        ),
         ({"variants": {"../a": {"label": "a"}}, "reference": "../a"}, "letters, digits"),
         ({"variants": {"infonce": {"label": "a", "series": "b"}}}, "give at"),
         ({"annotation": {"columns": ["attr_a"], "classes": {"a": [1], "b": [1, 0]}}}, "b"),
     ],
 )
 def test_a_wrong_experiment_is_named(tmp_path, changes, said):
-    content = yaml.safe_load((ROOT / "pipelines" / "natural" / "fair_full.yaml").read_text()) | changes
+    content = (
+        yaml.safe_load((ROOT / "pipelines" / "natural" / "fair_full.yaml").read_text()) | changes
+    )
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError, match=f"(?i){said}"):
         load_experiment(tmp_path / "mine.yaml")
@@ -101,7 +118,12 @@ def _training(config, *names):
 def test_figure_2_of_dufumier_has_one_network_and_optimiser_for_all_losses():
     experiment, _ = _config("linear")
     configs = [_config("linear", variant)[1] for variant in experiment.variants]
-    assert {config.objective.loss for config in configs} == {"ntxent", "alignment_uniformity", "supcon", "conditional"}
+    assert {config.objective.loss for config in configs} == {
+        "ntxent",
+        "alignment_uniformity",
+        "supcon",
+        "conditional",
+    }
     for config in configs:
         found = _training(config, "batch_size", "optimizer", "learning_rate", "weight_decay")
         assert found == (1024, "adam", 1e-3, 5e-5)
@@ -114,7 +136,15 @@ def test_figure_2_of_dufumier_has_one_network_and_optimiser_for_all_losses():
 def test_sincere_and_supcon_have_the_settings_of_section_4_3():
     for variant in ("sincere", "supcon"):
         experiment, config = _config("sincere", variant)
-        names = ("epochs", "batch_size", "optimizer", "learning_rate", "min_learning_rate", "warmup_epochs", "schedule")
+        names = (
+            "epochs",
+            "batch_size",
+            "optimizer",
+            "learning_rate",
+            "min_learning_rate",
+            "warmup_epochs",
+            "schedule",
+        )
         assert _training(config, *names) == (1000, 512, "sgd", 0.5, 5e-4, 10, "cosine")
         assert _training(config, "weight_decay", "momentum") == (1e-4, 0.9)
         assert (config.objective.temperature, config.encoder.name) == (0.1, "resnet50")
@@ -123,7 +153,10 @@ def test_sincere_and_supcon_have_the_settings_of_section_4_3():
     assert published["cifar10"] == {"sgd_accuracy": 95.93, "sgd_top5_accuracy": 99.78, **losses}
     assert published["cifar100"]["sgd_accuracy"] == 75.86
     rates, _ = _config("rates")
-    found = [_training(_config("rates", name)[1], "learning_rate", "min_learning_rate") for name in rates.variants]
+    found = [
+        _training(_config("rates", name)[1], "learning_rate", "min_learning_rate")
+        for name in rates.variants
+    ]
     assert [rate for rate, _ in found] == [0.005, 0.05, 0.1, 0.5, 1, 5] * 2
     assert all(lowest == pytest.approx(rate / 1000) for rate, lowest in found)
 
@@ -142,7 +175,10 @@ def test_sincere_and_supcon_have_the_settings_of_section_4_3():
 )
 def test_cclk_has_the_settings_of_its_appendix(name, variant, expected):
     _, config = _config(name, variant)
-    assert _training(config, "epochs", "batch_size", "learning_rate", "optimizer") == (*expected, "lars")
+    assert _training(config, "epochs", "batch_size", "learning_rate", "optimizer") == (
+        *expected,
+        "lars",
+    )
     assert config.data.where == {"split": ("train", "validation")}
     assert config.data.val_fraction == 0
     if name in ("cclk", "cub", "imagenet"):

@@ -13,7 +13,13 @@ from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import DataError
 from pipelines.natural.experiment import Experiment
 from pipelines.natural.figures import draw_experiment
-from pipelines.natural.probing import class_cosines, fit_sgd, read_splits, write_accuracy, write_probes
+from pipelines.natural.probing import (
+    class_cosines,
+    fit_sgd,
+    read_splits,
+    write_accuracy,
+    write_probes,
+)
 
 CLASSES = ("bird", "car", "cat", "dog", "ship", "truck")
 
@@ -23,8 +29,12 @@ def _write(path, *, spread=1.0, n=240, **columns):
     generator = np.random.default_rng(0)
     codes = np.arange(n) % len(CLASSES)
     colour = generator.uniform(size=(n, 3))
-    features = np.hstack([np.eye(len(CLASSES))[codes] + spread * generator.normal(size=(n, 6)) / 4, colour])
-    splits = np.array(["train", "validation", "test"], dtype=object)[(np.arange(n) // len(CLASSES)) % 3]
+    features = np.hstack(
+        [np.eye(len(CLASSES))[codes] + spread * generator.normal(size=(n, 6)) / 4, colour]
+    )
+    splits = np.array(["train", "validation", "test"], dtype=object)[
+        (np.arange(n) // len(CLASSES)) % 3
+    ]
     table = pd.DataFrame({"participant_id": [f"i{place}" for place in range(n)], "split": splits})
     table["label"] = [CLASSES[code] for code in codes]
     for channel, name in enumerate(("red", "green", "blue")):
@@ -82,7 +92,9 @@ def test_only_what_is_asked_for_is_measured_and_written(tmp_path):
     fitted, tested = read_splits(tmp_path / "encoder.parquet")
     colours = [f"background_{name}" for name in ("red", "green", "blue")]
     model = LinearRegression().fit(fitted.features, fitted.table[colours])
-    error = ((255 * (model.predict(tested.features) - tested.table[colours].to_numpy())) ** 2).mean()
+    error = (
+        (255 * (model.predict(tested.features) - tested.table[colours].to_numpy())) ** 2
+    ).mean()
     assert values["colour_mse"] == pytest.approx(error, rel=1e-3)
 
 
@@ -90,8 +102,13 @@ def test_the_accuracy_after_an_epoch_is_of_test_images(tmp_path):
     found = []
     for epoch, spread in ((1, 8.0), (4, 0.5)):
         _write(tmp_path / f"epoch-{epoch}.parquet", spread=spread)
-        found.append(write_accuracy(tmp_path / f"epoch-{epoch}.parquet", tmp_path / f"epoch-{epoch}.tsv"))
-        assert pd.read_csv(tmp_path / f"epoch-{epoch}.tsv", sep="\t")["accuracy"].tolist() == found[-1:]
+        found.append(
+            write_accuracy(tmp_path / f"epoch-{epoch}.parquet", tmp_path / f"epoch-{epoch}.tsv")
+        )
+        assert (
+            pd.read_csv(tmp_path / f"epoch-{epoch}.tsv", sep="\t")["accuracy"].tolist()
+            == found[-1:]
+        )
     assert found[0] < found[1] == 1
 
 
@@ -104,7 +121,9 @@ def test_embeddings_that_lack_something_are_refused(tmp_path):
     write_embeddings(tmp_path / "encoder.parquet", table, np.eye(2, dtype=np.float32), {})
     with pytest.raises(DataError, match="no column background_red"):
         write_probes(tmp_path, experiment=experiment, seed=0)
-    write_embeddings(tmp_path / "head.parquet", table.drop(columns="label"), np.eye(2, dtype=np.float32), {})
+    write_embeddings(
+        tmp_path / "head.parquet", table.drop(columns="label"), np.eye(2, dtype=np.float32), {}
+    )
     with pytest.raises(DataError, match="lacks the column label"):
         read_splits(tmp_path / "head.parquet")
 
@@ -114,7 +133,12 @@ def test_figures_of_cosines_have_every_class_and_all_pairs_of_the_last(tmp_path)
         for seed in (0, 1):
             _write(tmp_path / variant / f"seed-{seed}" / "head.parquet")
     nothing = (pd.DataFrame(),) * 2
-    draw_experiment(tmp_path, _experiment(tmp_path, figures=["cosines", "histograms"]), *nothing, curves=nothing[0])
+    draw_experiment(
+        tmp_path,
+        _experiment(tmp_path, figures=["cosines", "histograms"]),
+        *nothing,
+        curves=nothing[0],
+    )
     cosines = pd.read_csv(tmp_path / "figures" / "cosines.tsv", sep="\t")
     assert cosines["class"].tolist() == [*CLASSES, *CLASSES]
     shares = pd.read_csv(tmp_path / "figures" / "histograms.tsv", sep="\t")

@@ -24,7 +24,10 @@ def _experiment(tmp_path, **changes):
         "infonce": {"label": "InfoNCE"},
         "clusters_3": {"label": "Fair, 3 | clusters", "series": "Fair-InfoNCE", "at": 3},
         "clusters_30": {"label": "Fair, 30 clusters", "series": "Fair-InfoNCE", "at": 30},
-        "fair": {"label": "Fair CCL-K", "published": {"digits": {"accuracy": 86.4}, "mnist": {"accuracy": 91.0}}},
+        "fair": {
+            "label": "Fair CCL-K",
+            "published": {"digits": {"accuracy": 86.4}, "mnist": {"accuracy": 91.0}},
+        },
     }
     content = {
         "title": "Fair", "question": "Does it forget?", "recipe": str(recipe), "variants": variants,
@@ -40,14 +43,18 @@ def _write_runs(root, experiment, *, gain=0.05):
         for seed in experiment.seeds:
             run = root / variant / f"seed-{seed}" / "run"
             run.mkdir(parents=True)
-            epochs = pd.DataFrame({"epoch": [1, 2, 3], "train_loss": [3.0, 2.0, 1.0 + place], "seconds": 60.0})
+            epochs = pd.DataFrame(
+                {"epoch": [1, 2, 3], "train_loss": [3.0, 2.0, 1.0 + place], "seconds": 60.0}
+            )
             epochs.to_csv(run / "metrics.csv", index=False)
             for epoch, accuracy in ((1, 0.3), (3, 0.5 + seed / 100)):
                 (run.parent / f"epoch-{epoch}.tsv").write_text(f"accuracy\n{accuracy}\n")
             for layer in experiment.layers:
                 folder = root / variant / f"seed-{seed}" / layer
                 folder.mkdir()
-                _write_evaluation(folder, accuracy=0.5 + place * gain + seed / 100, r2=0.01 * (place + 1))
+                _write_evaluation(
+                    folder, accuracy=0.5 + place * gain + seed / 100, r2=0.01 * (place + 1)
+                )
 
 
 def _write_evaluation(folder, *, accuracy, r2):
@@ -84,9 +91,13 @@ def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
     assert written["variant"].tolist() == summary["variant"].tolist()
     assert written["mean"].tolist() == pytest.approx(summary["mean"].tolist())
     page = (tmp_path / "out" / "results.md").read_text()
-    assert "| Fair CCL-K | 66.0 [63.5, 68.5] | 0.040 [0.040, 0.040] | 3.0 [3.0, 3.0] | 86.4 |" in page
+    assert (
+        "| Fair CCL-K | 66.0 [63.5, 68.5] | 0.040 [0.040, 0.040] | 3.0 [3.0, 3.0] | 86.4 |" in page
+    )
     assert "| Fair CCL-K | +15.0 [+15.0, +15.0] |" in page
-    assert "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds. Sensitive R² higher, in 3 of 3 seeds." in page
+    assert (
+        "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds. Sensitive R² higher, in 3 of 3 seeds." in page
+    )
     assert r"Fair, 3 \| clusters" in page
     assert "| Fair CCL-K > InfoNCE | Top-1 |" in page
     assert "figure 1 | −0.030 [−0.030, −0.030] | 3 | the opposite appears |" in page
@@ -100,7 +111,10 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
     path = tmp_path / "out" / "fair" / "seed-2" / "encoder"
     _write_evaluation(path, accuracy=0.9, r2=0.0)
     summarise_experiment(tmp_path / "out", experiment=experiment)
-    assert "- Fair CCL-K: Top-1 not settled; higher in 1 of 3 seeds." in (tmp_path / "out" / "results.md").read_text()
+    assert (
+        "- Fair CCL-K: Top-1 not settled; higher in 1 of 3 seeds."
+        in (tmp_path / "out" / "results.md").read_text()
+    )
     one = _experiment(tmp_path, measures=["accuracy"], seeds=[1])
     summarise_experiment(tmp_path / "out", experiment=one)
     page = (tmp_path / "out" / "results.md").read_text()
@@ -109,25 +123,39 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
 
 
 def test_what_the_workflow_measures_itself_is_read_from_probes(tmp_path):
-    experiment = _experiment(tmp_path, measures=["accuracy", "sgd_accuracy", "within_cosine"], figures=["variants"])
+    experiment = _experiment(
+        tmp_path, measures=["accuracy", "sgd_accuracy", "within_cosine"], figures=["variants"]
+    )
     _write_runs(tmp_path / "out", experiment)
     for path in (tmp_path / "out").glob("*/seed-*"):
         (path / "probes.json").write_text('{"sgd_accuracy": 0.6, "within_cosine": -0.25}')
         right = [1, 1, 1, 0, 0] if path.parent.name == "fair" else [1, 1, 0, 0, 0]
-        pd.DataFrame({"accuracy": right * 20, "top5_accuracy": 1}).to_csv(path / "sgd.tsv", sep="\t", index=False)
-    summary = summarise_experiment(tmp_path / "out", experiment=experiment).set_index(["variant", "measure"])
+        pd.DataFrame({"accuracy": right * 20, "top5_accuracy": 1}).to_csv(
+            path / "sgd.tsv", sep="\t", index=False
+        )
+    summary = summarise_experiment(tmp_path / "out", experiment=experiment).set_index(
+        ["variant", "measure"]
+    )
     assert summary.loc[("fair", "sgd_accuracy"), "mean"] == pytest.approx(0.6)
     assert summary.loc[("fair", "within_cosine"), "mean"] == pytest.approx(-0.25)
-    (row,) = [line for line in (tmp_path / "out" / "results.md").read_text().splitlines() if "| +20.0 [" in line]
+    (row,) = [
+        line
+        for line in (tmp_path / "out" / "results.md").read_text().splitlines()
+        if "| +20.0 [" in line
+    ]
     mean, low, high = bootstrap_mean([1, 1, 1, 0, 0] * 20)
-    assert row.startswith(f"| Fair CCL-K | {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}] |"), "of test images"
+    assert row.startswith(
+        f"| Fair CCL-K | {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}] |"
+    ), "of test images"
     (tmp_path / "out" / "fair" / "seed-0" / "sgd.tsv").unlink()
     with pytest.raises(DataError, match=r"sgd\.tsv: missing"):
         summarise_experiment(tmp_path / "out", experiment=experiment)
     (tmp_path / "out" / "fair" / "seed-1" / "probes.json").unlink()
     with pytest.raises(DataError, match=r"probes\.json: not readable"):
         summarise_experiment(tmp_path / "out", experiment=experiment)
-    (tmp_path / "out" / "fair" / "seed-0" / "run" / "metrics.csv").write_text("epoch,train_loss,seconds\n")
+    (tmp_path / "out" / "fair" / "seed-0" / "run" / "metrics.csv").write_text(
+        "epoch,train_loss,seconds\n"
+    )
     with pytest.raises(DataError, match="nothing was trained"):
         summarise_experiment(tmp_path / "out", experiment=_experiment(tmp_path))
 
@@ -142,7 +170,10 @@ def test_the_experiment_is_recorded_without_paths_of_the_data(tmp_path):
 
 
 def _annotation(**changes):
-    content = {"columns": ["attr_foot", "attr_arm"], "classes": {"boot": [1, 0], "shirt": [0, 1], "bag": [0, 0]}}
+    content = {
+        "columns": ["attr_foot", "attr_arm"],
+        "classes": {"boot": [1, 0], "shirt": [0, 1], "bag": [0, 0]},
+    }
     return AnnotationSettings.model_validate(content | changes)
 
 
@@ -160,7 +191,9 @@ def test_the_interval_is_that_of_the_t_test():
     values = [0.61, 0.58, 0.66, 0.6]
     test = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
     assert mean_interval(values, level=0.9) == pytest.approx((np.mean(values), test.low, test.high))
-    assert mean_interval([0.5, np.nan]) == pytest.approx((0.5, np.nan, np.nan), nan_ok=True)  # one seed has none
+    assert mean_interval([0.5, np.nan]) == pytest.approx(
+        (0.5, np.nan, np.nan), nan_ok=True
+    )  # one seed has none
     assert np.isnan(mean_interval([])).all()
 
 
@@ -172,7 +205,11 @@ def test_differences_are_paired_by_seed_whatever_their_order():
     summary = summarise_seeds(values, reference="a").set_index("variant")
     paired = stats.ttest_rel([0.51, 0.72, 0.63], [0.5, 0.7, 0.6]).confidence_interval(0.95)
     assert summary.loc["b", "difference"] == pytest.approx(0.02)
-    assert summary.loc["b", ["difference_low", "difference_high"]].tolist() == pytest.approx([paired.low, paired.high])
+    assert summary.loc["b", ["difference_low", "difference_high"]].tolist() == pytest.approx(
+        [paired.low, paired.high]
+    )
     assert summary.loc["b", "n_above"] == 3
-    assert summary.loc["b", "low"] < summary.loc["a", "mean"], "unpaired, the gain would not be seen"
+    assert summary.loc["b", "low"] < summary.loc["a", "mean"], (
+        "unpaired, the gain would not be seen"
+    )
     assert summary.loc["a", "difference":].isna().all()

@@ -1,6 +1,7 @@
 """srun, the batch script and the workflow on a real SLURM: a cluster of this machine, which the tests start and end.
 
-`make slurm` installs the programs. All three take the commands that a user would type, and nothing of the package.
+`make slurm` installs the programs. All three take the commands that a user would type, and nothing
+of the package.
 """
 
 import csv
@@ -29,8 +30,8 @@ RECIPE = {
     "augment": {"cutout": None},
     "encoder": {"name": "densenet_small", "norm": "group", "projection": [32, 16], "projection_norm": "none"},
     "objective": {"loss": "yaware", "temperature": 0.5, "kernel": [{"column": "age", "type": "gaussian", "sigma": 5}]},
-    # Adam turns a gradient that is zero but for rounding into a whole step, of any sign, and at ten times this rate
-    # rounding grows to 1e-5 of a loss within twelve epochs.
+    # Adam turns a gradient that is zero but for rounding into a whole step, of any sign, and at ten
+    # times this rate rounding grows to 1e-5 of a loss within twelve epochs.
     "training": {"epochs": 12, "batch_size": 6, "optimizer": "sgd", "learning_rate": 1.0e-4, "accelerator": "cpu",
                  "probe_every": 0},
 }  # fmt: skip
@@ -42,9 +43,15 @@ def cluster(tmp_path_factory):
     """The environment of a cluster's commands."""
     missing = missing_programs()
     if missing:
-        pytest.skip(f"SLURM is not installed (no {', '.join(missing)}); on Debian or Ubuntu, as root: make slurm")
+        pytest.skip(
+            f"SLURM is not installed (no {', '.join(missing)}); on Debian or Ubuntu, as root: make slurm"
+        )
     with one_node_slurm(tmp_path_factory.mktemp("slurm")) as environment:
-        own = {key: value for key, value in environment.items() if key == "SLURM_CONF" or not key.startswith("SLURM_")}
+        own = {
+            key: value
+            for key, value in environment.items()
+            if key == "SLURM_CONF" or not key.startswith("SLURM_")
+        }
         path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         yield own | {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -66,7 +73,12 @@ def call(cluster, folder):
 
     def call(*command):
         done = subprocess.run(
-            [str(part) for part in command], cwd=folder, env=cluster, capture_output=True, text=True, timeout=SECONDS
+            [str(part) for part in command],
+            cwd=folder,
+            env=cluster,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
         return done.stdout
@@ -77,7 +89,10 @@ def call(cluster, folder):
 def rows_of(run):
     with open(run / "metrics.csv", newline="") as stream:
         timing = ("seconds", "samples_per_second")
-        return [{key: float(row[key] or 0) for key in row if key not in timing} for row in csv.DictReader(stream)]
+        return [
+            {key: float(row[key] or 0) for key in row if key not in timing}
+            for row in csv.DictReader(stream)
+        ]
 
 
 def wait_until(happens, what, log):
@@ -92,9 +107,17 @@ def wait_until(happens, what, log):
 @pytest.fixture(scope="module")
 def two_tasks(call, folder):
     """A run by two tasks of srun, never stopped."""
-    command = ["neurocontrast", "pretrain", "--config", "recipe.yaml", "--set", "training.devices=2"]
+    command = [
+        "neurocontrast",
+        "pretrain",
+        "--config",
+        "recipe.yaml",
+        "--set",
+        "training.devices=2",
+    ]
     assert (
-        call("srun", "--ntasks=2", *TWO_TASKS[1:], *command, "--out", "two").splitlines()[-1] == "two"
+        call("srun", "--ntasks=2", *TWO_TASKS[1:], *command, "--out", "two").splitlines()[-1]
+        == "two"
     )  # the first task alone prints
     return folder / "two"
 
@@ -114,7 +137,9 @@ def test_tasks_of_srun_are_one_process(two_tasks, call, folder):
 
 def test_preempted_job_is_queued_again_to_the_weights_of_one_never_stopped(two_tasks, call, folder):
     options = ["--parsable", *TWO_TASKS, "--gpus-per-node=2", "--output=%j.log"]
-    job = call("sbatch", *options, PIPELINES / "slurm_pretrain.sh", "preempted", "--config", "recipe.yaml").strip()
+    job = call(
+        "sbatch", *options, PIPELINES / "slurm_pretrain.sh", "preempted", "--config", "recipe.yaml"
+    ).strip()
     log = folder / f"{job}.log"
     state = ["squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T"]
     wait_until(lambda: any(folder.glob("preempted/checkpoints/*.pt")), "a checkpoint", log)
@@ -128,19 +153,29 @@ def test_preempted_job_is_queued_again_to_the_weights_of_one_never_stopped(two_t
     assert printed.count("continuing from") == 1, printed
     assert "Restarts=1 " in call("scontrol", "show", "job", job)
     assert rows_of(folder / "preempted") == rows_of(two_tasks)
-    weights = [(run / "encoder.safetensors").read_bytes() for run in (folder / "preempted", two_tasks)]
+    weights = [
+        (run / "encoder.safetensors").read_bytes() for run in (folder / "preempted", two_tasks)
+    ]
     assert weights[0] == weights[1]
 
 
 def test_batch_script_gives_every_task_its_cores(cluster, tmp_path):
     asked = tmp_path / "neurocontrast"
-    asked.write_text("#!/bin/sh\nscontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID\necho threads $OMP_NUM_THREADS\n")
+    asked.write_text(
+        "#!/bin/sh\nscontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID\necho threads $OMP_NUM_THREADS\n"
+    )
     asked.chmod(0o755)
     without = {key: value for key, value in cluster.items() if key != "OMP_NUM_THREADS"}
     environment = without | {"PATH": f"{tmp_path}:{cluster['PATH']}"}
-    options = ["--wait", "--mem=8000", f"--output={tmp_path / 'job.log'}"]  # four tasks of eight cores, as it is
+    options = [
+        "--wait",
+        "--mem=8000",
+        f"--output={tmp_path / 'job.log'}",
+    ]  # four tasks of eight cores, as it is
     script = [PIPELINES / "slurm_pretrain.sh", "RUN"]
-    subprocess.run(["sbatch", *options, *script], cwd=tmp_path, env=environment, check=True, timeout=SECONDS)
+    subprocess.run(
+        ["sbatch", *options, *script], cwd=tmp_path, env=environment, check=True, timeout=SECONDS
+    )
     printed = (tmp_path / "job.log").read_text()
     assert "CPUs=32 Tasks=4" in printed
     assert "TresPerTask=cpu:8" in printed
@@ -161,8 +196,20 @@ def test_workflow_by_its_slurm_profile_to_the_reports(call, folder):
         "splits": ["stratified"],
     }
     (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-    profile = ["--profile", PIPELINES / "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
-    snakemake = [sys.executable, "-m", "snakemake", "--snakefile", PIPELINES / "Snakefile", *profile]
+    profile = [
+        "--profile",
+        PIPELINES / "profiles/slurm",
+        "--slurm-init-seconds-before-status-checks",
+        "2",
+    ]
+    snakemake = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--snakefile",
+        PIPELINES / "Snakefile",
+        *profile,
+    ]
     call(*snakemake, "--configfile", "sweep.yaml", "--slurm-keep-successful-logs")
     assert "<html" in (folder / "results/tiny/age-stratified/report.html").read_text()
     submitted = {path.name for path in (folder / ".snakemake/slurm_logs").iterdir()}

@@ -36,8 +36,18 @@ def cluster(tmp_path):
 
     program("srun", SRUN)
     program("scontrol", SCONTROL)
-    slurm = {"JOB_ID": "4217", "NTASKS": "2", "NTASKS_PER_NODE": "2", "NNODES": "1", "NODELIST": "127.0.0.1"}
-    environment = {**os.environ, **{f"SLURM_{key}": value for key, value in slurm.items()}, "OMP_NUM_THREADS": "1"}
+    slurm = {
+        "JOB_ID": "4217",
+        "NTASKS": "2",
+        "NTASKS_PER_NODE": "2",
+        "NNODES": "1",
+        "NODELIST": "127.0.0.1",
+    }
+    environment = {
+        **os.environ,
+        **{f"SLURM_{key}": value for key, value in slurm.items()},
+        "OMP_NUM_THREADS": "1",
+    }
     environment["PATH"] = f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     return tmp_path, environment, program
 
@@ -52,7 +62,9 @@ ENDS = [(0, 0, ""), (75, 0, QUEUED), (138, 0, QUEUED), (2, 2, ""), (1, 1, "")]
 def test_only_a_suspended_run_is_queued_again(cluster, code, ended, queued):
     folder, environment, program = cluster
     program("neurocontrast", f'#!/bin/bash\necho "$@" >> commands.log\nexit {code}\n')
-    done = subprocess.run(["bash", SCRIPT, "RUN", "--config", "a b.yaml"], cwd=folder, env=environment, check=False)
+    done = subprocess.run(
+        ["bash", SCRIPT, "RUN", "--config", "a b.yaml"], cwd=folder, env=environment, check=False
+    )
     assert done.returncode == ended
     log = folder / "scontrol.log"
     assert (log.read_text() if log.exists() else "") == queued
@@ -64,7 +76,9 @@ def test_a_job_that_cannot_be_queued_again_does_not_pass_for_finished(cluster):
     folder, environment, program = cluster
     program("neurocontrast", "#!/bin/bash\nexit 75\n")
     program("scontrol", "#!/bin/bash\nexit 1\n")
-    done = subprocess.run(["bash", SCRIPT, "RUN"], cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", SCRIPT, "RUN"], cwd=folder, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 75
     assert "queued again, to go on" not in done.stdout
     assert "not queued again" in done.stderr
@@ -72,5 +86,7 @@ def test_a_job_that_cannot_be_queued_again_does_not_pass_for_finished(cluster):
 
 def test_without_a_run_the_script_says_how_it_is_called(cluster):
     folder, environment, _ = cluster
-    done = subprocess.run(["bash", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr[:6]) == (2, "usage:")

@@ -42,8 +42,19 @@ def folder(tmp_path_factory):
     """A folder that both machines see, with a run of one machine's two processes in it."""
     folder = tmp_path_factory.mktemp("machines")
     write_folder(folder)
-    command = [sys.executable, "-m", "neurocontrast", "pretrain", "--config", "recipe.yaml", "--out", "alone"]
-    subprocess.run([*command, "--set", "training.devices=2"], cwd=folder, env=os.environ | OWN, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "neurocontrast",
+        "pretrain",
+        "--config",
+        "recipe.yaml",
+        "--out",
+        "alone",
+    ]
+    subprocess.run(
+        [*command, "--set", "training.devices=2"], cwd=folder, env=os.environ | OWN, check=True
+    )
     return folder
 
 
@@ -103,7 +114,9 @@ def test_a_run_is_that_of_one_machine(machines, folder):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_torchrun_restarts_the_run_from_its_checkpoint_when_a_process_is_killed(machines, folder, victim):
+def test_torchrun_restarts_the_run_from_its_checkpoint_when_a_process_is_killed(
+    machines, folder, victim
+):
     name = f"process-{victim}"
     job = pretraining(machines, folder, name)
     job.wait_for(f"{name}/checkpoints/epoch-0004.pt")

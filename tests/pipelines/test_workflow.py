@@ -8,15 +8,31 @@ import yaml
 
 from neurocontrast.exceptions import ConfigError
 from pipelines.workflow import load_workflow
-from tests.pipelines.snakemake_runs import ROOT, assert_finished, dry_run, link_repository, run_snakemake
+from tests.pipelines.snakemake_runs import (
+    ROOT,
+    assert_finished,
+    dry_run,
+    link_repository,
+    run_snakemake,
+)
 
 RECIPE = ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml"
 
 
 def _tiny(**changes):
     cohort = {"n_sites": 2, "spacing_mm": 6, "site_seed": 0}
-    small = {"data.spacing_mm": 6, "data.shape": [32, 32, 32], "data.val_fraction": 0.0, "data.cache_dir": "cache"}
-    short = {"training.epochs": 1, "training.batch_size": 6, "evaluation.n_bootstraps": 50, "evaluation.n_folds": 2}
+    small = {
+        "data.spacing_mm": 6,
+        "data.shape": [32, 32, 32],
+        "data.val_fraction": 0.0,
+        "data.cache_dir": "cache",
+    }
+    short = {
+        "training.epochs": 1,
+        "training.batch_size": 6,
+        "evaluation.n_bootstraps": 50,
+        "evaluation.n_folds": 2,
+    }
     return {
         "simulate": {
             "healthy": cohort | {"n_subjects": 12, "seed": 0, "patients": 0.0},
@@ -83,7 +99,13 @@ def test_a_dry_run_plans_every_variant_seed_and_layer(tmp_path):
 
 
 def test_a_run_with_milestones_stops_at_each_and_goes_on(tmp_path):
-    given = ["experiment=linear", "dataset=digits", "seeds=[0]", "variants=[simclr]", "milestones=[2,3]"]
+    given = [
+        "experiment=linear",
+        "dataset=digits",
+        "seeds=[0]",
+        "variants=[simclr]",
+        "milestones=[2,3]",
+    ]
     said, counts = dry_run(link_repository(tmp_path), "natural.smk", *given)
     assert (counts["pretrain_until"], counts["classify"], counts["embed"]) == (2, 2, 1)
     assert "pretrain" not in counts
@@ -93,7 +115,10 @@ def test_a_run_with_milestones_stops_at_each_and_goes_on(tmp_path):
 @pytest.mark.slow
 def test_from_digits_to_a_table_with_simulated_attributes(tmp_path):
     repository = link_repository(tmp_path)
-    classes = {f"digit {digit}": [int(digit in (0, 6, 8, 9)), int(digit in (1, 4, 7))] for digit in range(10)}
+    classes = {
+        f"digit {digit}": [int(digit in (0, 6, 8, 9)), int(digit in (1, 4, 7))]
+        for digit in range(10)
+    }
     supcon = {"objective": {"loss": "supcon", "label": "cluster_2"}}
     content = {
         "title": "Tiny", "question": "Does it run?", "recipe": "neurocontrast/recipes/natural/fair_cclk_small.yaml",
@@ -107,7 +132,10 @@ def test_from_digits_to_a_table_with_simulated_attributes(tmp_path):
         "figures": ["variants"],
     }  # fmt: skip
     (repository / "tiny.yaml").write_text(json.dumps(content))
-    done, folder = run_snakemake(repository, "natural.smk", "file=tiny.yaml"), repository / "results" / "tiny"
+    done, folder = (
+        run_snakemake(repository, "natural.smk", "file=tiny.yaml"),
+        repository / "results" / "tiny",
+    )
     assert_finished(done, folder)
     table = pd.read_csv(folder / "results.tsv", sep="\t")
     assert table.groupby("variant")["measure"].nunique().to_dict() == {"clusters": 2, "infonce": 2}

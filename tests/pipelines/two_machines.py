@@ -24,7 +24,19 @@ class Machine:
 
     def start(self, command: list[object], **options: object) -> subprocess.Popen:
         named = f'echo {self.name} > /proc/sys/kernel/hostname; exec "$@"'
-        there = ["ip", "netns", "exec", self.space, "unshare", "--uts", "sh", "-c", named, "sh", *map(str, command)]
+        there = [
+            "ip",
+            "netns",
+            "exec",
+            self.space,
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            named,
+            "sh",
+            *map(str, command),
+        ]
         process = subprocess.Popen(there, text=True, start_new_session=True, **options)
         self.running.append(process)
         return process
@@ -38,7 +50,9 @@ class Machine:
         ]  # fmt: skip
 
     def processes(self) -> list[int]:
-        found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            ["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True
+        )
         return list(map(int, found.stdout.split()))
 
     def worker(self) -> int:
@@ -79,7 +93,9 @@ def _join(spaces: dict[str, str]) -> None:
     """Make the namespaces, with a cable between them and each other's names."""
     ends = dict(zip(NAMES, (f"nca{os.getpid()}", f"ncb{os.getpid()}"), strict=True))
     name, other = NAMES
-    hosts = "127.0.0.1 localhost\n" + "".join(f"{address} {each}\n" for each, address in NAMES.items())
+    hosts = "127.0.0.1 localhost\n" + "".join(
+        f"{address} {each}\n" for each, address in NAMES.items()
+    )
     for space in spaces.values():
         folder = Path("/etc/netns") / space
         folder.mkdir(parents=True)

@@ -34,8 +34,17 @@ def export(tmp_path, voxels):
     write_series(root / "p-01" / "MR1" / "003", voxels)
     write_series(root / "p-01" / "MR1" / "001", voxels[..., :3], description="localizer", number=1)
     write_series(root / "p-01" / "MR1" / "004", voxels, description="t2_space_sag", number=4)
-    write_series(root / "p-01" / "MR1" / "005", voxels, number=5, ImageType=["DERIVED", "PRIMARY", "MPR"])
-    write_series(root / "sub-02", voxels, PatientAge="092Y", PatientSex="M", PatientName="Muster^Max", PatientID="7731")
+    write_series(
+        root / "p-01" / "MR1" / "005", voxels, number=5, ImageType=["DERIVED", "PRIMARY", "MPR"]
+    )
+    write_series(
+        root / "sub-02",
+        voxels,
+        PatientAge="092Y",
+        PatientSex="M",
+        PatientName="Muster^Max",
+        PatientID="7731",
+    )
     (root / "notes.txt").write_text("no scan")
     return root
 
@@ -52,7 +61,9 @@ def said_in(capsys):
 
 
 def files(folder):
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def everything_in(folder):
@@ -80,13 +91,19 @@ def test_a_folder_that_may_not_be_read_is_a_problem(export, tmp_path, monkeypatc
             return real(path)
 
         monkeypatch.setattr(os, name, refuse)
-    with pytest.raises(DataError, match=r"series folder 5 of 5: cannot be read \(Permission denied\)"):
+    with pytest.raises(
+        DataError, match=r"series folder 5 of 5: cannot be read \(Permission denied\)"
+    ):
         convert(export, tmp_path / "bids", n_workers=0)
 
 
 def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, voxels):
     out = convert(export, tmp_path / "bids", n_workers=0)
-    scans = [f"{name}/anat/{name}_T1w.{end}" for name in ("sub-02", "sub-p01") for end in ("json", "nii.gz")]
+    scans = [
+        f"{name}/anat/{name}_T1w.{end}"
+        for name in ("sub-02", "sub-p01")
+        for end in ("json", "nii.gz")
+    ]
     assert files(out) == ["convert.json", "dataset_description.json", "participants.tsv", *scans]
     left_out = json.loads((out / "convert.json").read_text())["left_out"]
     assert {each["what"] for each in left_out} == {"sub-p01"}
@@ -103,7 +120,9 @@ def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, v
     assert list(cohort.table["participant_id"]) == ["sub-02", "sub-p01"]
     assert set(cohort.table["scanner"]) == {"Siemens Prisma"}
     assert "age" not in pd.read_csv(out / "participants.tsv", sep="\t")
-    with pytest.raises(DataError, match="Make a BIDS tree of DICOM files first: neurocontrast convert"):
+    with pytest.raises(
+        DataError, match="Make a BIDS tree of DICOM files first: neurocontrast convert"
+    ):
         index(export, tmp_path / "other.tsv")
 
 
@@ -128,7 +147,10 @@ def test_age_and_sex_are_taken_when_asked_for(export, tmp_path, voxels):
     write_series(export / "p-01" / "MR2" / "003", voxels, **later)
     out = convert(export, tmp_path / "bids", metadata_from_dicom=True, n_workers=0)
     people = pd.read_csv(out / "participants.tsv", sep="\t", dtype=str).set_index("participant_id")
-    assert people.to_dict("index") == {"sub-02": {"age": "89+", "sex": "M"}, "sub-p01": {"age": "79", "sex": "F"}}
+    assert people.to_dict("index") == {
+        "sub-02": {"age": "89+", "sex": "M"},
+        "sub-p01": {"age": "79", "sex": "F"},
+    }
     sessions = pd.read_csv(out / "sub-p01" / "sub-p01_sessions.tsv", sep="\t", dtype=str)
     assert list(sessions["session_id"]) == ["ses-1", "ses-2"]
     assert [float(age) for age in sessions["age"]] == pytest.approx([79, 81], abs=0.01)
@@ -159,7 +181,9 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     assert [path.name for path in sorted(out.glob("sub-*"))] == ["sub-02"]
 
 
-def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tmp_path, voxels, capsys):
+def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(
+    tmp_path, voxels, capsys
+):
     write_series(tmp_path / "export" / "P001", voxels, PatientName="P001", PatientID="P001")
     write_series(tmp_path / "export" / "anon-2", voxels, PatientName="Anonymous", PatientID="77")
     (tmp_path / "export" / "P003").mkdir()
@@ -173,11 +197,25 @@ def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tm
     ("change", "said"),
     [
         (lambda root: root.rename(root.with_name("elsewhere")), "there is no such folder"),
-        (lambda root: [path.unlink() for path in root.rglob("*.dcm")], "there are no DICOM files below it"),
-        (lambda root: (root.parent / "bids").mkdir() or (root.parent / "bids/x").touch(), "is not empty"),
+        (
+            lambda root: [path.unlink() for path in root.rglob("*.dcm")],
+            "there are no DICOM files below it",
+        ),
+        (
+            lambda root: (root.parent / "bids").mkdir() or (root.parent / "bids/x").touch(),
+            "is not empty",
+        ),
         (lambda root: [path.unlink() for path in root.rglob("IM0004.dcm")], "Missing images?"),
-        (lambda root: [path.unlink() for path in root.rglob("IM000[2-9].dcm")], "a T1-weighted scan is one volume"),
-        (lambda root: [path.write_bytes(path.read_bytes()[:900]) for path in root.rglob("*.dcm")], "no T1-weighted"),
+        (
+            lambda root: [path.unlink() for path in root.rglob("IM000[2-9].dcm")],
+            "a T1-weighted scan is one volume",
+        ),
+        (
+            lambda root: [
+                path.write_bytes(path.read_bytes()[:900]) for path in root.rglob("*.dcm")
+            ],
+            "no T1-weighted",
+        ),
     ],
 )
 def test_wrong_input_ends_with_2_and_one_message(export, tmp_path, capsys, change, said):
@@ -191,11 +229,23 @@ def test_wrong_input_ends_with_2_and_one_message(export, tmp_path, capsys, chang
     assert not list(tmp_path.glob(".tmp-*"))
 
 
-def test_names_in_descriptions_and_folders_reach_neither_messages_nor_files(export, tmp_path, voxels, capsys):
+def test_names_in_descriptions_and_folders_reach_neither_messages_nor_files(
+    export, tmp_path, voxels, capsys
+):
     named = {"ProtocolName": "Mustermann Erika 0815"}
-    write_series(export / "p-01/MR1/Mustermann_loc", voxels, description="Mustermann Erika loc", number=7, **named)
-    write_series(export / "p-01/MR1/007", voxels, description="Mustermann t2 0815", number=8, **named)
-    write_series(export / "p-04/Mustermann/1", voxels, ManufacturerModelName="Prisma Mustermann", number=9)
+    write_series(
+        export / "p-01/MR1/Mustermann_loc",
+        voxels,
+        description="Mustermann Erika loc",
+        number=7,
+        **named,
+    )
+    write_series(
+        export / "p-01/MR1/007", voxels, description="Mustermann t2 0815", number=8, **named
+    )
+    write_series(
+        export / "p-04/Mustermann/1", voxels, ManufacturerModelName="Prisma Mustermann", number=9
+    )
     write_series(export / "p-05/1", voxels, ManufacturerModelName="Prisma Mustermann")
     for path in (export / "p-05/1").iterdir():
         path.rename(path.with_name(f"Mustermann-{path.name}"))
@@ -245,7 +295,9 @@ def test_a_name_is_recognised_however_it_is_spelled(name, holding, others):
 def test_a_name_that_is_also_the_number_is_a_pseudonym_only_with_digits():
     called = {"PatientName": "Mueller", "PatientID": "Mueller"}
     assert Series(Path(), called).is_called(Path("mueller/1"))
-    assert not Series(Path(), {"PatientName": "P001x", "PatientID": "P001x"}).is_called(Path("P001x"))
+    assert not Series(Path(), {"PatientName": "P001x", "PatientID": "P001x"}).is_called(
+        Path("P001x")
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,7 +305,14 @@ def test_a_name_that_is_also_the_number_is_a_pseudonym_only_with_digits():
     [
         ({"PatientAge": "079Y"}, "79"),
         ({"PatientAge": "018M"}, "1.5"),
-        ({"PatientAge": "old", "PatientBirthDate": "1931-02-03", "AcquisitionDateTime": "2010-02-03T10:00:00"}, "79"),
+        (
+            {
+                "PatientAge": "old",
+                "PatientBirthDate": "1931-02-03",
+                "AcquisitionDateTime": "2010-02-03T10:00:00",
+            },
+            "79",
+        ),
         ({"PatientBirthDate": [1, 2], "AcquisitionDateTime": "99999-01-01"}, ""),
         ({"PatientBirthDate": "2011-01-01", "AcquisitionDateTime": "2010-01-01"}, ""),
         ({"PatientAge": "999Y"}, ""),
@@ -301,7 +360,10 @@ def damage(path, chance, n_header=2500):
 
 @pytest.mark.slow
 def test_damaged_series_are_refused_or_converted_and_say_no_name(tmp_path, capsys):
-    chance, voxels = np.random.default_rng(27), np.random.default_rng(0).integers(1, 1000, (10, 9, 8))
+    chance, voxels = (
+        np.random.default_rng(27),
+        np.random.default_rng(0).integers(1, 1000, (10, 9, 8)),
+    )
     codes = []
     for number in range(N_INPUTS):
         root, out = tmp_path / f"{number}" / "export", tmp_path / f"{number}" / "bids"

@@ -39,7 +39,9 @@ def test_a_flag_names_measure_value_and_bound(table):
     }
     assert flags[3][0].text == "gain by a flip 0.1 is above 0 (for every scan)"
     low = bounds_of("correlation", table["correlation"][20:].to_numpy())[0]
-    assert flags[25][0].text.startswith(f"correlation with the template 0.7 is below {low.value:.4g} (median 0.7")
+    assert flags[25][0].text.startswith(
+        f"correlation with the template 0.7 is below {low.value:.4g} (median 0.7"
+    )
     assert set(worst.nlargest(3).index) == {3, 25, 30}
 
 
@@ -47,7 +49,11 @@ def test_small_sites_and_constant_measures_have_absolute_bounds_alone():
     few = np.r_[np.full(N_SITE - 2, 0.7), 0.45]
     for values in (few, np.r_[np.full(30, 0.7), 0.45]):
         low, high = bounds_of("correlation", values)
-        assert (low.value, low.reason, high.value) == (RULES["correlation"].low, "for every scan", np.inf)
+        assert (low.value, low.reason, high.value) == (
+            RULES["correlation"].low,
+            "for every scan",
+            np.inf,
+        )
 
 
 def test_bounds_follow_the_median_absolute_deviation():

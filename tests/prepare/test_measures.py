@@ -47,7 +47,8 @@ def test_a_shift_is_found_in_mm_with_its_sign(measure, template, mm):
 
 
 @pytest.mark.parametrize(
-    ("axes", "name"), [((1,), "front-back"), ((2,), "up-down"), ((1, 2), "front-back and up-down"), ((0,), "")]
+    ("axes", "name"),
+    [((1,), "front-back"), ((2,), "up-down"), ((1, 2), "front-back and up-down"), ((0,), "")],
 )
 def test_a_flip_is_named_but_left_and_right_cannot_be_told(measure, template, axes, name):
     found = measure(np.flip(template[0], axes)).measures
@@ -61,7 +62,9 @@ def test_measures_depend_little_on_grid_and_order_of_axes(tmp_path, measure, tem
     image = nib.Nifti1Image(template[0], template[1])
     las = image.as_reoriented(np.array([[0, -1], [1, 1], [2, 1]]))
     assert measure(np.asarray(las.dataobj), las.affine).measures == expected
-    coarse = resample_img(image, target_affine=np.diag([3.0, 3.0, 3.0]), copy_header=True, force_resample=True)
+    coarse = resample_img(
+        image, target_affine=np.diag([3.0, 3.0, 3.0]), copy_header=True, force_resample=True
+    )
     other = measure(np.maximum(coarse.get_fdata(), 0), coarse.affine).measures
     for name in ("correlation", "dice"):
         assert other[name] == pytest.approx(expected[name], abs=0.05)
@@ -100,7 +103,9 @@ def test_a_mask_takes_the_place_of_what_is_bright(tmp_path, measure, template):
     head = template[0] + 0.3
     head[0] = 0
     assert measure(head).measures["brain_ml"] > 4000
-    nib.save(nib.Nifti1Image((template[0] > 0).astype(np.uint8), template[1]), tmp_path / "mask.nii")
+    nib.save(
+        nib.Nifti1Image((template[0] > 0).astype(np.uint8), template[1]), tmp_path / "mask.nii"
+    )
     assert measure(head, mask_path=str(tmp_path / "mask.nii")).measures["dice"] > 0.999
     with pytest.raises(DataError, match="no such file"):
         measure(head, mask_path=str(tmp_path / "none.nii"))
@@ -119,5 +124,8 @@ def test_scans_are_compared_with_the_mean_of_the_others(measure, template):
         others = np.delete(vectors, row, axis=0).mean(axis=0)
         assert scans[row] == pytest.approx(np.corrcoef(vectors[row], others)[0, 1], abs=1e-3)
     assert list(asymmetries < -0.05) == [False, True, False, False, False]
-    swapped = [measure(np.maximum(each[::-1] if row == 0 else each, 0)).vector for row, each in enumerate(people[:4])]
+    swapped = [
+        measure(np.maximum(each[::-1] if row == 0 else each, 0)).vector
+        for row, each in enumerate(people[:4])
+    ]
     assert np.isnan(compare_with_others(np.stack(swapped))[1]).all()

@@ -39,7 +39,11 @@ def test_the_new_table_names_brains_and_tissue_maps(study):
     cohort = read_cohort(out)
     assert len(cohort) == 2
     for column in ("path", "gm", "wm", "csf"):
-        paths = cohort.table[column] if column == "path" else [out.parent / path for path in cohort.table[column]]
+        paths = (
+            cohort.table[column]
+            if column == "path"
+            else [out.parent / path for path in cohort.table[column]]
+        )
         images = [nib.load(path) for path in paths]
         assert {image.shape for image in images} == {(31, 37, 31)}
         assert all(bytes(image.header["descrip"].tobytes()).strip(b"\0") == b"" for image in images)
@@ -57,25 +61,39 @@ def test_volumes_are_native_and_grow_with_the_cube_of_the_brain(study, tmp_path)
     names = {"sub-1": 1.0, "sub-2": 1.12, "sub-3": 0.9}
     for name, scale in names.items():
         affine = np.diag([scale, scale, scale, 1]) @ source.affine
-        nib.save(nib.Nifti1Image(source.get_fdata(dtype=np.float32), affine), tmp_path / f"{name}.nii.gz")
-    (tmp_path / "scans.tsv").write_text("participant_id\tpath\n" + "".join(f"{n}\t{n}.nii.gz\n" for n in names))
+        nib.save(
+            nib.Nifti1Image(source.get_fdata(dtype=np.float32), affine), tmp_path / f"{name}.nii.gz"
+        )
+    (tmp_path / "scans.tsv").write_text(
+        "participant_id\tpath\n" + "".join(f"{n}\t{n}.nii.gz\n" for n in names)
+    )
     out = prepare(tmp_path / "scans.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0)
     found = read_cohort(out).table.set_index("participant_id")[["tiv", "gm_ml", "wm_ml", "csf_ml"]]
     for name, scale in names.items():
-        assert (found.loc[name] / found.loc["sub-1"]).to_numpy() == pytest.approx(scale**3, rel=0.03)
+        assert (found.loc[name] / found.loc["sub-1"]).to_numpy() == pytest.approx(
+            scale**3, rel=0.03
+        )
     template_ml = load_mni152_brain_mask(resolution=2).get_fdata().sum() * 8 / 1000
     quality = pd.read_csv(out.parent / "quality.tsv", sep="\t", index_col="participant_id")
     scales = [np.prod(json.loads(text)) for text in quality["scales"]]
     assert quality["tiv"].to_numpy() == pytest.approx(template_ml * np.array(scales), rel=0.003)
     # The brain's mask was counted in its own space: the tissues' sum is nearly that.
-    assert quality[["gm_ml", "wm_ml", "csf_ml"]].sum(axis=1).to_numpy() == pytest.approx(quality["brain_ml"], rel=0.05)
+    assert quality[["gm_ml", "wm_ml", "csf_ml"]].sum(axis=1).to_numpy() == pytest.approx(
+        quality["brain_ml"], rel=0.05
+    )
     assert 700 < found.loc["sub-1", "tiv"] < 2500
-    assert list(tidy_table(read_cohort(out).table)["tiv"]) == list(quality["tiv"])  # as `evaluate` reads its covariates
+    assert list(tidy_table(read_cohort(out).table)["tiv"]) == list(
+        quality["tiv"]
+    )  # as `evaluate` reads its covariates
 
 
 def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
     table, _ = study
-    frame = read_cohort(table).table[["participant_id", "path"]].assign(TIV=["1500.5", "n/a"], gm="head_gm.nii")
+    frame = (
+        read_cohort(table)
+        .table[["participant_id", "path"]]
+        .assign(TIV=["1500.5", "n/a"], gm="head_gm.nii")
+    )
     frame.to_csv(tmp_path / "participants.csv", index=False)
     given = {"spacing_mm": 6.0, "bias": False, "n_workers": 0}
     out = prepare(tmp_path / "participants.csv", tmp_path / "out", **given)
@@ -92,8 +110,19 @@ def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
 
 def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
     table, _ = study
-    out = prepare(table, tmp_path / "out", spacing_mm=6.0, bias=False, registration=False, tissue=False, n_workers=0)
-    found, source = nib.load(read_cohort(out).table["path"][0]), nib.load(read_cohort(table).table["path"][0])
+    out = prepare(
+        table,
+        tmp_path / "out",
+        spacing_mm=6.0,
+        bias=False,
+        registration=False,
+        tissue=False,
+        n_workers=0,
+    )
+    found, source = (
+        nib.load(read_cohort(out).table["path"][0]),
+        nib.load(read_cohort(table).table["path"][0]),
+    )
     assert np.allclose(found.affine[:3, 3], (-90, -126, -72))
 
     def centre(image):
@@ -120,7 +149,9 @@ def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, option
     assert not (tmp_path / "out").exists()
 
 
-def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(study, tmp_path):
+def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(
+    study, tmp_path
+):
     table, out = study[0], tmp_path / "prepared" / "participants.tsv"
     shutil.copytree(study[1].parent, out.parent)
     brain = out.parent / read_cohort(out).table["gm"][0].replace("_gm", "_brain")
@@ -131,7 +162,9 @@ def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_
     cohort = read_cohort(out.parent / "imitations.tsv")
     assert cohort.table.groupby("subject_id").size().tolist() == [3, 3]
     assert cohort.table["session"].str.contains("imitated").sum() == 4
-    assert sorted(cohort.table["acquisition"]) == ["imitated1"] * 2 + ["imitated2"] * 2 + ["real"] * 2
+    assert (
+        sorted(cohort.table["acquisition"]) == ["imitated1"] * 2 + ["imitated2"] * 2 + ["real"] * 2
+    )
     assert "acquisition" not in read_cohort(out).table
     one = cohort.table[cohort.table["subject_id"] == cohort.table["subject_id"][0]]
     grey = [nib.load(out.parent / path).get_fdata() for path in one["gm"]]
@@ -147,9 +180,17 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
     frame.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
     name = frame["participant_id"][0]
     with pytest.raises(DataError, match=rf"1 of 2 scans could not be prepared:\n  {name}"):
-        prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0)
+        prepare(
+            tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0
+        )
     assert not (tmp_path / "out" / "participants.tsv").exists()
-    arguments = ["prepare", str(tmp_path / "participants.tsv"), "--out", str(tmp_path / "out"), "--no-bias"]
+    arguments = [
+        "prepare",
+        str(tmp_path / "participants.tsv"),
+        "--out",
+        str(tmp_path / "out"),
+        "--no-bias",
+    ]
     arguments += ["--spacing-mm", "6", "--n-workers", "0"]
     assert run(arguments) == 2
     assert name in capsys.readouterr().err
@@ -161,13 +202,19 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
     ("voxels", "mask", "said"),
     [
         (np.zeros((10, 10, 10)), "", "scan.nii.gz: "),
-        (np.ones((10, 10, 10)), "none.nii.gz", "none.nii.gz: there is no such file. The column 'mask_path' names it"),
+        (
+            np.ones((10, 10, 10)),
+            "none.nii.gz",
+            "none.nii.gz: there is no such file. The column 'mask_path' names it",
+        ),
         (np.ones((10, 10, 10, 2)), "", "10 × 10 × 10 × 2"),
     ],
 )
 def test_a_scan_without_a_brain_is_named(tmp_path, voxels, mask, said):
     nib.save(nib.Nifti1Image(voxels.astype(np.float32), np.eye(4)), tmp_path / "scan.nii.gz")
-    (tmp_path / "participants.tsv").write_text(f"participant_id\tpath\tmask_path\nsub-1\tscan.nii.gz\t{mask}\n")
+    (tmp_path / "participants.tsv").write_text(
+        f"participant_id\tpath\tmask_path\nsub-1\tscan.nii.gz\t{mask}\n"
+    )
     with pytest.raises(DataError, match=said):
         prepare(tmp_path / "participants.tsv", tmp_path / "out", n_workers=0)
 
@@ -175,8 +222,14 @@ def test_a_scan_without_a_brain_is_named(tmp_path, voxels, mask, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda voxels, affine: (voxels[:12], affine), r"mask.nii.gz: the mask has the shape \(12, "),
-        (lambda voxels, affine: (voxels, affine + np.eye(4)[:1].T * [0, 0, 0, 4]), "header puts the mask 4.0 mm from"),
+        (
+            lambda voxels, affine: (voxels[:12], affine),
+            r"mask.nii.gz: the mask has the shape \(12, ",
+        ),
+        (
+            lambda voxels, affine: (voxels, affine + np.eye(4)[:1].T * [0, 0, 0, 4]),
+            "header puts the mask 4.0 mm from",
+        ),
     ],
 )
 def test_a_mask_of_another_grid_is_refused(study, tmp_path, change, said):

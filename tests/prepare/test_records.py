@@ -26,7 +26,9 @@ def write_study(folder, names=("sub-1", "sub-2"), seed=0):
     affine = nib.affines.from_matvec(np.eye(3) * 8, (-90, -126, -72))
     for number in range(len(names)):
         voxels = np.zeros((23, 28, 23), np.float32)
-        voxels[6:17, 7:20, 6:16] = np.random.default_rng([seed, number]).uniform(50, 150, (11, 13, 10))
+        voxels[6:17, 7:20, 6:16] = np.random.default_rng([seed, number]).uniform(
+            50, 150, (11, 13, 10)
+        )
         nib.save(nib.Nifti1Image(voxels, affine), folder / f"{number}.nii.gz")
     rows = [f"{name}\t{number}.nii.gz\n" for number, name in enumerate(names)]
     (folder / "heads.tsv").write_text("participant_id\tpath\n" + "".join(rows))
@@ -35,7 +37,11 @@ def write_study(folder, names=("sub-1", "sub-2"), seed=0):
 
 def contents(folder):
     """Return every file of a folder; of the record of the whole, what does not change from call to call."""
-    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     for name in {"prepare.json", "convert.json"} & set(found):
         found[name] = {**json.loads(found[name]), "environment": None}
     return found
@@ -55,14 +61,19 @@ def prepared(study, tmp_path):
 def test_a_record_names_what_was_made_from_what_and_by_what(study, prepared):
     record = json.loads((prepared / "images/sub-1.json").read_text())
     source = study.parent / "0.nii.gz"
-    assert (record["input"]["path"], record["input"]["sha256"]) == ("0.nii.gz", [records.digest_of_file(source)])
+    assert (record["input"]["path"], record["input"]["sha256"]) == (
+        "0.nii.gz",
+        [records.digest_of_file(source)],
+    )
     assert record["options"]["spacing_mm"] == 8
     assert {"neurocontrast", "SimpleITK"} <= set(record["code"])
     assert set(record["files"]) == {f"sub-1_{name}.nii.gz" for name in ("brain", "gm", "wm", "csf")}
     whole = json.loads((prepared / "prepare.json").read_text())
     assert whole["finished"] is True
     assert whole["input"]["sha256"] == records.digest_of_file(study)
-    assert str(study.parent) not in (prepared / "images/sub-1.json").read_text() + json.dumps(whole["input"])
+    assert str(study.parent) not in (prepared / "images/sub-1.json").read_text() + json.dumps(
+        whole["input"]
+    )
 
 
 @pytest.mark.parametrize("name", ["participants.tsv", "quality.tsv"])
@@ -77,19 +88,27 @@ def test_the_input_table_is_never_replaced(study, name):
 def test_tables_and_images_of_others_are_never_replaced(study, prepared):
     (study.parent / "participants.tsv").write_text("participant_id\nsub-1\n")
     before = contents(study.parent)
-    with pytest.raises(ConfigError, match=r"holds participants.tsv and no prepare.json, so it is not known what it"):
+    with pytest.raises(
+        ConfigError, match=r"holds participants.tsv and no prepare.json, so it is not known what it"
+    ):
         prepare(study, study.parent, **FAST)
     assert contents(study.parent) == before
     again = prepared / "again.tsv"
-    again.write_text("participant_id\tpath\nsub-1\timages/sub-1_brain.nii.gz\nsub-2\timages/sub-2_brain.nii.gz\n")
+    again.write_text(
+        "participant_id\tpath\nsub-1\timages/sub-1_brain.nii.gz\nsub-2\timages/sub-2_brain.nii.gz\n"
+    )
     before = contents(prepared)
-    with pytest.raises(DataError, match=r"(?s)2 problems.*images/sub-1_brain.nii.gz is an input, and would be"):
+    with pytest.raises(
+        DataError, match=r"(?s)2 problems.*images/sub-1_brain.nii.gz is an input, and would be"
+    ):
         prepare(again, prepared, **FAST)
     assert contents(prepared) == before
 
 
 def test_identifiers_that_give_one_file_are_refused_together(tmp_path):
-    table = write_study(tmp_path / "study", ("a b", "a-b", "a/b", "c", "C", "d", "e", "e_acq-imitated1"))
+    table = write_study(
+        tmp_path / "study", ("a b", "a-b", "a/b", "c", "C", "d", "e", "e_acq-imitated1")
+    )
     with pytest.raises(DataError, match="3 problems") as caught:
         prepare(table, tmp_path / "out", **FAST, imitations=1)
     said = str(caught.value)
@@ -140,7 +159,9 @@ def altered(path):
 
 
 @pytest.mark.parametrize("name", ["sub-2_brain.nii.gz", "sub-2_csf.nii.gz"])
-@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b""), cut, altered])
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b""), cut, altered]
+)
 def test_an_image_that_is_not_as_it_was_written_is_made_again(study, prepared, name, damage):
     before, other = contents(prepared), prepared / "images/sub-1_gm.nii.gz"
     kept = other.stat().st_mtime_ns
@@ -162,7 +183,9 @@ def test_images_of_another_cohort_are_refused_and_kept(prepared, tmp_path):
     before = contents(prepared)
     other = write_study(tmp_path / "other", seed=1)
     other.write_text(other.read_text().replace("sub-1", "sub-3", 1))
-    with pytest.raises(DataError, match=r"sub-2: images/sub-2_brain\.nii\.gz was made of another file"):
+    with pytest.raises(
+        DataError, match=r"sub-2: images/sub-2_brain\.nii\.gz was made of another file"
+    ):
         prepare(other, prepared, skip=True, **FAST)
     assert contents(prepared) == before
 
@@ -203,13 +226,21 @@ def test_imitations_that_are_damaged_or_of_another_brain_are_made_again(study, p
     assert not left.exists()
 
 
-def test_what_a_killed_call_left_is_removed_and_a_living_one_is_respected(study, prepared, monkeypatch):
-    left = [prepared / ".tmp-0123456789ab-quality.tsv", prepared / "images/.tmp-0123456789ab-sub-1_brain.nii.gz"]
+def test_what_a_killed_call_left_is_removed_and_a_living_one_is_respected(
+    study, prepared, monkeypatch
+):
+    left = [
+        prepared / ".tmp-0123456789ab-quality.tsv",
+        prepared / "images/.tmp-0123456789ab-sub-1_brain.nii.gz",
+    ]
     for path in left:
         path.write_bytes(b"half")
     prepare(study, prepared, **FAST)
     assert not any(path.exists() for path in left)
     monkeypatch.setattr("neurocontrast.files._PATIENCE", 0)
-    with FileLock(prepared / files.LOCK), pytest.raises(ConfigError, match="another process is preparing scans"):
+    with (
+        FileLock(prepared / files.LOCK),
+        pytest.raises(ConfigError, match="another process is preparing scans"),
+    ):
         prepare(study, prepared, **FAST)
     assert len(read_cohort(prepared / "participants.tsv")) == 2

@@ -11,7 +11,12 @@ from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 from neurocontrast.exceptions import MissingDependencyError
 from neurocontrast.prepare import extraction
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
-from neurocontrast.prepare.registration import correct_bias, register_to_mni, resample_to_grid, template_mask
+from neurocontrast.prepare.registration import (
+    correct_bias,
+    register_to_mni,
+    resample_to_grid,
+    template_mask,
+)
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.transforms.preprocessing import mni_grid
 
@@ -35,7 +40,8 @@ def template():
 
 
 @pytest.mark.parametrize(
-    ("degrees", "shift"), [(20, (30, 0, 0)), pytest.param(-20, (0, -30, 30), marks=pytest.mark.slow)]
+    ("degrees", "shift"),
+    [(20, (30, 0, 0)), pytest.param(-20, (0, -30, 30), marks=pytest.mark.slow)],
 )
 def test_a_disturbed_brain_is_brought_back(template, degrees, shift):
     voxels, mask, affine = template
@@ -113,7 +119,9 @@ def test_the_brain_of_a_real_head_is_that_of_the_prepared_one(name, shared_folde
     voxels = image.get_fdata(dtype=np.float32)
     assert not is_stripped(voxels)
     mask = extract_brain(voxels)
-    prepared = nib.as_closest_canonical(nib.load(next((data / "brains" / "images").glob(f"{name}*"))))
+    prepared = nib.as_closest_canonical(
+        nib.load(next((data / "brains" / "images").glob(f"{name}*")))
+    )
     corrected = correct_bias(voxels, mask, image.affine)
     found = register_to_mni(corrected, mask, image.affine)
     ours = resample_to_grid(mask, image.affine, found, prepared.affine, prepared.shape) > 0.5

@@ -29,8 +29,13 @@ def start(folder, n_processes, *, resume=False, **changes):
     given = json.dumps({**changes, "resume": resume, "devices": n_processes})
     command, started = [sys.executable, str(PROGRAM), str(folder), given], []
     for rank in range(n_processes):
-        own = {name: str(value) for name, value in (shared | {"RANK": rank, "LOCAL_RANK": rank}).items()}
-        started.append(subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True))
+        own = {
+            name: str(value)
+            for name, value in (shared | {"RANK": rank, "LOCAL_RANK": rank}).items()
+        }
+        started.append(
+            subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True)
+        )
     return started
 
 
@@ -57,8 +62,13 @@ def run_in(n_processes, folder, **changes):
 def run_here(folder, *, encoder=None, act=None, side=8, data=None, **changes):
     """Run with a temperature that learns; `act` says at which call of which process something happens, and what."""
     chosen = LENET if encoder is None else EncoderSettings(**encoder)
-    images, made_views = (Images(side=side), views) if chosen.n_dims == 3 else (Pictures(), views_of_pictures)
-    age, temperature = torch.arange(N_SCANS, dtype=torch.float32), torch.nn.Parameter(torch.tensor(0.5))
+    images, made_views = (
+        (Images(side=side), views) if chosen.n_dims == 3 else (Pictures(), views_of_pictures)
+    )
+    age, temperature = (
+        torch.arange(N_SCANS, dtype=torch.float32),
+        torch.nn.Parameter(torch.tensor(0.5)),
+    )
     rank, calls = os.environ.get("LOCAL_RANK", "0"), []
 
     def watched(volumes, names, *, epoch):
@@ -72,7 +82,15 @@ def run_here(folder, *, encoder=None, act=None, side=8, data=None, **changes):
 
     objective = losses.YAwareInfoNCE(Gaussian("age", sigma=3.0), temperature=temperature)
     given = tiny_data(metadata={"age": age}, images=images, **(data or {}))
-    run(folder, objective=objective, made_views=watched, given=given, encoder=chosen, save=rank == "0", **changes)
+    run(
+        folder,
+        objective=objective,
+        made_views=watched,
+        given=given,
+        encoder=chosen,
+        save=rank == "0",
+        **changes,
+    )
 
 
 if __name__ == "__main__":

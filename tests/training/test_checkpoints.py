@@ -36,7 +36,12 @@ def test_within_an_epoch_checkpoints_change_no_bit(tmp_path):
 
         out = tmp_path / str(n_batches)
         with pytest.raises(KeyboardInterrupt):
-            run(out, made_views=after(n_batches, vanish), checkpoint_minutes=AT_ONCE, keep_checkpoints=1)
+            run(
+                out,
+                made_views=after(n_batches, vanish),
+                checkpoint_minutes=AT_ONCE,
+                keep_checkpoints=1,
+            )
         run(out, resume=True)
         assert_same(out, tmp_path / "whole")
 
@@ -49,7 +54,13 @@ def test_checkpoints_fall_due_by_the_clock(tmp_path, monkeypatch):
         now[0] += 30.0 if epoch >= 0 else 0.0
         return views(volumes, names, epoch=epoch)
 
-    run(tmp_path, made_views=half_a_minute_later, checkpoint_minutes=1.0, epochs=2, keep_checkpoints=9)
+    run(
+        tmp_path,
+        made_views=half_a_minute_later,
+        checkpoint_minutes=1.0,
+        epochs=2,
+        keep_checkpoints=9,
+    )
     saved = ("0000-batch-000002", "0001-batch-000002", "0001", "0002")
     assert names(tmp_path) == [f"epoch-{each}.pt" for each in saved]
     run(tmp_path / "never", checkpoint_minutes=0, epochs=1)
@@ -60,7 +71,12 @@ def test_a_full_disk_ends_with_the_checkpoint_before_intact(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         with pytest.raises(OSError, match=r"epoch-0002\.pt"):
-            run(tmp_path, made_views=after(5, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))))
+            run(
+                tmp_path,
+                made_views=after(
+                    5, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+                ),
+            )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert names(tmp_path) == ["epoch-0001.pt"]
@@ -75,7 +91,9 @@ def test_sigusr1_before_training_asks_to_be_started_again():
 
 
 def test_position_and_tensors_survive(tmp_path):
-    position = Position(epoch=2, batch=5, sums={"loss": 0.1 + 0.2}, seconds=1.5, metrics=[{"epoch": 1, "x": None}])
+    position = Position(
+        epoch=2, batch=5, sums={"loss": 0.1 + 0.2}, seconds=1.5, metrics=[{"epoch": 1, "x": None}]
+    )
     path = save_checkpoint(tmp_path, position, {"model": {"w": torch.arange(3)}}, keep=1)
     assert path.name == "epoch-0002-batch-000005.pt"
     loaded, tensors = load_checkpoint(path)
@@ -85,7 +103,12 @@ def test_position_and_tensors_survive(tmp_path):
 
 def test_newest_is_the_one_that_has_come_furthest(tmp_path):
     assert newest_checkpoint(tmp_path / "absent") is None
-    for position in (Position(epoch=9, batch=40), Position(epoch=10, batch=7), Position(epoch=10), Position(epoch=9)):
+    for position in (
+        Position(epoch=9, batch=40),
+        Position(epoch=10, batch=7),
+        Position(epoch=10),
+        Position(epoch=9),
+    ):
         save_checkpoint(tmp_path, position, {}, keep=9)
     (tmp_path / ".tmp-1-epoch-0011.pt").write_text("left by a kill")
     assert newest_checkpoint(tmp_path).name == "epoch-0010-batch-000007.pt"
@@ -103,7 +126,9 @@ def test_damaged_checkpoint_is_refused_with_what_to_do(tmp_path, damage):
     content = bytearray(path.read_bytes())
     if damage == "flip":
         content[content.index(torch.arange(1000.0).numpy().tobytes()[:64]) + 40] ^= 1
-    path.write_bytes({"truncate": content[:-200], "flip": content, "empty": b"", "text": b"hello"}[damage])
+    path.write_bytes(
+        {"truncate": content[:-200], "flip": content, "empty": b"", "text": b"hello"}[damage]
+    )
     said = r"epoch-0001\.pt: the checkpoint is damaged.*Remove this file to continue"
     with pytest.raises(CheckpointError, match=said):
         load_checkpoint(path)
@@ -123,7 +148,9 @@ def test_no_damage_of_its_table_of_contents_goes_unnoticed_or_stops_with_another
     assert n_refused > 100
 
 
-@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "denied"), OSError(errno.ESTALE, "stale")])
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EACCES, "denied"), OSError(errno.ESTALE, "stale")]
+)
 def test_checkpoint_that_is_out_of_reach_is_not_called_damaged(tmp_path, monkeypatch, error):
     path = saved(tmp_path)
 
@@ -142,7 +169,11 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path):
         def __reduce__(self):
             return (open, (str(ran), "w"))
 
-    torch.save({"format": 1, "position": {}, "model": Trap()}, tmp_path / "epoch-0001.pt", pickle_module=pickle)
+    torch.save(
+        {"format": 1, "position": {}, "model": Trap()},
+        tmp_path / "epoch-0001.pt",
+        pickle_module=pickle,
+    )
     with pytest.raises(CheckpointError):
         load_checkpoint(tmp_path / "epoch-0001.pt")
     assert not ran.exists()

@@ -22,7 +22,9 @@ EPOCHS = 30
 def server():
     """A process that starts a run's process for each folder it is given."""
     command = [sys.executable, PROGRAM, str(EPOCHS)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield process
         process.stdin.close()
 

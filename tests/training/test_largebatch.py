@@ -24,13 +24,20 @@ METADATA = {
 OBJECTIVES = {
     "NT-Xent": lambda: losses.NTXent(temperature=0.5),
     "NT-Xent in tiles": lambda: losses.NTXent(temperature=0.5),
-    "y-Aware": lambda: losses.YAwareInfoNCE(Gaussian("age", sigma=10.0) * Categorical("sex"), temperature=0.5),
-    "conditional": lambda: losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=10.0), temperature=0.5),
+    "y-Aware": lambda: losses.YAwareInfoNCE(
+        Gaussian("age", sigma=10.0) * Categorical("sex"), temperature=0.5
+    ),
+    "conditional": lambda: losses.ConditionalAlignmentUniformity(
+        Gaussian("age", sigma=10.0), temperature=0.5
+    ),
     "SupCon": lambda: losses.SupCon("label", temperature=0.5),
     "CCL-K": lambda: losses.WeaklySupervisedCCLK(Gaussian("age", sigma=10.0), temperature=0.5),
     "age": lambda: losses.Supervised("age"),
     "sum": lambda: losses.SumOfObjectives(
-        {"learn": losses.YAwareInfoNCE(Gaussian("age", sigma=10.0)), "forget": losses.FairCCLK(Categorical("sex"))},
+        {
+            "learn": losses.YAwareInfoNCE(Gaussian("age", sigma=10.0)),
+            "forget": losses.FairCCLK(Categorical("sex")),
+        },
         weights={"forget": 0.5},
     ),
 }
@@ -87,12 +94,22 @@ def test_batch_norm_sees_micro_batches_and_moves_its_running_statistics_once():
     found, _ = step(model, 3)
     reference = network("batch")
     assert relative(found, gradient_of_one_graph(reference)) < 1e-5
-    assert relative(found, step(network("batch"), None)[0]) > 1e-2  # which is not the gradient of the whole batch
-    statistics = {name: buffer for name, buffer in reference.named_buffers() if "batches" not in name}
-    torch.testing.assert_close({name: dict(model.named_buffers())[name] for name in statistics}, statistics)
+    assert (
+        relative(found, step(network("batch"), None)[0]) > 1e-2
+    )  # which is not the gradient of the whole batch
+    statistics = {
+        name: buffer for name, buffer in reference.named_buffers() if "batches" not in name
+    }
+    torch.testing.assert_close(
+        {name: dict(model.named_buffers())[name] for name in statistics}, statistics
+    )
     counts = {name: int(buffer) for name, buffer in model.named_buffers() if "batches" in name}
     assert counts == {name: 1 if name.startswith("head") else 3 for name in counts}
-    assert all(module.track_running_stats for module in model.modules() if isinstance(module, nn.BatchNorm3d))
+    assert all(
+        module.track_running_stats
+        for module in model.modules()
+        if isinstance(module, nn.BatchNorm3d)
+    )
 
 
 def with_dropout():
@@ -128,7 +145,9 @@ def test_clipping_scales_the_gradient_of_the_whole_batch():
     for micro in (None, 2):
         clipped, again = step(network(), micro, clip_norm=limit)
         assert relative(clipped, whole / 4) < 1e-5
-        assert again["gradient_norm"] == pytest.approx(figures["gradient_norm"], rel=1e-5)  # before clipping
+        assert again["gradient_norm"] == pytest.approx(
+            figures["gradient_norm"], rel=1e-5
+        )  # before clipping
         unclipped, _ = step(network(), micro, clip_norm=limit * 5)
         assert relative(unclipped, whole) < 1e-5
 
@@ -167,7 +186,14 @@ def test_the_loss_scaler_scales_once(limit):
 def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, monkeypatch):
     monkeypatch.setattr("tiny.model", lambda **_: network())
     (whole, of_whole), (parts, of_parts) = (
-        run(tmp_path / str(micro), micro_batch_size=micro, batch_size=10, epochs=3, optimizer="sgd", learning_rate=0.1)
+        run(
+            tmp_path / str(micro),
+            micro_batch_size=micro,
+            batch_size=10,
+            epochs=3,
+            optimizer="sgd",
+            learning_rate=0.1,
+        )
         for micro in (None, 3)
     )
     for first, second in zip(of_whole.metrics, of_parts.metrics, strict=True):
@@ -178,7 +204,9 @@ def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, 
 
 
 @pytest.mark.parametrize("validation_rows", [(), range(10, N_SCANS)])
-def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(tmp_path, monkeypatch, validation_rows):
+def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(
+    tmp_path, monkeypatch, validation_rows
+):
     seen = []
 
     def watched(**_):

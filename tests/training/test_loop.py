@@ -6,7 +6,19 @@ import pytest
 import tiny
 import torch
 from monai.transforms import Compose, RandAffined, RandAxisFlipd
-from tiny import N_SCANS, Contrast, Images, after, assert_resumes, data, model, rows_of, run, views, weights
+from tiny import (
+    N_SCANS,
+    Contrast,
+    Images,
+    after,
+    assert_resumes,
+    data,
+    model,
+    rows_of,
+    run,
+    views,
+    weights,
+)
 
 from neurocontrast import losses
 from neurocontrast.encoders import EncoderSettings, build_model, load_encoder
@@ -31,7 +43,9 @@ def test_one_row_an_epoch_with_terms_validation_and_schedule(tmp_path):
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
     assert [float(row["learning_rate"]) for row in rows] == [0.01, 0.01, 0.005]
     for row in result.metrics:
-        assert row["train_loss"] == pytest.approx(row["train_term_alignment"] + row["train_term_uniformity"])
+        assert row["train_loss"] == pytest.approx(
+            row["train_term_alignment"] + row["train_term_uniformity"]
+        )
         assert 1 <= row["val_effective_rank"] <= 4
         assert 0 <= row["val_alignment"] <= 4
         assert row["val_uniformity"] <= 0
@@ -68,7 +82,9 @@ def test_probe_scores_numbers_and_classes_every_k_epochs(tmp_path):
     assert ["probe_age_r2" in row for row in result.metrics] == [False, True, False]
     assert 0 <= result.metrics[1]["probe_sex_balanced_accuracy"] <= 1
     assert rows_of(tmp_path)[0]["probe_age_r2"] == ""
-    assert float(rows_of(tmp_path)[1]["probe_age_r2"]) == result.metrics[1]["probe_age_r2"]  # with all digits
+    assert (
+        float(rows_of(tmp_path)[1]["probe_age_r2"]) == result.metrics[1]["probe_age_r2"]
+    )  # with all digits
 
 
 def test_probe_without_enough_known_values_is_empty(tmp_path):
@@ -89,7 +105,9 @@ def test_zero_epochs_keep_the_initial_weights_and_estimate_statistics(tmp_path):
 
 
 # Within an epoch, at its end, in validation, in the next.
-@pytest.mark.parametrize(("n_batches", "number"), zip((2, 3, 4, 6), 2 * [signal.SIGINT, signal.SIGTERM], strict=True))
+@pytest.mark.parametrize(
+    ("n_batches", "number"), zip((2, 3, 4, 6), 2 * [signal.SIGINT, signal.SIGTERM], strict=True)
+)
 def test_signal_saves_and_resume_gives_the_uninterrupted_run(tmp_path, n_batches, number):
     before = signal.getsignal(number)
     _, said = assert_resumes(tmp_path, n_batches, number)
@@ -132,7 +150,8 @@ def test_non_finite_gradient_stops(tmp_path):
             return super().forward(z1, z2) + distance
 
     with pytest.raises(
-        TrainingError, match=r"the gradient norm is nan in epoch 1, batch 1 .*Samples of the batch: sub-"
+        TrainingError,
+        match=r"the gradient norm is nan in epoch 1, batch 1 .*Samples of the batch: sub-",
     ):
         run(tmp_path, objective=Steep())
     assert not list(tmp_path.glob("checkpoints/*"))
@@ -157,14 +176,19 @@ def test_kernel_is_checked_on_all_rows_and_fitted_on_training_rows(tmp_path):
 
 def test_a_temperature_that_learns_is_trained_recorded_and_resumed(tmp_path):
     def one(folder, **changes):
-        return run(tmp_path / folder, objective=losses.NTXent(temperature="learnable"), **changes)[1]
+        return run(tmp_path / folder, objective=losses.NTXent(temperature="learnable"), **changes)[
+            1
+        ]
 
     whole = one("whole", epochs=2, weight_decay=0.1)
     found = [row["train_temperature"] for row in whole.metrics]
     assert found[0] != found[1]
     assert found == pytest.approx([0.07, 0.07], abs=0.02)
     one("cut", epochs=1, weight_decay=0.1)
-    assert one("cut", epochs=2, weight_decay=0.1, resume=True).metrics[1]["train_temperature"] == found[1]
+    assert (
+        one("cut", epochs=2, weight_decay=0.1, resume=True).metrics[1]["train_temperature"]
+        == found[1]
+    )
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
@@ -186,8 +210,16 @@ def test_global_switches_and_random_state_are_left_alone(tmp_path):
 
 @pytest.mark.parametrize("validation_rows", [range(10, N_SCANS), ()])
 def test_weights_that_the_last_step_has_blown_up_are_not_saved(tmp_path, validation_rows):
-    with pytest.raises(TrainingError, match=r"learning rate 1e\+38\) the embeddings of .* not finite: sub-"):
-        run(tmp_path, given=data(validation_rows=validation_rows), epochs=1, batch_size=10, learning_rate=1e38)
+    with pytest.raises(
+        TrainingError, match=r"learning rate 1e\+38\) the embeddings of .* not finite: sub-"
+    ):
+        run(
+            tmp_path,
+            given=data(validation_rows=validation_rows),
+            epochs=1,
+            batch_size=10,
+            learning_rate=1e38,
+        )
     assert not list(tmp_path.glob("checkpoints/*"))
     assert not (tmp_path / "encoder.json").exists()
 
@@ -225,14 +257,24 @@ def pictures(rows):
 
 
 def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(tmp_path):
-    # With one batch an epoch, statistics that are estimated anew are those of all training pictures.
-    model, result = run(tmp_path, given=data(images=tiny.Pictures()), batch_size=10, probe_every=1, **OF_PICTURES)
+    # With one batch an epoch, statistics that are estimated anew are those of all training
+    # pictures.
+    model, result = run(
+        tmp_path, given=data(images=tiny.Pictures()), batch_size=10, probe_every=1, **OF_PICTURES
+    )
     encoder, head = model.encoder, model.head
     n_layers = sum(isinstance(module, torch.nn.BatchNorm2d) for module in encoder.modules())
-    assert result.batchnorm == {**result.batchnorm, "n_layers": n_layers, "n_scans": 10, "n_batches": 1}
+    assert result.batchnorm == {
+        **result.batchnorm,
+        "n_layers": n_layers,
+        "n_scans": 10,
+        "n_batches": 1,
+    }
     with torch.no_grad():
         first = encoder.features.layers.conv1(pictures(range(10)).float() / 255)
-        torch.testing.assert_close(encoder.features.layers.bn1.running_mean, first.mean(dim=(0, 2, 3)))
+        torch.testing.assert_close(
+            encoder.features.layers.bn1.running_mean, first.mean(dim=(0, 2, 3))
+        )
         still = build_model(ENCODER)
         still.load_state_dict(model.state_dict())
         hidden = still.head[0](still.train().encoder(pictures(range(10))))

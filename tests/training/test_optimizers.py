@@ -29,7 +29,16 @@ def test_warm_up_rises_in_equal_steps_then_the_schedule_takes_over():
     found = rates(epochs=5, schedule="cosine", warmup_epochs=1.5)
     assert found[:6] == pytest.approx([2 * step / 6 for step in range(1, 7)])
     assert found[6:] == pytest.approx([1 + math.cos(math.pi * step / 14) for step in range(14)])
-    assert rates(epochs=2, schedule="constant", warmup_epochs=1) == [0.5, 1.0, 1.5, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert rates(epochs=2, schedule="constant", warmup_epochs=1) == [
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        2.0,
+        2.0,
+        2.0,
+        2.0,
+    ]
     stepped = rates(epochs=4, schedule="step", step_epochs=2, step_factor=0.5, warmup_epochs=0.5)
     assert stepped == [1.0] + [2.0] * 7 + [1.0] * 8
 
@@ -37,8 +46,12 @@ def test_warm_up_rises_in_equal_steps_then_the_schedule_takes_over():
 def test_a_cosine_rises_from_and_falls_to_its_smallest_rate():
     found = rates(epochs=5, schedule="cosine", warmup_epochs=1, min_learning_rate=0.5)
     assert found[:4] == pytest.approx([0.5 + 1.5 * step / 4 for step in range(1, 4)] + [2.0])
-    assert found[4:] == pytest.approx([0.5 + 0.75 * (1 + math.cos(math.pi * step / 16)) for step in range(16)])
-    with pytest.raises(ValidationError, match="min_learning_rate must be at most learning_rate, got 3 and 2"):
+    assert found[4:] == pytest.approx(
+        [0.5 + 0.75 * (1 + math.cos(math.pi * step / 16)) for step in range(16)]
+    )
+    with pytest.raises(
+        ValidationError, match="min_learning_rate must be at most learning_rate, got 3 and 2"
+    ):
         rates(schedule="cosine", min_learning_rate=3.0)
     with pytest.raises(ValidationError, match="min_learning_rate belongs to cosine"):
         rates(schedule="constant", min_learning_rate=0.1)
@@ -61,7 +74,10 @@ def test_rates_of_a_run_are_those_of_the_schedule(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"momentum": 0.9}, "momentum belongs to sgd and lars, and nothing reads it with optimizer: adam; remove it"),
+        (
+            {"momentum": 0.9},
+            "momentum belongs to sgd and lars, and nothing reads it with optimizer: adam; remove it",
+        ),
         (
             {"optimizer": "adamw", "momentum": 0.0, "trust_coefficient": 0.1},
             "momentum belongs to sgd and lars; trust_coefficient belongs to lars, and nothing reads",
@@ -87,13 +103,18 @@ def test_lars_follows_the_paper_and_leaves_biases_and_norms_to_sgd():
     generator = torch.Generator().manual_seed(0)
     shapes = ((4, 3), (2, 1, 3, 3, 3), (5,))
     found = [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
-    expected, buffers = [weight.detach().clone() for weight in found], [torch.zeros(shape) for shape in shapes]
+    expected, buffers = (
+        [weight.detach().clone() for weight in found],
+        [torch.zeros(shape) for shape in shapes],
+    )
     optimizer = LARS(found, lr=0.3, momentum=0.8, weight_decay=0.1, trust_coefficient=0.05)
     for _ in range(3):
         for place, weight in enumerate(found):
             weight.grad = torch.randn(weight.shape, generator=generator)
             how = {"rate": 0.3, "momentum": 0.8, "decay": 0.1, "trust": 0.05}
-            expected[place], buffers[place] = reference_step(expected[place], weight.grad, buffers[place], **how)
+            expected[place], buffers[place] = reference_step(
+                expected[place], weight.grad, buffers[place], **how
+            )
         optimizer.step()
     torch.testing.assert_close([weight.detach() for weight in found], expected)
     sgd = torch.nn.Parameter(torch.ones(5))

@@ -74,8 +74,16 @@ def test_age_and_sex_are_even_and_sites_within_them(hospitals):
         assert len(counts) == 6
         assert max(counts.values()) - min(counts.values()) <= 1
         balanced.update(counts)
-    assert max(balanced.values()) - min(balanced.values()) <= 1 < max(natural.values()) - min(natural.values())
-    young = Counter(hospitals["site"][[row for batch in sampler.batches(0) for row in batch if strata[row] == 0]])
+    assert (
+        max(balanced.values()) - min(balanced.values())
+        <= 1
+        < max(natural.values()) - min(natural.values())
+    )
+    young = Counter(
+        hospitals["site"][
+            [row for batch in sampler.batches(0) for row in batch if strata[row] == 0]
+        ]
+    )
     assert young["london"] < young["ucla"] + young["novosibirsk"]
 
 
@@ -150,12 +158,18 @@ class TestRuns:
         one = run_in(1, tmp_path / "one", learning_rate=1e-3, **BALANCED)
         two = run_in(2, tmp_path / "two", learning_rate=1e-3, **BALANCED)
         for row, expected in zip(rows_of(two), rows_of(one), strict=True):
-            assert float(row["train_loss"]) == pytest.approx(float(expected["train_loss"]), rel=1e-5)
+            assert float(row["train_loss"]) == pytest.approx(
+                float(expected["train_loss"]), rel=1e-5
+            )
 
 
 class TestWhatCannotBeBalanced:
     def test_scans_of_which_something_is_not_known_are_all_named(self):
-        traits = {"site": text(["a", None, "b", "b"]), "age": np.array([20, 30, np.nan, 40.0]), "sex": text(["F"] * 4)}
+        traits = {
+            "site": text(["a", None, "b", "b"]),
+            "age": np.array([20, 30, np.nan, 40.0]),
+            "sex": text(["F"] * 4),
+        }
         with pytest.raises(DataError, match=r"'site' is missing for 'sub-1'\. Fill"):
             sampler_of(traits, "site-balanced", batch_size=2)
         with pytest.raises(DataError, match=r"'age' is missing for 'sub-2'; 'site' .* 'sub-1'"):
@@ -163,7 +177,11 @@ class TestWhatCannotBeBalanced:
         assert sampler_of(traits, "shuffle", batch_size=2).batches(0)
 
     def test_groups_are_of_categories_and_of_two_scans_at_least(self):
-        traits = {"site": text(["a", "b", "b"]), "age": np.array([20, 30, 40.0]), "scanner": text(["x", None, "x"])}
+        traits = {
+            "site": text(["a", "b", "b"]),
+            "age": np.array([20, 30, 40.0]),
+            "scanner": text(["x", None, "x"]),
+        }
         with pytest.raises(DataError, match=r"every combination of site\. There is one of 'a'"):
             sampler_of(traits, "one-group", sampling_columns=("site",), batch_size=2)
         with pytest.raises(ConfigError, match="columns of categories, and 'age' holds numbers"):
@@ -173,22 +191,36 @@ class TestWhatCannotBeBalanced:
 
     def test_batches_that_are_too_small_for_the_processes(self):
         traits, names = {"sex": text(["F"] * 9 + ["M"] * 2)}, [f"sub-{row}" for row in range(11)]
-        given, four = TrainingData([], names, {}, range(11), traits=traits), {"batch_size": 8, "devices": 4}
+        given, four = (
+            TrainingData([], names, {}, range(11), traits=traits),
+            {"batch_size": 8, "devices": 4},
+        )
         assert len(given.sampler(TrainingSettings(**four), 0).batches(0)) == 2
-        with pytest.raises(ConfigError, match="batches of 2 or more, and each of the 4 processes needs 1"):
-            given.sampler(TrainingSettings(**four, sampling="one-group", sampling_columns=("sex",)), 0)
+        with pytest.raises(
+            ConfigError, match="batches of 2 or more, and each of the 4 processes needs 1"
+        ):
+            given.sampler(
+                TrainingSettings(**four, sampling="one-group", sampling_columns=("sex",)), 0
+            )
 
     def test_one_site_is_not_balanced(self):
         with pytest.raises(
-            ConfigError, match="needs at least two sites among the training scans, and all are of 'rome'"
+            ConfigError,
+            match="needs at least two sites among the training scans, and all are of 'rome'",
         ):
             sampler_of({"site": SITES}, "site-balanced", rows=range(6))
 
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"sampling_columns": ("sex",)}, "sampling_columns belongs to metadata-balanced and one-group"),
-            ({"sampling": "metadata-balanced", "sampling_columns": ("age", "site")}, "must not hold 'site'"),
+            (
+                {"sampling_columns": ("sex",)},
+                "sampling_columns belongs to metadata-balanced and one-group",
+            ),
+            (
+                {"sampling": "metadata-balanced", "sampling_columns": ("age", "site")},
+                "must not hold 'site'",
+            ),
             ({"sampling": "one-group"}, "sampling_columns must name the columns"),
         ],
     )

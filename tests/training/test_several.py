@@ -53,12 +53,24 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
     ("n_processes", "changes"),
     [
         (3, {"data": {"validation_rows": [10, 11]}}),  # fewer validation scans than processes
-        # Each micro-batch adds its rounding; faster, the gradients of the third epoch part by a thousandth.
+        # Each micro-batch adds its rounding; faster, the gradients of the third epoch part by a
+        # thousandth.
         (2, {"micro_batch_size": 1, "encoder": GROUP, **DESCENT, "learning_rate": 3e-4}),
         (2, {"clip_norm": 0.1, "data": {"validation_rows": []}, **DESCENT}),
         # The gradient of few scans holds rounding of 5e-5, all from the encoder.
-        (2, {"encoder": DENSENET, "side": 32, "epochs": 2, **DESCENT, "learning_rate": 1e-6, "data": FIVE_SCANS}),
-        # Its steep loss makes rounding a hundred times larger in the gradient; faster, the two runs part from there.
+        (
+            2,
+            {
+                "encoder": DENSENET,
+                "side": 32,
+                "epochs": 2,
+                **DESCENT,
+                "learning_rate": 1e-6,
+                "data": FIVE_SCANS,
+            },
+        ),
+        # Its steep loss makes rounding a hundred times larger in the gradient; faster, the two runs
+        # part from there.
         (2, {"encoder": SMALL_RESNET, "optimizer": "sgd", "learning_rate": 1e-6}),
     ],
     ids=["three", "micro-batches", "averaged", "densenet", "images"],
@@ -78,19 +90,33 @@ def test_without_synchronisation_every_process_has_statistics_of_its_own(one, tm
 
 
 @pytest.mark.slow
-def test_signal_to_one_process_stops_all_at_the_same_batch_and_resumes_to_the_same_bytes(two, tmp_path):
-    ended = finish(start(tmp_path, 2, probe_every=2, act={"rank": "1", "call": 2, "signal": signal.SIGUSR1}, **RATE))
+def test_signal_to_one_process_stops_all_at_the_same_batch_and_resumes_to_the_same_bytes(
+    two, tmp_path
+):
+    ended = finish(
+        start(
+            tmp_path,
+            2,
+            probe_every=2,
+            act={"rank": "1", "call": 2, "signal": signal.SIGUSR1},
+            **RATE,
+        )
+    )
     assert [code for code, _ in ended] == [75, 75]
     for _, said in ended:
         assert "stopped by SIGUSR1 after 0 of 3 epochs and 2 batches" in said
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-0000-batch-000002.pt"]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [
+        "epoch-0000-batch-000002.pt"
+    ]
     ended = finish(start(tmp_path, 2, resume=True, probe_every=2, **RATE))
     assert [code for code, _ in ended] == [0, 0], ended
     assert_same(tmp_path, two)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"micro_batch_size": 1, "encoder": GROUP}], ids=["whole", "micro-batches"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"micro_batch_size": 1, "encoder": GROUP}], ids=["whole", "micro-batches"]
+)
 def test_three_processes_resume_to_the_same_bytes(tmp_path, changes):
     """The sum of three processes' gradients depends on where in a bucket a weight lies."""
     changes = {**RATE, **changes, "batch_size": 8, "data": {"validation_rows": []}}
@@ -98,7 +124,9 @@ def test_three_processes_resume_to_the_same_bytes(tmp_path, changes):
     act = {"rank": "1", "call": 5 if "encoder" in changes else 2, "signal": signal.SIGUSR1}
     assert [code for code, _ in finish(start(tmp_path / "cut", 3, act=act, **changes))] == [75] * 3
     assert list((tmp_path / "cut/checkpoints").iterdir())
-    assert [code for code, _ in finish(start(tmp_path / "cut", 3, resume=True, **changes))] == [0] * 3
+    assert [code for code, _ in finish(start(tmp_path / "cut", 3, resume=True, **changes))] == [
+        0
+    ] * 3
     assert weights(tmp_path / "cut") == weights(whole)
 
 
@@ -114,7 +142,9 @@ def test_what_is_not_finite_in_one_process_stops_all_with_its_scans(tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_fails_leaves_none_waiting(tmp_path):
-    ended = finish(start(tmp_path, 2, act={"rank": "1", "call": 2, "do": "fail"}, **RATE), timeout=60)
+    ended = finish(
+        start(tmp_path, 2, act={"rank": "1", "call": 2, "do": "fail"}, **RATE), timeout=60
+    )
     assert all(code for code, _ in ended)
 
 

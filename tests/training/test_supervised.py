@@ -10,7 +10,12 @@ from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_enco
 from neurocontrast.encoders.encoder import ProjectionHead
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.training import FinetuneSettings, TrainingData
-from neurocontrast.training.supervised import Labels, SupervisedSession, fit_supervised, parameter_groups
+from neurocontrast.training.supervised import (
+    Labels,
+    SupervisedSession,
+    fit_supervised,
+    parameter_groups,
+)
 
 NUMBERS = np.arange(N_SCANS) / N_SCANS
 CLASSES = Labels((np.arange(N_SCANS) % 2).astype(int), 2)
@@ -23,7 +28,9 @@ def data(validation=VALIDATION):
 
 
 def settings(**choices):
-    return FinetuneSettings(**{"epochs": 4, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu", **choices})
+    return FinetuneSettings(
+        **{"epochs": 4, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu", **choices}
+    )
 
 
 def fitted(folder, labels, *, pretrained=True, validation=VALIDATION, test=TEST, **choices):
@@ -33,7 +40,11 @@ def fitted(folder, labels, *, pretrained=True, validation=VALIDATION, test=TEST,
         encoder, labels, data(validation), test, settings=settings(**choices), pretrained=pretrained, seed=0,
         folder=folder,
     )  # fmt: skip
-    changed = {name for name, tensor in encoder.state_dict().items() if not torch.equal(tensor, before[name])}
+    changed = {
+        name
+        for name, tensor in encoder.state_dict().items()
+        if not torch.equal(tensor, before[name])
+    }
     return result, changed
 
 
@@ -47,16 +58,24 @@ def test_the_weights_of_the_best_epoch_predict_and_a_fold_ends_when_patience_doe
     losses = [row["val_loss"] for row in result.metrics]
     assert result.best_epoch == 1 + int(np.argmin(losses))
     assert len(losses) == min(30, result.best_epoch + 2)
-    again, _ = fitted(tmp_path / "tried", CLASSES, pretrained=False, epochs=30, patience=2, test=VALIDATION)
+    again, _ = fitted(
+        tmp_path / "tried", CLASSES, pretrained=False, epochs=30, patience=2, test=VALIDATION
+    )
     likely = again.predictions[np.arange(3), CLASSES.values[VALIDATION]]
     assert -np.log(likely).mean() == pytest.approx(min(losses), rel=1e-4)
 
 
-@pytest.mark.parametrize("labels", [CLASSES, Labels(np.arange(N_SCANS) // 2 % 3, 3), Labels(NUMBERS)])
+@pytest.mark.parametrize(
+    "labels", [CLASSES, Labels(np.arange(N_SCANS) // 2 % 3, 3), Labels(NUMBERS)]
+)
 def test_the_head_begins_as_a_probe_of_frozen_features(tmp_path, labels):
     encoder = build_encoder(EncoderSettings(name="lenet"), seed=1).eval()
     with torch.no_grad():
-        x = encoder(torch.stack([Images()[row]["image"] for row in range(N_SCANS)])).double().numpy()
+        x = (
+            encoder(torch.stack([Images()[row]["image"] for row in range(N_SCANS)]))
+            .double()
+            .numpy()
+        )
     x = (x - x[TRAIN].mean(axis=0)) / np.sqrt(x[TRAIN].var(axis=0) + 1e-5)
     result, _ = fitted(tmp_path, labels, epochs=1, learning_rate=1e-12)
     wanted = []
@@ -64,7 +83,9 @@ def test_the_head_begins_as_a_probe_of_frozen_features(tmp_path, labels):
         if labels.n_classes is None:
             wanted.append(Ridge(strength).fit(x[TRAIN], NUMBERS[TRAIN]).predict(x[TEST]))
         else:
-            probe = LogisticRegression(C=1 / strength, max_iter=1000).fit(x[TRAIN], labels.values[TRAIN])
+            probe = LogisticRegression(C=1 / strength, max_iter=1000).fit(
+                x[TRAIN], labels.values[TRAIN]
+            )
             wanted.append(probe.predict_proba(x[TEST]))
     assert min(np.abs(result.predictions - each).max() for each in wanted) < 2e-3
 

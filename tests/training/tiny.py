@@ -17,7 +17,9 @@ from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingData, TrainingSettings, fit
 
 N_SCANS = 14
-SITES = np.array(["rome"] * 6 + ["oslo", "oslo", "bonn", "rome"] + ["rome", "oslo", "oslo", "bonn"], dtype=object)
+SITES = np.array(
+    ["rome"] * 6 + ["oslo", "oslo", "bonn", "rome"] + ["rome", "oslo", "oslo", "bonn"], dtype=object
+)
 
 
 class Images:
@@ -89,7 +91,10 @@ def views(volumes, names, *, epoch):
     made = []
     for view in (0, 1):
         shape = volumes.shape[1:]
-        noise = [derive_generator("view", epoch, int(name[4:]), view).standard_normal(shape) for name in names]
+        noise = [
+            derive_generator("view", epoch, int(name[4:]), view).standard_normal(shape)
+            for name in names
+        ]
         made.append(volumes + 0.5 * torch.tensor(np.stack(noise), dtype=torch.float32))
     return tuple(made)
 
@@ -114,7 +119,13 @@ def data(**changes):
 
 
 def settings(**changes):
-    content = {"epochs": 3, "batch_size": 4, "learning_rate": 1e-2, "step_epochs": 2, "step_factor": 0.5}
+    content = {
+        "epochs": 3,
+        "batch_size": 4,
+        "learning_rate": 1e-2,
+        "step_epochs": 2,
+        "step_factor": 0.5,
+    }
     return TrainingSettings(**{**content, "accelerator": "cpu", **changes})
 
 
@@ -187,10 +198,17 @@ def assert_resumes(folder, n_batches, number=signal.SIGTERM, *, made_views=views
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    # For each line, a folder: the number of its process, which has done nothing but import, then its exit code.
+    # For each line, a folder: the number of its process, which has done nothing but import, then
+    # its exit code.
     for line in sys.stdin:
         if not (child := os.fork()):
-            run(Path(line.rstrip("\n")), resume=True, epochs=int(sys.argv[1]), probe_every=2, checkpoint_minutes=1e-9)
+            run(
+                Path(line.rstrip("\n")),
+                resume=True,
+                epochs=int(sys.argv[1]),
+                probe_every=2,
+                checkpoint_minutes=1e-9,
+            )
             os._exit(0)
         for told in (lambda: child, lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])):
             sys.stdout.write(f"{told()}\n")

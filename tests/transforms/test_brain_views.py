@@ -7,7 +7,13 @@ from monai.transforms import Compose
 from pydantic import ValidationError
 from scipy import ndimage, stats
 
-from neurocontrast.transforms import AugmentSettings, RandBlurd, RandBrainRiciand, TwoViews, brain_views
+from neurocontrast.transforms import (
+    AugmentSettings,
+    RandBlurd,
+    RandBrainRiciand,
+    TwoViews,
+    brain_views,
+)
 from neurocontrast.transforms.rand_intensity import smooth_field
 from neurocontrast.transforms.signal import to_signal
 from tests.transforms.conftest import AT_SITE, normalised_brain, view_of
@@ -27,7 +33,9 @@ def only(name: str, **changes) -> AugmentSettings:
 
 def operation(name: str, **changes):
     """Return the transform that a configuration with one operation makes."""
-    (made,) = (each for each in brain_views(only(name, **changes)).transforms if hasattr(each, "drawn"))
+    (made,) = (
+        each for each in brain_views(only(name, **changes)).transforms if hasattr(each, "drawn")
+    )
     return made
 
 
@@ -44,7 +52,8 @@ def volumes():
     return torch.stack([normalised_brain("zscore", index) for index in range(3)])
 
 
-# --- the configuration and its transforms ----------------------------------------------------------------------------
+# --- the configuration and its transforms
+# ----------------------------------------------------------------------------
 def test_all_operations_come_in_their_order_and_each_as_asked():
     views = brain_views(EVERYTHING)
     assert isinstance(views, Compose)
@@ -67,7 +76,8 @@ def test_a_transform_takes_the_ranges_of_its_settings_and_refuses_what_they_refu
             RandBlurd("image", **wrong)
 
 
-# --- what is drawn ---------------------------------------------------------------------------------------------------
+# --- what is drawn
+# ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", DRAWN)
 def test_an_operation_is_applied_as_often_as_asked(name):
     for probability in (0.0, 0.3, 1.0):
@@ -117,7 +127,9 @@ def test_strengths_fill_their_ranges():
 @pytest.mark.parametrize("scale", [0.8, 1.2])
 def test_scale_is_a_factor_on_lengths_of_the_brain(scale):
     x = normalised_brain("zscore-brain", 0)
-    view = view_of(x, only("affine", rotation_degrees=(0, 0), translation_voxels=(0, 0), scale=(scale, scale)))
+    view = view_of(
+        x, only("affine", rotation_degrees=(0, 0), translation_voxels=(0, 0), scale=(scale, scale))
+    )
     places = [torch.nonzero(each[0]).float() for each in (x, torch.as_tensor(view))]
     found = places[1].std(0) / places[0].std(0)
     torch.testing.assert_close(found, torch.full((3,), scale), rtol=0.04, atol=0.0)
@@ -133,11 +145,14 @@ def test_fields_have_the_spread_asked_and_the_mean_0(order):
         assert (degrees.min(), degrees.max()) == (1, order)
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- what comes out
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", [*DRAWN, *OF_MONAI, "flip"])
 def test_each_operation_alone_changes_the_volume_as_its_keys_say(name, volumes):
     def made(seed=1, epoch=1, called="sub-01", view=0):
-        return TwoViews(brain_views(only(name)), seed=seed).view(volumes[:1], [called], epoch=epoch, view=view)
+        return TwoViews(brain_views(only(name)), seed=seed).view(
+            volumes[:1], [called], epoch=epoch, view=view
+        )
 
     first = made()
     assert first.isfinite().all()
@@ -149,12 +164,19 @@ def test_each_operation_alone_changes_the_volume_as_its_keys_say(name, volumes):
 
 
 def test_where_nothing_is_applied_a_view_is_the_volume_to_rounding(volumes):
-    never = {name: value.model_copy(update={"probability": 0.0}) for name, value in EVERYTHING if value is not None}
-    torch.testing.assert_close(view_of(volumes[0], EVERYTHING.model_copy(update=never)), volumes[0], atol=2e-3, rtol=0)
+    never = {
+        name: value.model_copy(update={"probability": 0.0})
+        for name, value in EVERYTHING
+        if value is not None
+    }
+    torch.testing.assert_close(
+        view_of(volumes[0], EVERYTHING.model_copy(update=never)), volumes[0], atol=2e-3, rtol=0
+    )
     assert torch.equal(view_of(volumes[0], AugmentSettings.off()), volumes[0])
 
 
-# --- what a site does ------------------------------------------------------------------------------------------------
+# --- what a site does
+# ------------------------------------------------------------------------------------------------
 def test_brain_extraction_changes_the_rim_alone():
     x = normalised_brain("none", 0)
     deep = torch.from_numpy(ndimage.distance_transform_edt((x != 0)[0].numpy()) > 5)[None]

@@ -17,7 +17,9 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 
 def preprocess(voxels, spacing, contract, name="scan"):
     """Preprocess voxels in RAS order that are in memory."""
-    image = to_image(np.array(voxels, dtype=np.float32)[np.newaxis], np.diag([*spacing, 1.0]), name=name)
+    image = to_image(
+        np.array(voxels, dtype=np.float32)[np.newaxis], np.diag([*spacing, 1.0]), name=name
+    )
     return apply(contract.compose(), {"image": image}, start=1)["image"].numpy()
 
 
@@ -37,7 +39,9 @@ def test_a_marked_corner_lands_where_it_must(write_nifti, axes):
 
 
 @pytest.mark.parametrize("axes", ["RAS", "LPS", "SAR"])
-@pytest.mark.parametrize(("spacing", "shape"), [(2.0, (24, 28, 20)), (1.5, (30, 36, 27)), (3.0, (16, 18, 14))])
+@pytest.mark.parametrize(
+    ("spacing", "shape"), [(2.0, (24, 28, 20)), (1.5, (30, 36, 27)), (3.0, (16, 18, 14))]
+)
 def test_the_orientation_of_the_file_changes_nothing(brain, write_nifti, axes, spacing, shape):
     contract = Preprocessing(spacing_mm=spacing, shape=shape)
     straight = load_volume(write_nifti(brain, "straight.nii.gz"), contract)
@@ -58,7 +62,9 @@ def test_scans_that_do_not_fit_are_refused_by_name(brain, write_nifti):
     path = write_nifti(brain)
     with pytest.raises(DataError, match=r"scan.nii.gz.*less than 50% of the box would be filled"):
         load_volume(path, Preprocessing(spacing_mm=2, shape=(60, 60, 60)))
-    with pytest.raises(DataError, match=r"scan.nii.gz.*would be cropped away, at most 10% of a brain may"):
+    with pytest.raises(
+        DataError, match=r"scan.nii.gz.*would be cropped away, at most 10% of a brain may"
+    ):
         load_volume(path, Preprocessing(spacing_mm=2, shape=(12, 12, 12)))
     with pytest.raises(DataError, match="at most 20% of a head may"):
         preprocess(brain + 1, (2.0, 2.0, 2.0), Preprocessing(spacing_mm=2, shape=(12, 12, 12)))
@@ -83,7 +89,9 @@ def test_an_item_keeps_its_metadata_and_goes_on_through_monais_transforms(brain,
     path = write_nifti(brain, axes="LPS")
     chain = Compose(
         [
-            brain_transforms(spacing_mm=2.5, shape=(20, 22, 16), normalise="zscore-brain", erode_mm=3.0),
+            brain_transforms(
+                spacing_mm=2.5, shape=(20, 22, 16), normalise="zscore-brain", erode_mm=3.0
+            ),
             RandFlipd("image", prob=1.0, spatial_axis=0),
             ScaleIntensityd("image"),
         ]
@@ -100,16 +108,21 @@ def test_an_item_keeps_its_metadata_and_goes_on_through_monais_transforms(brain,
 
 @pytest.mark.parametrize("axes", ["RAS", "LPI", "SAR"])
 @pytest.mark.parametrize(
-    ("spacing", "shape"), [(2.0, (24, 28, 20)), (2.0, (21, 31, 20)), (1.7, (29, 33, 24)), (None, (25, 27, 19))]
+    ("spacing", "shape"),
+    [(2.0, (24, 28, 20)), (2.0, (21, 31, 20)), (1.7, (29, 33, 24)), (None, (25, 27, 19))],
 )
 def test_the_affine_finds_a_landmark_where_nibabel_does(write_nifti, axes, spacing, shape):
     spot = np.array([14, 9, 12])
     grid = np.stack(np.meshgrid(*map(np.arange, (24, 28, 20)), indexing="ij"), axis=-1)
     ball = (((grid - 10) / 12) ** 2).sum(axis=-1) < 1
     path = write_nifti(ball + 50 * np.exp(-((grid - spot) ** 2).sum(axis=-1) / 4), axes=axes)
-    image = brain_transforms(spacing_mm=spacing, shape=shape, normalise="none")({"image": path})["image"]
+    image = brain_transforms(spacing_mm=spacing, shape=shape, normalise="none")({"image": path})[
+        "image"
+    ]
     stored = nib.load(path)
-    there = nib.affines.apply_affine(stored.affine, np.unravel_index(stored.get_fdata().argmax(), stored.shape))
+    there = nib.affines.apply_affine(
+        stored.affine, np.unravel_index(stored.get_fdata().argmax(), stored.shape)
+    )
     voxels, affine = image.numpy()[0], image.affine.numpy()
     here = nib.affines.apply_affine(affine, np.unravel_index(voxels.argmax(), voxels.shape))
     np.testing.assert_allclose(here, there, atol=0.51 * (spacing or 2.0))
@@ -118,7 +131,9 @@ def test_the_affine_finds_a_landmark_where_nibabel_does(write_nifti, axes, spaci
 
 
 def test_wrong_settings_of_brain_transforms_are_named():
-    with pytest.raises(DataError, match=r"brain_transforms: spacing_mm: .*greater than or equal to 0\.1, found 0"):
+    with pytest.raises(
+        DataError, match=r"brain_transforms: spacing_mm: .*greater than or equal to 0\.1, found 0"
+    ):
         brain_transforms(spacing_mm=0)
     with pytest.raises(DataError, match=r"spacing: unknown key\. Did you mean 'spacing_mm'"):
         brain_transforms(spacing=2)
@@ -128,7 +143,8 @@ def test_wrong_settings_of_brain_transforms_are_named():
         brain_transforms(Preprocessing(), shape=(20, 20, 20))
 
 
-# --- each normalisation against a plain form of its definition -------------------------------------------------------
+# --- each normalisation against a plain form of its definition
+# -------------------------------------------------------
 def settings(**keys):
     return Preprocessing(**{"spacing_mm": 4.0, "shape": (40, 44, 40)} | keys)
 
@@ -148,7 +164,9 @@ def test_percentiles_of_the_brain_become_0_and_1(voxels_of_head):
 
 @pytest.mark.parametrize("gain", [1e-6, 37.0])
 def test_a_gain_changes_nothing(voxels_of_head, gain):
-    np.testing.assert_allclose(done(voxels_of_head * gain, PERCENTILE), done(voxels_of_head, PERCENTILE), atol=2e-5)
+    np.testing.assert_allclose(
+        done(voxels_of_head * gain, PERCENTILE), done(voxels_of_head, PERCENTILE), atol=2e-5
+    )
 
 
 def test_what_is_not_brain_is_0_and_changes_nothing(voxels_of_head):
@@ -163,7 +181,9 @@ def test_erosion_takes_the_edge_before_intensities_are_looked_at(voxels_of_head,
     inside = erode(fill_largest(voxels_of_head != 0), 8.0, (4.0, 4.0, 4.0))
     assert 0 < inside.sum() < (voxels_of_head > 0).sum()
     expected = done(np.where(inside, voxels_of_head, 0), settings(normalise=normalise))
-    np.testing.assert_array_equal(done(voxels_of_head, settings(normalise=normalise, erode_mm=8)), expected)
+    np.testing.assert_array_equal(
+        done(voxels_of_head, settings(normalise=normalise, erode_mm=8)), expected
+    )
 
 
 def refused(voxels, contract, words):
@@ -178,7 +198,9 @@ def test_scans_that_have_no_such_brain_are_refused_by_name(voxels_of_head):
     tiny = np.zeros((40, 44, 40))
     tiny[18:22, 18:22, 18:22] = np.random.default_rng(0).uniform(1, 2, (4, 4, 4))
     refused(tiny, PERCENTILE, "x.nii: 64 voxels of its brain .* at least 500 are needed")
-    small = np.where(erode(fill_largest(voxels_of_head != 0), 32.0, (4.0, 4.0, 4.0)), voxels_of_head, 0)
+    small = np.where(
+        erode(fill_largest(voxels_of_head != 0), 32.0, (4.0, 4.0, 4.0)), voxels_of_head, 0
+    )
     refused(small, settings(erode_mm=30), r"voxels of its brain .* before data.erode_mm: 30")
     refused(
         voxels_of_head,

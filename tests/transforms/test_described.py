@@ -6,7 +6,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from monai.transforms import Compose, LoadImaged, NormalizeIntensityd, ScaleIntensityRanged, Spacingd
+from monai.transforms import (
+    Compose,
+    LoadImaged,
+    NormalizeIntensityd,
+    ScaleIntensityRanged,
+    Spacingd,
+)
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import LoadScand, brain_transforms
@@ -43,7 +49,10 @@ def test_given_transforms_must_be_those_of_the_contract():
 
 def test_a_digest_holds_every_transform_of_nested_ones_in_their_order():
     one, two = LoadScand("image"), NormalizeIntensityd("image")
-    digests = {DescribedTransforms(Compose(chain), (1, 8, 8, 8)).digest() for chain in ([one, two], [two, one], [one])}
+    digests = {
+        DescribedTransforms(Compose(chain), (1, 8, 8, 8)).digest()
+        for chain in ([one, two], [two, one], [one])
+    }
     assert len(digests) == 3
     nested = DescribedTransforms(Compose([Compose([one]), two]), (1, 8, 8, 8))
     assert nested.digest() in digests

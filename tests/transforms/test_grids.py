@@ -12,7 +12,9 @@ from neurocontrast.transforms.grids import preprocessed_grid, resample
 @pytest.mark.parametrize(("code", "is_mni"), [(4, True), (1, False), (2, False), (0, False)])
 def test_only_a_header_that_says_so_is_of_mni(tmp_path, code, is_mni):
     path = str(tmp_path / "scan.nii.gz")
-    image = nib.Nifti1Image(np.random.default_rng(0).random((30, 36, 32), dtype=np.float32), np.diag([2, 2, 2, 1]))
+    image = nib.Nifti1Image(
+        np.random.default_rng(0).random((30, 36, 32), dtype=np.float32), np.diag([2, 2, 2, 1])
+    )
     image.set_sform(image.affine, code=code)
     image.set_qform(image.affine, code=code)
     nib.save(image, path)
@@ -28,12 +30,15 @@ def test_an_array_without_a_header_is_centred(tmp_path):
     assert not grid.is_mni
 
 
-# --- resampling ------------------------------------------------------------------------------------------------------
+# --- resampling
+# ------------------------------------------------------------------------------------------------------
 def plainly(voxels, spacing, shape, target_spacing, background):
     """Linear interpolation onto a finer grid, point by point, in double precision."""
     at = [
         (np.arange(n_target) - (n_target - 1) / 2) * target / source + (n - 1) / 2
-        for n, n_target, source, target in zip(voxels.shape, shape, spacing, target_spacing, strict=True)
+        for n, n_target, source, target in zip(
+            voxels.shape, shape, spacing, target_spacing, strict=True
+        )
     ]
     points = np.meshgrid(*at, indexing="ij")
     found = map_coordinates(voxels.astype(np.float64), points, order=1, mode="nearest")

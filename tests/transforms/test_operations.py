@@ -34,7 +34,8 @@ def array(x: torch.Tensor) -> np.ndarray:
     return x[0].numpy().astype(np.float64)
 
 
-# --- detail ----------------------------------------------------------------------------------------------------------
+# --- detail
+# ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("sigma", [0.0, 0.1, 0.55, 1.0, 2.0])
 def test_blur_is_scipys_with_the_nearest_voxel_beyond_the_border(volume, sigma):
     expected = ndimage.gaussian_filter(volume[0].numpy(), sigma, mode="nearest")
@@ -49,7 +50,8 @@ def test_sharpen_is_an_unsharp_mask_that_leaves_a_quarter(volume, amount):
     np.testing.assert_allclose(array(sharp), expected, atol=5e-6)
 
 
-# --- intensities -----------------------------------------------------------------------------------------------------
+# --- intensities
+# -----------------------------------------------------------------------------------------------------
 def test_bias_field_is_numpys_legendre_polynomial(volume):
     coefficients = 0.2 * np.random.default_rng(0).standard_normal((4, 4, 4))
     places = [(2 * np.arange(side) + 1) / side - 1 for side in volume.shape[1:]]
@@ -68,11 +70,15 @@ def test_noise_is_gaussian_and_of_the_asked_size():
 def test_rician_noise_is_scipys_rice_distribution(signal):
     volume = torch.full((1, 30, 30, 30), signal)
     noisy = RandBrainRiciand("image").change(volume, sigma=0.05, seed=0)
-    assert stats.kstest(noisy.numpy().ravel(), stats.rice(b=signal / 0.05, scale=0.05).cdf).pvalue > 0.01
+    assert (
+        stats.kstest(noisy.numpy().ravel(), stats.rice(b=signal / 0.05, scale=0.05).cdf).pvalue
+        > 0.01
+    )
     assert (volume == signal).all()
 
 
-# --- boxes -----------------------------------------------------------------------------------------------------------
+# --- boxes
+# -----------------------------------------------------------------------------------------------------------
 def test_cutout_sets_the_box_and_nothing_else(volume):
     where = {"fraction": 0.3, "place": (0.1, 0.99, 0.5)}
     cut = RandCutoutd("image", value=7.0).change(volume, **where)
@@ -91,8 +97,12 @@ def test_a_resized_crop_is_scipys_away_from_the_border_and_its_affine_is_true(vo
     expected = ndimage.zoom(part, factors, order=1, mode="mirror", grid_mode=True)
     crop = RandResizedCropd("image")
     middle = (slice(1, -1),) * 3
-    np.testing.assert_allclose(array(crop.change(volume, **where))[middle], expected[middle], atol=1e-5)
-    torch.testing.assert_close(crop.change(volume, fraction=1.0, place=(0, 0, 0)).as_tensor(), volume)
+    np.testing.assert_allclose(
+        array(crop.change(volume, **where))[middle], expected[middle], atol=1e-5
+    )
+    torch.testing.assert_close(
+        crop.change(volume, fraction=1.0, place=(0, 0, 0)).as_tensor(), volume
+    )
     made = RandResizedCropd("image", prob=1.0)({"image": MetaTensor(volume)})["image"]
     assert made.pixdim.tolist() == pytest.approx([12 / 15, 14 / 18, 12 / 16])
 
@@ -103,17 +113,23 @@ def test_boxes_are_the_published_size_and_reach_every_border():
     assert [box.stop - box.start for box in first] == [3, 4, 4]  # a quarter, rounded up
     assert [box.start for box in first] == [0, 0, 0]
     assert [box.stop for box in last] == [12, 14, 13]
-    assert [box.stop - box.start for box in box_of((4, 4, 4), fraction=0.75, place=[0.0] * 3)] == [3, 3, 3]
+    assert [box.stop - box.start for box in box_of((4, 4, 4), fraction=0.75, place=[0.0] * 3)] == [
+        3,
+        3,
+        3,
+    ]
 
 
-# --- the edge of the brain -------------------------------------------------------------------------------------------
+# --- the edge of the brain
+# -------------------------------------------------------------------------------------------
 def ball(radius: float = 12.0, side: int = 33) -> torch.Tensor:
     places = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 3, indexing="ij"))
     return torch.from_numpy((places**2).sum(0) < radius**2)[None]
 
 
 @pytest.mark.parametrize(
-    ("depth", "expected"), [(0.0, [1, 1, 1, 1]), (0.5, [0.5, 1, 1, 1]), (1.0, [0, 1, 1, 1]), (2.0, [0, 0, 1, 1])]
+    ("depth", "expected"),
+    [(0.0, [1, 1, 1, 1]), (0.5, [0.5, 1, 1, 1]), (1.0, [0, 1, 1, 1]), (2.0, [0, 0, 1, 1])],
 )
 def test_at_a_flat_surface_whole_voxels_are_cut_and_half_ones_in_half(depth, expected):
     slab = torch.zeros(1, 24, 26, 26, dtype=torch.bool)
@@ -135,7 +151,9 @@ def test_of_a_ball_about_the_depth_asked_is_cut(depth):
 
 
 def test_only_the_dark_part_of_a_rim_is_cut():
-    signal = ball() * torch.rand(1, 33, 33, 33, generator=torch.Generator().manual_seed(0)).clamp(min=0.02)
+    signal = ball() * torch.rand(1, 33, 33, 33, generator=torch.Generator().manual_seed(0)).clamp(
+        min=0.02
+    )
     cut, brain = cut_rim(signal, ball(), depth_voxels=2.0, coefficients=FLAT, below=0.4)
     dark, bright = signal < 0.35, (signal > 0.45) & ball()
     assert torch.equal(cut[bright], signal[bright])
@@ -147,7 +165,9 @@ def test_only_the_dark_part_of_a_rim_is_cut():
 
 @pytest.mark.parametrize("depth", [0.4, 2.0])
 def test_a_rim_is_left_around_the_brain_and_only_there(depth):
-    signal, brain = leave_rim(0.8 * ball(9.0).float(), ball(9.0), depth_voxels=depth, coefficients=FLAT, rim=0.5)
+    signal, brain = leave_rim(
+        0.8 * ball(9.0).float(), ball(9.0), depth_voxels=depth, coefficients=FLAT, rim=0.5
+    )
     assert (signal[ball(9.0)] == 0.8).all()
     outside = ndimage.distance_transform_edt(~ball(9.0)[0].numpy()) - 0.5
     values = array(signal)
@@ -163,10 +183,15 @@ def test_a_rim_is_left_around_the_brain_and_only_there(depth):
 def test_the_depth_differs_from_place_to_place_and_cutting_never_adds_nor_leaving_cuts():
     signal, brain = cut_rim(ball().float(), ball(), depth_voxels=1.0, coefficients=UNEVEN)
     distance = ndimage.distance_transform_edt(ball()[0].numpy())
-    lost = [((distance[part] > 0) & (array(signal)[part] < 0.5)).sum() for part in (slice(0, 11), slice(22, 33))]
+    lost = [
+        ((distance[part] > 0) & (array(signal)[part] < 0.5)).sum()
+        for part in (slice(0, 11), slice(22, 33))
+    ]
     assert lost[1] > 2 * lost[0]
     assert not (brain & ~ball()).any()
-    left, left_brain = leave_rim(ball().float(), ball(), depth_voxels=0.1, coefficients=3.0 * UNEVEN, rim=0.5)
+    left, left_brain = leave_rim(
+        ball().float(), ball(), depth_voxels=0.1, coefficients=3.0 * UNEVEN, rim=0.5
+    )
     assert left_brain[ball()].all()
     assert (left[ball()] == 1.0).all()
     assert math.isfinite(float(left.sum()))

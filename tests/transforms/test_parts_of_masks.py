@@ -34,7 +34,8 @@ def test_the_largest_piece_without_holes_is_scipys(lumps):
 @pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (1.5, 1.5, 1.5), (1.0, 1.3, 2.1)])
 @pytest.mark.parametrize("radius", [1.0, 2.1, 3.0, 4.5, 6.0])
 def test_erosion_is_by_euclidean_distance(lumps, spacing, radius):
-    # Beyond the box there is no edge: a box continued by its own end voxels is far enough from any other.
+    # Beyond the box there is no edge: a box continued by its own end voxels is far enough from any
+    # other.
     wide = np.pad(lumps, 8, mode="edge")
     distance = scipy.ndimage.distance_transform_edt(wide, sampling=spacing)
     interior = tuple(slice(8, -8) for _ in range(3))
@@ -46,7 +47,9 @@ def test_erosion_is_by_euclidean_distance(lumps, spacing, radius):
 
 def brain_of(voxels, spacing, shape=None, target=None):
     """The brain of a scan on a grid with the same centre."""
-    item = MarkBraind("image")({"image": to_image(voxels[np.newaxis], np.diag([spacing] * 3 + [1.0]))})
+    item = MarkBraind("image")(
+        {"image": to_image(voxels[np.newaxis], np.diag([spacing] * 3 + [1.0]))}
+    )
     item = ResampleByAread(("image", "brain"), spacing_mm=target, shape=shape)(item)
     return KeepBraind("image")(item)["brain"].numpy()[0] != 0
 

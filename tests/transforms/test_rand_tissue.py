@@ -14,7 +14,10 @@ SHIFT = RandTissueShiftd("image")
 @pytest.fixture
 def maps(voxels_of_head):
     """Probabilities of grey and white matter, (2, D, H, W), with partial volumes."""
-    grey, white = (gaussian_filter((abs(voxels_of_head - value) < 28).astype(np.float32), 1.0) for value in (140, 200))
+    grey, white = (
+        gaussian_filter((abs(voxels_of_head - value) < 28).astype(np.float32), 1.0)
+        for value in (140, 200)
+    )
     both = np.stack([grey, white])
     both[both < 1e-3] = 0
     return torch.from_numpy(both)
@@ -33,7 +36,9 @@ def test_the_gain_is_smooth_differs_by_map_and_has_the_asked_spread():
     flat, logs = torch.full((2, 20, 22, 20), 0.1), []
     flat[:, 0] = flat[:, -1] = flat[:, :, 0] = 0.0
     for seed in range(300):
-        logs.append((SHIFT.change(flat, gain=0.2, shift=0.0, seed=seed) / flat)[:, 1:-1, 1:].log().numpy())
+        logs.append(
+            (SHIFT.change(flat, gain=0.2, shift=0.0, seed=seed) / flat)[:, 1:-1, 1:].log().numpy()
+        )
     found = np.stack(logs)
     assert found.std() == pytest.approx(0.2, rel=0.1)
     assert found.mean() == pytest.approx(0.0, abs=0.02)
@@ -61,7 +66,9 @@ def test_values_count_from_the_background(maps):
 
 
 def test_views_are_keyed_and_the_configuration_makes_the_transform(maps):
-    settings = AugmentSettings.off().model_copy(update={"tissue_shift": TissueShift(probability=1.0)})
+    settings = AugmentSettings.off().model_copy(
+        update={"tissue_shift": TissueShift(probability=1.0)}
+    )
     (transform,) = brain_views(settings).transforms
     assert type(transform) is RandTissueShiftd
     views, batch = TwoViews(brain_views(settings), seed=0), torch.stack([maps, maps.flip(1)])

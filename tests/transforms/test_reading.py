@@ -40,7 +40,10 @@ def test_arrays_are_read_as_they_are(brain, tmp_path, lead):
 
 
 def test_a_fourth_axis_of_one_is_dropped(brain, tmp_path):
-    nib.save(nib.Nifti1Image(np.round(brain)[..., np.newaxis].astype(np.int16), np.eye(4)), tmp_path / "a.nii.gz")
+    nib.save(
+        nib.Nifti1Image(np.round(brain)[..., np.newaxis].astype(np.int16), np.eye(4)),
+        tmp_path / "a.nii.gz",
+    )
     np.testing.assert_array_equal(read_scan(tmp_path / "a.nii.gz").voxels, np.round(brain))
 
 
@@ -81,7 +84,10 @@ def damage(path, change=lambda content: content[: len(content) // 2]):
     [
         (lambda content: content[: len(content) // 2], "truncated"),
         (lambda content: content[:-8], "truncated"),
-        (lambda content: content[:5000] + bytes([content[5000] ^ 0xFF]) + content[5001:], "damaged|truncated"),
+        (
+            lambda content: content[:5000] + bytes([content[5000] ^ 0xFF]) + content[5001:],
+            "damaged|truncated",
+        ),
         (lambda content: b"", r"empty \(0 bytes\)"),
         (lambda content: b"this is a note\n" * 100, "not a NIfTI image, though its name says so"),
         (lambda content: gzip.compress(gzip.decompress(content)[:-5000]), "truncated"),
@@ -117,7 +123,10 @@ def with_voxel(brain, value):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda brain: np.stack([brain, brain], axis=-1), r"4D \(24 × 28 × 20 × 2\); give one 3D volume"),
+        (
+            lambda brain: np.stack([brain, brain], axis=-1),
+            r"4D \(24 × 28 × 20 × 2\); give one 3D volume",
+        ),
         (lambda brain: brain[:, :, :1], "24 × 28"),
         (lambda brain: brain[:, :, :4], "at least 8 voxels"),
         (lambda brain: np.zeros_like(brain), "every voxel is 0"),
@@ -159,7 +168,9 @@ def test_doubtful_headers_are_warned_of(brain, tmp_path):
     image.set_sform(np.diag([-1.0, 1, 1, 1]), 1)
     image.set_qform(np.diag([1.0, 1, 1, 1]), 1)
     nib.save(image, tmp_path / "two.nii")
-    assert read_scan_header(tmp_path / "two.nii").warnings == ("sform says LAS and qform RAS; the sform is used",)
+    assert read_scan_header(tmp_path / "two.nii").warnings == (
+        "sform says LAS and qform RAS; the sform is used",
+    )
     angle = np.radians(30)
     tilted = np.eye(4)
     tilted[1:3, 1:3] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
@@ -169,7 +180,9 @@ def test_doubtful_headers_are_warned_of(brain, tmp_path):
 
 def test_a_freesurfer_image_is_read_as_its_nifti_copy(brain, write_nifti, tmp_path):
     nifti = nib.load(write_nifti(brain, axes="LIA", spacing=(1.0, 1.0, 1.5)))
-    nib.save(nib.MGHImage(nifti.get_fdata(dtype=np.float32), nifti.affine), tmp_path / "brainmask.mgz")
+    nib.save(
+        nib.MGHImage(nifti.get_fdata(dtype=np.float32), nifti.affine), tmp_path / "brainmask.mgz"
+    )
     scan, copy = read_scan(tmp_path / "brainmask.mgz"), read_scan(nifti.get_filename())
     np.testing.assert_allclose(scan.voxels, copy.voxels, rtol=1e-6)
     np.testing.assert_allclose(scan.affine, copy.affine, atol=1e-5)
@@ -177,11 +190,16 @@ def test_a_freesurfer_image_is_read_as_its_nifti_copy(brain, write_nifti, tmp_pa
     assert header.shape == brain.shape
     assert header.warnings == ()
     damage(tmp_path / "brainmask.mgz")
-    with pytest.raises(DataError, match=r"brainmask.mgz: (the image is truncated|this is not a readable FreeSurfer)"):
+    with pytest.raises(
+        DataError,
+        match=r"brainmask.mgz: (the image is truncated|this is not a readable FreeSurfer)",
+    ):
         read_scan(tmp_path / "brainmask.mgz")
     damage(tmp_path / "brainmask.mgz", lambda content: b"")
     for read in (read_scan, read_scan_header):
-        with pytest.raises(DataError, match=r"brainmask.mgz: the file is empty|not a readable FreeSurfer image"):
+        with pytest.raises(
+            DataError, match=r"brainmask.mgz: the file is empty|not a readable FreeSurfer image"
+        ):
             read(tmp_path / "brainmask.mgz")
 
 
@@ -198,7 +216,9 @@ def bomb(path, image, n_zeros=2**28, shape=None):
     return path
 
 
-@pytest.mark.parametrize(("name", "image_type"), [("a.nii.gz", nib.Nifti1Image), ("a.mgz", nib.MGHImage)])
+@pytest.mark.parametrize(
+    ("name", "image_type"), [("a.nii.gz", nib.Nifti1Image), ("a.mgz", nib.MGHImage)]
+)
 def test_a_file_that_decompresses_to_more_than_its_header_says_is_refused_without_filling_the_memory(
     brain, tmp_path, name, image_type
 ):
@@ -206,24 +226,31 @@ def test_a_file_that_decompresses_to_more_than_its_header_says_is_refused_withou
     path = bomb(tmp_path / name, image)
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=f"{name}: the file holds more than the 5.,... bytes that its header"):
+        with pytest.raises(
+            DataError, match=f"{name}: the file holds more than the 5.,... bytes that its header"
+        ):
             read_scan(path)
         assert tracemalloc.get_traced_memory()[1] < 2**25
     finally:
         tracemalloc.stop()
     bomb(tmp_path / name, image, 0, (30_000, 30_000, 30_000))
-    with pytest.raises(DataError, match=rf"{name}: its header announces .* at most 2,147,483,648 are read"):
+    with pytest.raises(
+        DataError, match=rf"{name}: its header announces .* at most 2,147,483,648 are read"
+    ):
         read_scan(path)
 
 
 def test_what_follows_the_voxels_of_a_whole_image_is_left(brain, tmp_path):
-    np.testing.assert_array_equal(read_scan(bomb(tmp_path / "a.mgz", nib.MGHImage(brain, np.eye(4)), 0)).voxels, brain)
+    np.testing.assert_array_equal(
+        read_scan(bomb(tmp_path / "a.mgz", nib.MGHImage(brain, np.eye(4)), 0)).voxels, brain
+    )
     padded = tmp_path / "a.nii.gz"
     padded.write_bytes(gzip.compress(nib.Nifti1Image(brain, np.eye(4)).to_bytes() + bytes(4096)))
     np.testing.assert_array_equal(read_scan(padded).voxels, brain)
 
 
-# --- the loader among MONAI's transforms -----------------------------------------------------------------------------
+# --- the loader among MONAI's transforms
+# -----------------------------------------------------------------------------
 def test_the_loader_gives_what_monais_gives_and_keeps_the_rest_of_the_item(brain, write_nifti):
     path = write_nifti(brain, axes="LSP", spacing=(2.0, 1.5, 1.0))
     item = LoadScand("image")({"image": path, "age": 34.2})

@@ -50,7 +50,10 @@ def test_the_defaults_that_the_documentation_gives_are_the_defaults(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"blur": {"sigma_voxels": [1.0, 0.1]}}, r"(?s)blur\.sigma_voxels.*\[lowest, highest\]\. Got \[1, 0\.1\]"),
+        (
+            {"blur": {"sigma_voxels": [1.0, 0.1]}},
+            r"(?s)blur\.sigma_voxels.*\[lowest, highest\]\. Got \[1, 0\.1\]",
+        ),
         ({"flip": {"axes": [0, 0]}}, r"(?s)flip\.axes.*distinct. Got \[0, 0\]"),
         ({"flip": {"axes": [3]}}, r"(?s)flip\.axes.*0, 1 or 2"),
         ({"blurr": {}}, "Extra inputs"),

@@ -68,7 +68,9 @@ def test_what_changes_intensities_leaves_the_background_one_constant(how):
     for name, sample in product(INTENSITIES, range(3)):
         view = view_of(x, only(name), sample)
         assert (view[~inside] == corner(view)).all(), name
-        if how != "zscore":  # over the box, the background's value is one of the things that tell sites apart
+        if (
+            how != "zscore"
+        ):  # over the box, the background's value is one of the things that tell sites apart
             assert corner(view) == 0.0, name
 
 
@@ -79,12 +81,18 @@ def test_views_are_normalised_as_scans_are(how):
         view = view_of(x, only(*INTENSITIES, *PLACES), sample)
         inside = view[view != corner(view)]
         if how == "zscore":
-            assert (view.mean(), view.std()) == (pytest.approx(0.0, abs=1e-4), pytest.approx(1.0, abs=1e-3))
+            assert (view.mean(), view.std()) == (
+                pytest.approx(0.0, abs=1e-4),
+                pytest.approx(1.0, abs=1e-3),
+            )
             assert (view[view != corner(view)] >= corner(view) - 1e-5).all()
             continue
         assert corner(view) == 0.0
         if how == "zscore-brain":
-            assert (inside.mean(), inside.std()) == (pytest.approx(0.0, abs=1e-3), pytest.approx(1.0, abs=2e-3))
+            assert (inside.mean(), inside.std()) == (
+                pytest.approx(0.0, abs=1e-3),
+                pytest.approx(1.0, abs=2e-3),
+            )
         else:
             assert view.min() >= 0.0
             assert view.max() <= x.max() * 1.00001
@@ -115,7 +123,8 @@ def test_a_head_with_noisy_air_keeps_its_scale():
     assert view[:, 8:16, 8:16, 8:16].mean() > 10 * view[:, :4].mean()
 
 
-# --- in dictionaries -------------------------------------------------------------------------------------------------
+# --- in dictionaries
+# -------------------------------------------------------------------------------------------------
 CHANGES = [RandBrainRiciand, RandBrainSharpnessd, RandTightMaskd]
 
 
@@ -133,20 +142,32 @@ def test_transforms_alone_do_what_they_do_between_to_and_from_signal():
 def test_transforms_of_monai_move_signal_and_brain_between_ours():
     x = normalised_brain("zscore-brain", 0)
     keys, modes = ["image", "image_brain"], ("bilinear", "nearest")
-    shift = RandAffined(keys, prob=1.0, translate_range=[(2, 2), (0, 0), (0, 0)], mode=modes, padding_mode="zeros")
+    shift = RandAffined(
+        keys, prob=1.0, translate_range=[(2, 2), (0, 0), (0, 0)], mode=modes, padding_mode="zeros"
+    )
     views = Compose(
-        [ToSignald("image"), shift, *[change("image", prob=1.0) for change in CHANGES], FromSignald("image")]
+        [
+            ToSignald("image"),
+            shift,
+            *[change("image", prob=1.0) for change in CHANGES],
+            FromSignald("image"),
+        ]
     )
     view = views.set_random_state(seed=0)({"image": x})["image"]
     inside = view != corner(view)
     assert corner(view) == 0.0
-    assert (view[inside].mean(), view[inside].std()) == (pytest.approx(0.0, abs=1e-3), pytest.approx(1.0, abs=2e-3))
+    assert (view[inside].mean(), view[inside].std()) == (
+        pytest.approx(0.0, abs=1e-3),
+        pytest.approx(1.0, abs=2e-3),
+    )
     centre = [np.argwhere((y != corner(y))[0].numpy()).mean(0) for y in (x, view)]
     assert abs(centre[0] - centre[1])[0] == pytest.approx(2.0, abs=0.3)
 
 
 def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed():
-    x = MetaTensor(normalised_brain("zscore", 0), affine=torch.diag(torch.tensor([6.0, 6.0, 6.0, 1.0])))
+    x = MetaTensor(
+        normalised_brain("zscore", 0), affine=torch.diag(torch.tensor([6.0, 6.0, 6.0, 1.0]))
+    )
     given, before = {"image": x, "age": 30.0}, x.as_tensor().clone()
     settings = AugmentSettings.sites().model_copy(update={"affine": None})
     made = brain_views(settings).set_random_state(seed=0)(given)
@@ -159,7 +180,9 @@ def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed():
 def test_what_stands_in_the_wrong_place_is_named():
     with pytest.raises(DataError, match="put ToSignald before it"):
         FromSignald("image")({"image": normalised_brain("zscore", 0)})
-    with pytest.raises(DataError, match=r"'image' must be .* \(channels, D, H, W\)\. Got shape \(9, 9, 9\)"):
+    with pytest.raises(
+        DataError, match=r"'image' must be .* \(channels, D, H, W\)\. Got shape \(9, 9, 9\)"
+    ):
         ToSignald("image")({"image": torch.rand(9, 9, 9)})
     with pytest.raises(KeyError, match="scan"):
         RandBrainRiciand("scan", prob=1.0)({"image": normalised_brain("zscore", 0)})

@@ -19,7 +19,14 @@ from monai.transforms import (
 )
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms import AugmentSettings, RandBlurd, RandBrainSharpnessd, RandNoised, TwoViews, brain_views
+from neurocontrast.transforms import (
+    AugmentSettings,
+    RandBlurd,
+    RandBrainSharpnessd,
+    RandNoised,
+    TwoViews,
+    brain_views,
+)
 
 SHAPE = (12, 14, 13)
 NAMES = [f"sub-{number:02d} session 1" for number in range(6)]
@@ -31,16 +38,33 @@ def of_others() -> Compose:
     return Compose(
         [
             ScaleIntensityd("image"),
-            Compose([RandAffined("image", prob=0.7, rotate_range=0.1), RandBrainSharpnessd("image")]),
-            OneOf([RandZoomd("image", prob=1.0), RandAxisFlipd("image", prob=1.0), RandBlurd("image", prob=1.0)]),
-            Compose([RandSpatialCropd("image", roi_size=(9, 9, 9), random_size=False), Resized("image", SHAPE)]),
+            Compose(
+                [RandAffined("image", prob=0.7, rotate_range=0.1), RandBrainSharpnessd("image")]
+            ),
+            OneOf(
+                [
+                    RandZoomd("image", prob=1.0),
+                    RandAxisFlipd("image", prob=1.0),
+                    RandBlurd("image", prob=1.0),
+                ]
+            ),
+            Compose(
+                [
+                    RandSpatialCropd("image", roi_size=(9, 9, 9), random_size=False),
+                    Resized("image", SHAPE),
+                ]
+            ),
             lambda sample: {**sample, "image": sample["image"] * 2.0},
             RandNoised("image"),
         ]
     )
 
 
-PIPELINES = {"reference": REFERENCE, "sites": brain_views(AugmentSettings.sites()), "of others": of_others()}
+PIPELINES = {
+    "reference": REFERENCE,
+    "sites": brain_views(AugmentSettings.sites()),
+    "of others": of_others(),
+}
 
 
 @pytest.fixture
@@ -60,7 +84,9 @@ class SameMemory:
 
 
 def test_a_transform_may_return_the_same_memory_each_time(volumes):
-    assert torch.equal(TwoViews(SameMemory(), seed=0).view(volumes, NAMES, epoch=0, view=0), volumes)
+    assert torch.equal(
+        TwoViews(SameMemory(), seed=0).view(volumes, NAMES, epoch=0, view=0), volumes
+    )
 
 
 @pytest.fixture(params=list(PIPELINES))
@@ -83,7 +109,9 @@ def test_a_view_does_not_depend_on_its_batch_nor_on_what_was_made_before(pipelin
     views = TwoViews(pipeline, seed=3)
     whole = views.view(volumes, NAMES, epoch=2, view=1)
     order = [4, 0, 5]
-    part = TwoViews(pipeline, seed=3).view(volumes[order], [NAMES[row] for row in order], epoch=2, view=1)
+    part = TwoViews(pipeline, seed=3).view(
+        volumes[order], [NAMES[row] for row in order], epoch=2, view=1
+    )
     assert torch.equal(part, whole[order])
     views(volumes, NAMES, epoch=7)
     assert torch.equal(views.view(volumes, NAMES, epoch=2, view=1), whole)
@@ -154,10 +182,16 @@ def test_views_are_float32_whatever_comes_and_whatever_is_around(pipeline, volum
     assert torch.equal(made, plain)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("shape", "names"), [((6, *SHAPE[1:]), NAMES), ((6, 1, *SHAPE), NAMES[:5])])
+# --- what is refused
+# -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("shape", "names"), [((6, *SHAPE[1:]), NAMES), ((6, 1, *SHAPE), NAMES[:5])]
+)
 def test_wrong_batches_are_named(shape, names):
-    with pytest.raises(DataError, match=r"\(batch, channels, D, H, W\).*, and one name for each sample\. Got images"):
+    with pytest.raises(
+        DataError,
+        match=r"\(batch, channels, D, H, W\).*, and one name for each sample\. Got images",
+    ):
         TwoViews(REFERENCE, seed=0)(torch.zeros(shape), names, epoch=0)
 
 
@@ -196,8 +230,14 @@ ANOTHER = "makes another view each time"
         (Counting(), ANOTHER),
         (of_images(lambda x: x + torch.rand(())), ANOTHER),
         (of_images(lambda x: x * np.random.random()), ANOTHER),  # noqa: NPY002
-        (of_images(lambda x: x[:, :-1]), r"image's shape \(1, 12, 14, 13\).* Got shape \(1, 11, 14, 13\) for sub-00"),
-        (of_images(lambda x: torch.log(x - x)), "the view of sub-00 session 1 has values that are not finite"),
+        (
+            of_images(lambda x: x[:, :-1]),
+            r"image's shape \(1, 12, 14, 13\).* Got shape \(1, 11, 14, 13\) for sub-00",
+        ),
+        (
+            of_images(lambda x: torch.log(x - x)),
+            "the view of sub-00 session 1 has values that are not finite",
+        ),
         (of_images(lambda x: x.numpy()), "under 'image'. Got no tensor for sub-00"),
         (lambda data: {"picture": data["image"]}, "Got no tensor"),
         (lambda data: data["no such key"], "failed on sub-00 session 1: KeyError: 'no such key'"),
@@ -220,7 +260,9 @@ def test_images_that_are_not_finite_are_left_to_training_which_knows_more(volume
 
 
 def test_what_cannot_be_called_or_copied_is_refused():
-    with pytest.raises(ConfigError, match=r"can be called with a dictionary.*monai\.transforms\.Compose"):
+    with pytest.raises(
+        ConfigError, match=r"can be called with a dictionary.*monai\.transforms\.Compose"
+    ):
         TwoViews([RandAxisFlipd("image")], seed=0)
 
     class Locked(Randomizable):

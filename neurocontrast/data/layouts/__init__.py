@@ -18,7 +18,8 @@ _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 def bids(tree: Tree) -> Iterator[FoundScan]:
     """Give the T1-weighted images of a BIDS data set, or of several side by side, without those of derivatives."""
     described = {
-        folder: [each for each in names if each.endswith("T1w.json")] for folder, names in tree.folders.items()
+        folder: [each for each in names if each.endswith("T1w.json")]
+        for folder, names in tree.folders.items()
     }
     for path, placed, _ in tree.matching(_BIDS, r"sub-.+_T1w(?i:\.nii(?:\.gz)?)"):
         folder, _, name = path.rpartition("/")
@@ -26,10 +27,13 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
         if "desc" in entities or "space" in entities:
             continue
         dataset, parts = placed[1] or "", {*re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_")}
-        # A JSON file holds for all images below it whose names have all parts of its own (BIDS: inheritance).
+        # A JSON file holds for all images below it whose names have all parts of its own (BIDS:
+        # inheritance).
         sidecars = [
             joined_path(place, each)
-            for place in itertools.accumulate([dataset, *folder.removeprefix(f"{dataset}/").split("/")], joined_path)
+            for place in itertools.accumulate(
+                [dataset, *folder.removeprefix(f"{dataset}/").split("/")], joined_path
+            )
             for each in sorted(described.get(place, ()), key=lambda name: name.count("_"))
             if parts.issuperset(each.removesuffix(".json").split("_"))
         ]
@@ -38,7 +42,9 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
 
 def fmriprep(tree: Tree) -> Iterator[FoundScan]:
     """Give the whole heads of fMRIPrep or sMRIPrep, ``…_desc-preproc_T1w.nii.gz``, with brain mask and tissue maps."""
-    for path, _, _ in tree.matching(r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_PREPROCESSED}(?:\.gz)?"):
+    for path, _, _ in tree.matching(
+        r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_PREPROCESSED}(?:\.gz)?"
+    ):
         subject, session, entities = identity_of(path.rpartition("/")[2])
         del entities["desc"]
         entities.setdefault("space", "native")
@@ -46,9 +52,18 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
         endings = {"mask_path": "desc-brain_mask"} | {
             key: f"label-{key.upper()}_probseg" for key in ("gm", "wm", "csf")
         }
-        beside = {key: tree.first(f"{prefix}_{end}.nii.gz", f"{prefix}_{end}.nii") for key, end in endings.items()}
+        beside = {
+            key: tree.first(f"{prefix}_{end}.nii.gz", f"{prefix}_{end}.nii")
+            for key, end in endings.items()
+        }
         yield FoundScan(
-            subject, path, session, entities=entities, space=entities["space"], stage="preprocessed", maps=beside
+            subject,
+            path,
+            session,
+            entities=entities,
+            space=entities["space"],
+            stage="preprocessed",
+            maps=beside,
         )
 
 
@@ -59,13 +74,28 @@ def caps(tree: Tree) -> Iterator[FoundScan]:
         is_there = True
         subject, session, entities = identity_of(path.rpartition("/")[2])
         entities.setdefault("desc", "none")
-        yield FoundScan(subject, path, session, entities=entities, space=entities["space"], stage="preprocessed")
+        yield FoundScan(
+            subject, path, session, entities=entities, space=entities["space"], stage="preprocessed"
+        )
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
-    for path, _, _ in () if is_there else tree.matching(rf"{_CAPS}/t1/spm/segmentation/normalized_space", name):
+    for path, _, _ in (
+        () if is_there else tree.matching(rf"{_CAPS}/t1/spm/segmentation/normalized_space", name)
+    ):
         subject, session, entities = identity_of(path.rpartition("/")[2])
         del entities["segm"]
-        maps = {key: tree.first(path.replace("graymatter", tissue)) for key, tissue in _CLINICA_TISSUES.items()}
-        yield FoundScan(subject, path, session, entities=entities, space=entities["space"], stage="tissue", maps=maps)
+        maps = {
+            key: tree.first(path.replace("graymatter", tissue))
+            for key, tissue in _CLINICA_TISSUES.items()
+        }
+        yield FoundScan(
+            subject,
+            path,
+            session,
+            entities=entities,
+            space=entities["space"],
+            stage="tissue",
+            maps=maps,
+        )
 
 
 _OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3", "head": "wm"}
@@ -78,15 +108,25 @@ _HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]{1,9}),\s*unitless")
 def cat12(tree: Tree) -> Iterator[FoundScan]:
     """Give the modulated grey-matter maps ``mwp1*`` of CAT12, with the other files of the same scan.
 
-    These are white matter ``mwp2*``, fluid ``mwp3*``, the normalised head ``wm*``, which is the image where it is
-    there, and the report's XML, whose IQR is CAT12's grade of the image (lower is better).
+    These are white matter ``mwp2*``, fluid ``mwp3*``, the normalised head ``wm*``, which is the
+    image where it is there, and the report's XML, whose IQR is CAT12's grade of the image (lower is
+    better).
     """
     for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
         folder, stem, end = path.rpartition("/")[0], named[1], f".nii{named[2] or ''}"
         subject, session, entities = identity_of(stem)
-        found = {key: tree.first(joined_path(folder, f"{prefix}{stem}{end}")) for key, prefix in _OF_CAT12.items()}
+        found = {
+            key: tree.first(joined_path(folder, f"{prefix}{stem}{end}"))
+            for key, prefix in _OF_CAT12.items()
+        }
         head, above = found.pop("head"), folder.rpartition("/")[0]
-        text = _text(tree, *(joined_path(each, f"cat_{stem}.xml") for each in (joined_path(above, "report"), folder)))
+        text = _text(
+            tree,
+            *(
+                joined_path(each, f"cat_{stem}.xml")
+                for each in (joined_path(above, "report"), folder)
+            ),
+        )
         matches = {key: re.search(pattern, text) for key, pattern in _IN_REPORT.items()}
         yield FoundScan(
             subject,
@@ -109,7 +149,13 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
         parent, _, last = folder.rpartition("/")
         subject = parent.rpartition("/")[2]
         image = tree.first(*(f"{folder}/{name}" for name in _OF_FREESURFER))
-        if last != "mri" or not subject or not image or subject.startswith("fsaverage") or ".long." in subject:
+        if (
+            last != "mri"
+            or not subject
+            or not image
+            or subject.startswith("fsaverage")
+            or ".long." in subject
+        ):
             continue
         label, session, entities = identity_of(subject)
         text = _text(tree, f"{parent}/stats/aseg.stats")
@@ -135,12 +181,18 @@ def _text(tree: Tree, *paths: str) -> str:
 
 
 _ANYWHERE = r"(?:.*/)?[^/]*"
-_HOSPITALS = {"HH": "Hammersmith Hospital", "Guys": "Guy's Hospital", "IOP": "Institute of Psychiatry"}
+_HOSPITALS = {
+    "HH": "Hammersmith Hospital",
+    "Guys": "Guy's Hospital",
+    "IOP": "Institute of Psychiatry",
+}
 
 
 def ixi(tree: Tree) -> Iterator[FoundScan]:
     """Give the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``; the site is in the name of the file."""
-    for path, _, named in tree.matching(_ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"):
+    for path, _, named in tree.matching(
+        _ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"
+    ):
         yield FoundScan(named[1], path, facts={"site": _HOSPITALS.get(named[2], named[2])})
 
 
@@ -154,7 +206,8 @@ def brainprep(tree: Tree) -> Iterator[FoundScan]:
 def openbhb(tree: Tree) -> Iterator[FoundScan]:
     """Give OpenBHB's arrays of grey matter (1.5 mm) and its quasi-raw arrays (1 mm).
 
-    They are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve digits.
+    They are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
+    digits.
     """
     name = r"sub-([0-9]+)_preproc-(cat12vbm|quasiraw)(?:_desc-gm)?_T1w\.npy"
     for path, _, named in tree.matching(_ANYWHERE, name):

@@ -24,7 +24,9 @@ class Tree:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Paths that are no files, such as pipes and devices, and the reason of each."""
 
-    def matching(self, folder: str, name: str) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
+    def matching(
+        self, folder: str, name: str
+    ) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
         """Give the path of every file whose folder and whose name match two regular expressions, with the matches."""
         of_folder, of_name = re.compile(folder), re.compile(name)
         for each in sorted(self.folders):
@@ -65,10 +67,13 @@ def read_tree(root: Path) -> Tree:
                 path = joined_path(folder, entry.name)
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry.path)):  # noqa: PTH112
+                is_link = entry.is_symlink() and os.path.isdir(entry.path)  # noqa: PTH112
+                if is_link or entry.is_dir(follow_symlinks=False):
                     waiting.append((path, (*above, this)))
                     continue
-                problem = "" if entry.is_file(follow_symlinks=False) else problem_of_place(entry.path)
+                problem = (
+                    "" if entry.is_file(follow_symlinks=False) else problem_of_place(entry.path)
+                )
                 # A broken link is what git-annex leaves for content that is elsewhere.
                 if problem in ("", "there is no such file"):
                     names.append(entry.name)
@@ -78,7 +83,9 @@ def read_tree(root: Path) -> Tree:
             tree.folders[folder] = sorted(names)
     if circles:
         shown = one_of(sorted(circles)[:5])
-        raise DataError(f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them.")
+        raise DataError(
+            f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them."
+        )
     return tree
 
 
@@ -91,7 +98,11 @@ def problem_of_path(path: str) -> str:
     except UnicodeEncodeError:
         return "its path holds bytes that are not UTF-8, which no table can hold; rename it"
     quoted = len(path) > 1 and path[0] == path[-1] == '"'
-    return "its path begins or ends with a space or quotes; rename it" if quoted or path != path.strip() else ""
+    return (
+        "its path begins or ends with a space or quotes; rename it"
+        if quoted or path != path.strip()
+        else ""
+    )
 
 
 def problem_of_names(path: str) -> str:

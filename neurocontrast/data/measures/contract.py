@@ -71,7 +71,9 @@ class MeasuresContract(MeasureSettings):
                 "not have. Set it to keep."
             )
         if len(varying) < 2:
-            raise DataError(f"data.measures: {len(varying)} measures differ between people; at least 2 are needed.")
+            raise DataError(
+                f"data.measures: {len(varying)} measures differ between people; at least 2 are needed."
+            )
         zeros, ones = (0.0,) * len(varying), (1.0,) * len(varying)
         known = cls(
             **settings.model_dump(include=set(MeasureSettings.model_fields)),
@@ -83,7 +85,9 @@ class MeasuresContract(MeasureSettings):
         )  # fmt: skip
         raw = known._logarithms(values[varying].to_numpy(dtype=np.float64))
         if needs_head:
-            known = known.model_copy(update={"head": float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))})
+            known = known.model_copy(
+                update={"head": float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))}
+            )
             known = known.model_copy(update={"slopes": tuple(known._slopes(raw).tolist())})
         made = known._without_head(raw)
         medians = np.nanmedian(made, axis=0)
@@ -93,9 +97,13 @@ class MeasuresContract(MeasureSettings):
             fitted = cls.fit(table, values.drop(columns=flat), settings)
             return fitted.model_copy(update={"left_out": (*fitted.left_out, *flat)})
         numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0)}
-        return known.model_copy(update={name: tuple(each.tolist()) for name, each in numbers.items()})
+        return known.model_copy(
+            update={name: tuple(each.tolist()) for name, each in numbers.items()}
+        )
 
-    def apply(self, values: pd.DataFrame, names: Sequence[str], *, source: str) -> npt.NDArray[np.float32]:
+    def apply(
+        self, values: pd.DataFrame, names: Sequence[str], *, source: str
+    ) -> npt.NDArray[np.float32]:
         """Return standardised measures (n, n_measures).
 
         Parameters
@@ -110,10 +118,13 @@ class MeasuresContract(MeasureSettings):
         Raises
         ------
         DataError
-            If measures are absent, or with the names of all people who lack more than `max_missing` of them.
+            If measures are absent, or with the names of all people who lack more than `max_missing`
+            of them.
         """
         self.check_columns(values, source=source)
-        return self.standardised(values[list(self.columns)].to_numpy(dtype=np.float64), names, source=source)
+        return self.standardised(
+            values[list(self.columns)].to_numpy(dtype=np.float64), names, source=source
+        )
 
     def standardised(
         self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
@@ -170,7 +181,9 @@ class MeasuresContract(MeasureSettings):
             if is_volume and name != HEAD_SIZE:
                 known = ~np.isnan(raw[:, place])
                 x = head[known] - head[known].mean()
-                slopes[place] = 1.0 if self.head_size == "proportion" else x @ raw[known, place] / (x @ x)
+                slopes[place] = (
+                    1.0 if self.head_size == "proportion" else x @ raw[known, place] / (x @ x)
+                )
         return slopes
 
     def as_json(self) -> dict[str, Any]:
@@ -188,8 +201,13 @@ class MeasuresContract(MeasureSettings):
         if lacking := [name for name in MeasureSettings.model_fields if name not in content]:
             raise DataError(f"preprocessing contract: {', '.join(lacking)} missing or damaged.")
         try:
-            return cls.model_validate({name: content[name] for name in cls.model_fields if name in content})
+            return cls.model_validate(
+                {name: content[name] for name in cls.model_fields if name in content}
+            )
         except ValidationError as error:
-            wrong = [f"{each['loc'][0]} missing or damaged" if each["loc"] else each["msg"] for each in error.errors()]
+            wrong = [
+                f"{each['loc'][0]} missing or damaged" if each["loc"] else each["msg"]
+                for each in error.errors()
+            ]
             text = "; ".join(dict.fromkeys(wrong)).replace("Value error, ", "")
             raise DataError(f"preprocessing contract: {text}.") from None

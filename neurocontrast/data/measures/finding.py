@@ -10,13 +10,21 @@ from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-_PARCELLATIONS = ("aparc.a2009s", "aparc", "aparc.DKTatlas", "aparc.DKTatlas.mapped", "neuromorphometrics")
+_PARCELLATIONS = (
+    "aparc.a2009s",
+    "aparc",
+    "aparc.DKTatlas",
+    "aparc.DKTatlas.mapped",
+    "neuromorphometrics",
+)
 _SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
 """Atlases in order of preference; one of each list is taken."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
-_OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")  # BIDS has many
+_OF_RUNS = re.compile(
+    r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv"
+)  # BIDS has many
 _N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
 
 
@@ -42,7 +50,9 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
     """Return the sheets of a file, or of the chosen files of a folder; `notes` gets a line about the others."""
     if not path.is_dir():
         if atlas or measure not in ("thickness", "all"):
-            notes.append(f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from folders.")
+            notes.append(
+                f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from folders."
+            )
         head = _head(path)
         for reader in FORMATS.values():
             if reader.atlas_of(path, head) is not None:
@@ -54,12 +64,20 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
     found = files_of_measures(read_tree(path))
     if not found:
         raise DataError(f"{path}: no table of regional measures is in this folder.")
-    sheets = [sheet for (name, named), files in found.items() if not named for sheet in FORMATS[name].sheets(files)]
+    sheets = [
+        sheet
+        for (name, named), files in found.items()
+        if not named
+        for sheet in FORMATS[name].sheets(files)
+    ]
     there = {named for _, named in found} | {sheet.atlas for sheet in sheets}
     taken = _chosen(there - {""}, atlas, notes, path)
     sheets = [sheet for sheet in sheets if not sheet.atlas or sheet.atlas in taken]
     sheets += [
-        sheet for (name, named), files in found.items() if named in taken for sheet in FORMATS[name].sheets(files)
+        sheet
+        for (name, named), files in found.items()
+        if named in taken
+        for sheet in FORMATS[name].sheets(files)
     ]
     return _of_measure(sheets, measure, notes, path)
 
@@ -68,7 +86,11 @@ def holds_measures(path: Path) -> bool:
     """Return whether a path is a folder, or a table that holds measures."""
     head = _head(path)
     others = [reader for name, reader in FORMATS.items() if name != "table"]
-    return path.is_dir() or _has_regions(head) or any(each.atlas_of(path, head) is not None for each in others)
+    return (
+        path.is_dir()
+        or _has_regions(head)
+        or any(each.atlas_of(path, head) is not None for each in others)
+    )
 
 
 def _head(path: Path) -> str:
@@ -89,11 +111,15 @@ def _chosen(there: set[str], atlas: str, notes: list[str], path: Path) -> set[st
     others = [name for name in _PARCELLATIONS if name in there]
     others += sorted(there.difference(_SEGMENTATIONS, others))
     if atlas and atlas not in others:
-        raise DataError(f"{path}: no atlas '{atlas}'.{suggestion(atlas, others)} There are: {one_of(others)}.")
+        raise DataError(
+            f"{path}: no atlas '{atlas}'.{suggestion(atlas, others)} There are: {one_of(others)}."
+        )
     taken = [atlas] if atlas else others[:1]
     left = [name for name in others if name not in taken]
     if left:
-        notes.append(f"{path.name}: of the atlases that are there, {one_of(taken)} is taken; not {one_of(left)}.")
+        notes.append(
+            f"{path.name}: of the atlases that are there, {one_of(taken)} is taken; not {one_of(left)}."
+        )
     return {*segmented, *taken}
 
 
@@ -104,10 +130,14 @@ def _of_measure(sheets: Sequence[Sheet], measure: str, notes: list[str], path: P
         return list(sheets)
     if measure not in measures:
         hint = suggestion(measure, measures)
-        raise DataError(f"{path}: no measure '{measure}' of the cortex.{hint} There are: {one_of(measures)}, 'all'.")
+        raise DataError(
+            f"{path}: no measure '{measure}' of the cortex.{hint} There are: {one_of(measures)}, 'all'."
+        )
     left = [name for name in measures if name != measure]
     if left:
-        notes.append(f"{path.name}: of the measures of the cortex, '{measure}' is taken; not {one_of(left)}.")
+        notes.append(
+            f"{path.name}: of the measures of the cortex, '{measure}' is taken; not {one_of(left)}."
+        )
     return [sheet for sheet in sheets if not _is_cortical(sheet) or sheet.measure == measure]
 
 

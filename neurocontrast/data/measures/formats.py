@@ -84,16 +84,28 @@ def by_identifier(path: Path) -> Sheet:
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     cells = {str(name): column.tolist() for name, column in table.items()}
     people, sessions = cells.pop(found), cells.pop(session) if session else ()
-    return Sheet(path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software)
+    return Sheet(
+        path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software
+    )
 
 
-_STATS = re.compile(r"(?:(lh|rh)\.(aparc[\w.]*)|(aseg|aseg\+DKT|wmparc)(?:\.(?:presurf|VINN|withCC))?)\.stats")
+_STATS = re.compile(
+    r"(?:(lh|rh)\.(aparc[\w.]*)|(aseg|aseg\+DKT|wmparc)(?:\.(?:presurf|VINN|withCC))?)\.stats"
+)
 _WHOLE_BRAIN = re.compile(r"# Measure ([^,]+), ([^,]+),.*, ([^,]+), (mm\^3|mm\^2|mm|unitless)\s*")
-_COLUMNS = {"ThickAvg": "thickness", "SurfArea": "area", "GrayVol": "volume", "Volume_mm3": "volume"}
+_COLUMNS = {
+    "ThickAvg": "thickness",
+    "SurfArea": "area",
+    "GrayVol": "volume",
+    "Volume_mm3": "volume",
+}
 _PROGRAMS = (
     ("FastSurfer ", re.compile(r"^# FastSurfer_version (\d+\.\d+(?:\.\d+)?)", re.MULTILINE)),
     ("FreeSurfer ", re.compile(r"^# cvs_version (\d+\.\d+(?:\.\d+)?)", re.MULTILINE)),
-    ("FreeSurfer, ", re.compile(r"^# cvs_version \$Id: (mri_segstats)\.c,v (\d+\.\d+)", re.MULTILINE)),
+    (
+        "FreeSurfer, ",
+        re.compile(r"^# cvs_version \$Id: (mri_segstats)\.c,v (\d+\.\d+)", re.MULTILINE),
+    ),
 )
 _RELEASES = {"1.75": "FreeSurfer 5", "1.121": "FreeSurfer 6"}
 """Releases that wrote the revision of their program in place of their own version."""
@@ -106,7 +118,12 @@ def _atlas_of_stats(path: Path, _head: str) -> str | None:
     """Return the atlas in the name of the file; None for templates and longitudinal copies too."""
     named = _STATS.fullmatch(path.name)
     subject = path.parent.parent.name
-    if named is None or path.parent.name != "stats" or subject.startswith("fsaverage") or ".long." in subject:
+    if (
+        named is None
+        or path.parent.name != "stats"
+        or subject.startswith("fsaverage")
+        or ".long." in subject
+    ):
         return None
     return named[2] or named[3]
 
@@ -115,14 +132,21 @@ def read_stats(paths: Sequence[Path]) -> list[Sheet]:
     """Read what ``recon-all`` or FastSurfer left for each subject: a sheet for each hemisphere, measure and version."""
     rows = []
     for path in paths:
-        named, text = _STATS.fullmatch(path.name), read_bytes(path).decode("utf-8", errors="replace")
+        named, text = (
+            _STATS.fullmatch(path.name),
+            read_bytes(path).decode("utf-8", errors="replace"),
+        )
         about = {"side": (named and named[1]) or "", "atlas": _atlas_of_stats(path, "") or ""}
         versions = ((program, pattern.search(text)) for program, pattern in _PROGRAMS)
         program, version = next((found for found in versions if found[1]), ("", None))
         if version:
-            about["software"] = _RELEASES.get(version[version.lastindex or 1], program + " ".join(version.groups()))
+            about["software"] = _RELEASES.get(
+                version[version.lastindex or 1], program + " ".join(version.groups())
+            )
         for measure, cells in _measures(path, text).items():
-            rows.append(ScanRow(path, path.parent.parent.name, cells, {**about, "measure": measure}))
+            rows.append(
+                ScanRow(path, path.parent.parent.name, cells, {**about, "measure": measure})
+            )
     return sheets_of_scans(rows)
 
 
@@ -144,13 +168,17 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
         elif columns and line.strip() and not line.startswith("#"):
             cells = line.split()
             if len(cells) != len(columns):
-                raise DataError(f"{path}: line {n} does not have the {len(columns)} cells of its header; was it cut?")
+                raise DataError(
+                    f"{path}: line {n} does not have the {len(columns)} cells of its header; was it cut?"
+                )
             row = dict(zip(columns, cells, strict=True))
             for column, measure in _COLUMNS.items():
                 if column in row:
                     found[measure][row["StructName"]] = row[column]
     if "StructName" not in columns:
-        raise DataError(f"{path}: no line '# ColHeaders' with StructName; is it a file of FreeSurfer, and whole?")
+        raise DataError(
+            f"{path}: no line '# ColHeaders' with StructName; is it a file of FreeSurfer, and whole?"
+        )
     return found
 
 
@@ -170,26 +198,44 @@ def read_freesurfer_table(path: Path) -> Sheet:
         raise DataError(f"{path}: the first cell names no measure.")
     side, atlas, measure = first[1] or "", first[2] or "", first[3] or first[4]
     split = re.compile(" +" if first[5].startswith(" ") else re.escape(first[5]))
-    lines = [(n, line.rstrip("\r\t,; ").strip(" ")) for n, line in enumerate(text.split("\n"), start=1)]
-    rows = [(n, [cell.strip().strip('"') for cell in split.split(line)]) for n, line in lines if line]
+    lines = [
+        (n, line.rstrip("\r\t,; ").strip(" ")) for n, line in enumerate(text.split("\n"), start=1)
+    ]
+    rows = [
+        (n, [cell.strip().strip('"') for cell in split.split(line)]) for n, line in lines if line
+    ]
     (_, header), *body = rows
     wrong = [n for n, cells in body if len(cells) != len(header)]
     if wrong or not body:
-        found = f"line {wrong[0]} does not have the {len(header)} cells of the header" if wrong else "there are no rows"
+        found = (
+            f"line {wrong[0]} does not have the {len(header)} cells of the header"
+            if wrong
+            else "there are no rows"
+        )
         raise DataError(f"{path.name}: {found}; was {'it' if wrong else 'the table'} cut?")
     numbers = [n for n, _ in body]
-    table = pd.DataFrame([cells[1:] for _, cells in body], [cells[0] for _, cells in body], header[1:], dtype=object)
+    table = pd.DataFrame(
+        [cells[1:] for _, cells in body], [cells[0] for _, cells in body], header[1:], dtype=object
+    )
 
     def n_regions(words: Iterable[str]) -> int:
-        found = ((word, region_of(word) or region_of(word, side=side, measure=measure)) for word in words)
-        return sum(region is not None and (bool(region.atlas) or region.name == word) for word, region in found)
+        found = (
+            (word, region_of(word) or region_of(word, side=side, measure=measure)) for word in words
+        )
+        return sum(
+            region is not None and (bool(region.atlas) or region.name == word)
+            for word, region in found
+        )
 
     is_transposed = n_regions(table.index) > n_regions(table.columns)
     if is_transposed:
         table, numbers = table.T, [1] * len(table.columns)
     repeated = table.columns[table.columns.duplicated()]
     if len(repeated):
-        names, n_times = "first column" if is_transposed else "header", list(table.columns).count(repeated[0])
+        names, n_times = (
+            "first column" if is_transposed else "header",
+            list(table.columns).count(repeated[0]),
+        )
         raise DataError(f"{path.name}: the {names} names '{repeated[0]}' {n_times} times.")
     cells = {str(name): column.tolist() for name, column in table.items()}
     return Sheet(path, table.index.tolist(), cells, numbers, (), side, measure, atlas)
@@ -208,7 +254,11 @@ def _atlas_of_cat12(path: Path, head: str) -> str | None:
         return ""
     if table := _TABLE.fullmatch(path.name):
         return table[1]
-    return "neuromorphometrics" if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED else None
+    return (
+        "neuromorphometrics"
+        if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED
+        else None
+    )
 
 
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
@@ -219,7 +269,9 @@ def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
             named = _TABLE.fullmatch(path.name)
             atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
             found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **_CAT12))
-    return found + sheets_of_scans(row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path))
+    return found + sheets_of_scans(
+        row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path)
+    )
 
 
 def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
@@ -255,8 +307,18 @@ _ARRAY = re.compile(
 )
 _ATLASES = {"desikan": "aparc", "destrieux": "aparc.a2009s", None: "neuromorphometrics"}
 _CHANNELS = {
-    **{"thickness_std": "thicknessstd", "thickness": "thickness", "surface_area": "area", "volume": "volume"},
-    **{"mean_curv": "meancurv", "gaussian_curv": "gauscurv", "fold": "foldind", "intrinsic_curv": "curvind"},
+    **{
+        "thickness_std": "thicknessstd",
+        "thickness": "thickness",
+        "surface_area": "area",
+        "volume": "volume",
+    },
+    **{
+        "mean_curv": "meancurv",
+        "gaussian_curv": "gauscurv",
+        "fold": "foldind",
+        "intrinsic_curv": "curvind",
+    },
 }
 _N_FOLDERS_UP = 6
 
@@ -264,7 +326,8 @@ _N_FOLDERS_UP = 6
 def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
     """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy``, a sheet a measure; the folder ``resource`` names columns.
 
-    They are ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and ``fs_destrieux_roi`` (148).
+    They are ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and
+    ``fs_destrieux_roi`` (148).
     """
     named = _ARRAY.fullmatch(paths[0].name)
     assert named is not None
@@ -273,11 +336,17 @@ def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
     shape, rows = (len(channels), len(regions)), []
     for path in paths:
         array = read_array(path)
-        if array.dtype.kind not in "fiu" or array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
+        if (
+            array.dtype.kind not in "fiu"
+            or array.size != shape[0] * shape[1]
+            or array.shape[-1] != shape[1]
+        ):
             raise DataError(
                 f"{path}: holds {array.dtype} of shape {array.shape}; 'resource' names numbers of shape {shape}."
             )
-        for channel, values in zip(channels, array.reshape(shape).astype(np.float64).tolist(), strict=True):
+        for channel, values in zip(
+            channels, array.reshape(shape).astype(np.float64).tolist(), strict=True
+        ):
             cells = dict(zip(regions, map(repr, values), strict=True))
             about = {"measure": channel, "atlas": _ATLASES[named[3]], **of_software}
             rows.append(ScanRow(path, path.name.partition("_preproc-")[0], cells, about))
@@ -290,31 +359,43 @@ def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
     labels = f"freesurfer_atlas-{atlas}_labels.txt" if atlas else "cat12vbm_labels.txt"
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None:
-        raise DataError(f"{path}: no folder 'resource' above it, which names the regions (OpenBHB has one).")
+        raise DataError(
+            f"{path}: no folder 'resource' above it, which names the regions (OpenBHB has one)."
+        )
     if (folder / "resources.json").is_file():
         kind = f"{atlas or 'vbm'}_roi"
         of_kind = read_json(folder / "resources.json").get(kind)
-        named = [of_kind.get(key) if isinstance(of_kind, dict) else None for key in ("features", "channels")]
+        named = [
+            of_kind.get(key) if isinstance(of_kind, dict) else None
+            for key in ("features", "channels")
+        ]
         if not all(isinstance(each, list) and each for each in named):
-            raise DataError(f"{folder / 'resources.json'}: '{kind}' needs the lists 'features' and 'channels'.")
+            raise DataError(
+                f"{folder / 'resources.json'}: '{kind}' needs the lists 'features' and 'channels'."
+            )
         regions, channels = ([str(name) for name in each or ()] for each in named)
     else:
         needed = [folder / labels, *([folder / "freesurfer_channels.txt"] if atlas else [])]
         lacking = [file.name for file in needed if not file.is_file()]
         if lacking:
-            raise DataError(f"{folder}: there is no '{lacking[0]}', which names the columns of {path.name}.")
+            raise DataError(
+                f"{folder}: there is no '{lacking[0]}', which names the columns of {path.name}."
+            )
         regions, *rest = [read_text(file).split() for file in needed]
         channels = rest[0] if rest else [""]
     if atlas is None:
         return regions, [""]  # each region's name holds the tissue: lAmy_GM_Vol
-    return regions, [next((name for word, name in _CHANNELS.items() if word in each), each) for each in channels]
+    return regions, [
+        next((name for word, name in _CHANNELS.items() if word in each), each) for each in channels
+    ]
 
 
 class Format(NamedTuple):
     """A way in which a program writes measures, found by its name in `FORMATS`.
 
-    `atlas_of` takes a path and the beginning of the file as text, "" for what is no text, and returns the atlas of the
-    file ("" if it names none), or None if its format is another. `sheets` reads files of this format, all of one atlas.
+    `atlas_of` takes a path and the beginning of the file as text, "" for what is no text, and
+    returns the atlas of the file ("" if it names none), or None if its format is another. `sheets`
+    reads files of this format, all of one atlas.
     """
 
     atlas_of: Callable[[Path, str], str | None]
@@ -329,7 +410,8 @@ FORMATS: dict[str, Format] = {
     ),
     "cat12": Format(_atlas_of_cat12, read_cat12),
     "openbhb": Format(
-        lambda path, _: _ATLASES[named[3]] if (named := _ARRAY.fullmatch(path.name)) else None, read_openbhb
+        lambda path, _: _ATLASES[named[3]] if (named := _ARRAY.fullmatch(path.name)) else None,
+        read_openbhb,
     ),
     # Columns that have FreeSurfer's names or ENIGMA's.
     "table": Format(

@@ -36,8 +36,8 @@ def read_measures(
     participants : path or DataFrame
         Table of people, as for `read_cohort`; it needs no images.
     measures : path or sequence of path, optional
-        Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by default
-        ``measures.tsv`` in the folder of `participants`.
+        Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
+        default ``measures.tsv`` in the folder of `participants`.
     atlas, measure : str, optional
         What to take from folders (`neurocontrast.data.measures.read_tables`).
     all_measured : bool
@@ -71,7 +71,9 @@ def add_measures(
         raise DataError(
             f"data.measures: missing, and there is no {BESIDE} in the folder of {people.source.name}. Name the table."
         )
-    return join_measures(people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured)
+    return join_measures(
+        people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured
+    )
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
@@ -79,7 +81,9 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
 
     Without `all_measured` people without a row stay, with missing measures.
     """
-    participants, sessions = (people.table[name].astype(str).tolist() for name in ("participant_id", "session"))
+    participants, sessions = (
+        people.table[name].astype(str).tolist() for name in ("participant_id", "session")
+    )
     rows = rows_of(table, participants, sessions)
     problems, names = Problems(people.source.name), people.names()
     for row in rows.lacking.tolist() if all_measured else []:
@@ -100,7 +104,8 @@ class Rows(NamedTuple):
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
     """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
 
-    A row without session is joined with a scan of any session if the participant has one row and one scan.
+    A row without session is joined with a scan of any session if the participant has one row and
+    one scan.
 
     Parameters
     ----------
@@ -119,10 +124,19 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
     for position, (person, session) in enumerate(asked):
         row = row_of.get((person, session), -1)
         other = alone.get(person)
-        if row < 0 and other is not None and n_asked[person] == 1 and "" in (session, there[other][1]):
+        if (
+            row < 0
+            and other is not None
+            and n_asked[person] == 1
+            and "" in (session, there[other][1])
+        ):
             row = other
         rows[position] = row
     values = table.values.take(np.maximum(rows, 0)).reset_index(drop=True)
     values[rows < 0] = np.nan
     not_asked = np.setdiff1d(np.arange(len(there)), rows)
-    return Rows(values, np.flatnonzero(rows < 0), [scan_name(*scan) for scan in table.values.index[not_asked]])
+    return Rows(
+        values,
+        np.flatnonzero(rows < 0),
+        [scan_name(*scan) for scan in table.values.index[not_asked]],
+    )

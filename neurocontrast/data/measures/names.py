@@ -44,10 +44,23 @@ lhCerebralWhiteMatterVol rhCerebralWhiteMatterVol CerebralWhiteMatterVol SubCort
 SupraTentorialVolNotVent SupraTentorialVolNotVentVox MaskVol VentricleChoroidVol EstimatedTotalIntraCranialVol"""
 _RATIOS = "BrainSegVol-to-eTIV MaskVol-to-eTIV lhSurfaceHoles rhSurfaceHoles SurfaceHoles"
 _OTHER_SPELLINGS = {
-    "EstimatedTotalIntraCranialVol": ("eTIV", "EstimatedTotalIntraCranial", "ICV", "IntraCranialVol"),
-    "Thalamus-Proper": ("Thalamus", "thal"),  # FreeSurfer 7 dropped "Proper" from the name of the same label
+    "EstimatedTotalIntraCranialVol": (
+        "eTIV",
+        "EstimatedTotalIntraCranial",
+        "ICV",
+        "IntraCranialVol",
+    ),
+    "Thalamus-Proper": (
+        "Thalamus",
+        "thal",
+    ),  # FreeSurfer 7 dropped "Proper" from the name of the same label
     "Accumbens-area": ("Accumbens", "accumb"),  # and ENIGMA shortens: Laccumb, Lhippo
-    **{"Lateral-Ventricle": ("LatVent",), "Caudate": ("caud",), "Putamen": ("put",), "Pallidum": ("pal",)},
+    **{
+        "Lateral-Ventricle": ("LatVent",),
+        "Caudate": ("caud",),
+        "Putamen": ("put",),
+        "Pallidum": ("pal",),
+    },
     **{"Hippocampus": ("hippo",), "Amygdala": ("amyg",)},
     "lhCerebralWhiteMatterVol": ("lhCorticalWhiteMatterVol",),  # FreeSurfer 5
     "rhCerebralWhiteMatterVol": ("rhCorticalWhiteMatterVol",),
@@ -57,13 +70,18 @@ _MEASURES: dict[str, tuple[str, Kind]] = {
     **dict.fromkeys(("thickness", "thick", "thickavg"), ("thickness", "thickness")),
     **dict.fromkeys(("volume", "vol", "grayvol"), ("volume", "volume")),
     **dict.fromkeys(("area", "surfarea", "surfavg"), ("area", "area")),
-    **{name: (name, "other") for name in ("thicknessstd", "meancurv", "gauscurv", "foldind", "curvind")},
+    **{
+        name: (name, "other")
+        for name in ("thicknessstd", "meancurv", "gauscurv", "foldind", "curvind")
+    },
     "thickstd": ("thicknessstd", "other"),
     **dict.fromkeys(("vgm", "gm_vol"), ("Vgm", "volume")),  # CAT12, and brainprep's tables of it
     **dict.fromkeys(("vwm", "wm_vol"), ("Vwm", "volume")),
     **dict.fromkeys(("vcsf", "csf_vol"), ("Vcsf", "volume")),
 }
-_MEASURE = re.compile(rf"(.+?)[_. -]?(?<![a-z])({'|'.join(sorted(_MEASURES, key=len, reverse=True))})", re.IGNORECASE)
+_MEASURE = re.compile(
+    rf"(.+?)[_. -]?(?<![a-z])({'|'.join(sorted(_MEASURES, key=len, reverse=True))})", re.IGNORECASE
+)
 _SIDE = {"lh": "lh", "left": "lh", "l": "lh", "rh": "rh", "right": "rh", "r": "rh"}
 _SIDES = "|".join(_SIDE)
 _PREFIX = re.compile(rf"({_SIDES})[_. -]+(.+)", re.IGNORECASE)
@@ -106,7 +124,11 @@ def _folded(name: str) -> str:
 
 
 def _by_fold(names: str, start: str = "") -> dict[str, str]:
-    return {start + _folded(other): name for name in names.split() for other in (name, *_OTHER_SPELLINGS.get(name, ()))}
+    return {
+        start + _folded(other): name
+        for name in names.split()
+        for other in (name, *_OTHER_SPELLINGS.get(name, ()))
+    }
 
 
 _CORTEX = {
@@ -116,8 +138,14 @@ _CORTEX = {
 }
 _ASEG: dict[str, Region] = {
     **{key: Region(name, "volume", "aseg") for key, name in _by_fold(_SINGLE).items()},
-    **{key: Region(f"Left-{name}", "volume", "aseg") for key, name in _by_fold(_PAIRED, "l").items()},
-    **{key: Region(f"Right-{name}", "volume", "aseg") for key, name in _by_fold(_PAIRED, "r").items()},
+    **{
+        key: Region(f"Left-{name}", "volume", "aseg")
+        for key, name in _by_fold(_PAIRED, "l").items()
+    },
+    **{
+        key: Region(f"Right-{name}", "volume", "aseg")
+        for key, name in _by_fold(_PAIRED, "r").items()
+    },
 }
 _OF_HEAD = {
     **{key: Region(name, "volume", "aseg") for key, name in _by_fold(_TOTALS).items()},
@@ -128,10 +156,11 @@ _OF_HEAD = {
 def region_of(column: str, *, side: str = "", measure: str = "") -> Region | None:
     """Return what a column measures, or None if no known region has its name.
 
-    Known are the structures of FreeSurfer's aseg, the regions of the atlases of Desikan and Destrieux, and any name
-    with a hemisphere and a measure, such as ``L_V1_ROI_thickness`` or ``lAmy_Vgm``. Hemispheres are ``lh``, ``left`` or
-    ``L``, before or after the name; `&` and ``_and_`` mean the same; separators and case do not matter. `side` and
-    `measure` are those of the whole table, for names that lack them.
+    Known are the structures of FreeSurfer's aseg, the regions of the atlases of Desikan and
+    Destrieux, and any name with a hemisphere and a measure, such as ``L_V1_ROI_thickness`` or
+    ``lAmy_Vgm``. Hemispheres are ``lh``, ``left`` or ``L``, before or after the name; `&` and
+    ``_and_`` mean the same; separators and case do not matter. `side` and `measure` are those of
+    the whole table, for names that lack them.
     """
     text = re.sub(r"^X(?=[0-9])", "", column.strip())  # R writes X3rd.Ventricle
     if found := _OF_HEAD.get(_folded(text)):
@@ -143,7 +172,9 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
     text, own_measure = (named[1], named[2].lower()) if named else (text, "")
     spelled, kind = _MEASURES.get(own_measure or measure.lower(), (measure, "other"))
     own_side, text = (own_side, text) if own_side else _side_of(text)
-    if not own_side and text[:1].lower() in _SIDE and _folded(text)[1:] in _CORTEX:  # CAT12 writes lbankssts
+    if (
+        not own_side and text[:1].lower() in _SIDE and _folded(text)[1:] in _CORTEX
+    ):  # CAT12 writes lbankssts
         own_side, text = _SIDE[text[0].lower()], text[1:]
     structure = _ASEG.get(own_side[:1] + _folded(text))
     if structure and spelled in ("", "volume"):
@@ -179,12 +210,18 @@ def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
     typical = {name: value for name, value in _TYPICAL.items() if name in medians}
     if len(of_cortex):
         typical[str(of_cortex.index[0])] = _THICKNESS
-    wrong = [name for name, value in typical.items() if not _is_near(medians[name], value, kinds[name])]
+    wrong = [
+        name for name, value in typical.items() if not _is_near(medians[name], value, kinds[name])
+    ]
     if not wrong:
         return
     name = wrong[0]
     kind, median = kinds[name], medians[name]
-    near = [unit for factor, unit in _FACTORS_OF_UNITS[kind].items() if _is_near(median / factor, typical[name], kind)]
+    near = [
+        unit
+        for factor, unit in _FACTORS_OF_UNITS[kind].items()
+        if _is_near(median / factor, typical[name], kind)
+    ]
     guess = f"in {near[0]}" if near else "in no unit: standardised, perhaps"
     more = f" and {len(wrong) - 1} more columns" if len(wrong) > 1 else ""
     raise DataError(

@@ -28,14 +28,16 @@ class MeasuresTable:
     Parameters
     ----------
     values : DataFrame
-        One row a scan, indexed by ``participant_id`` and ``session`` ("" if the tables name none), sorted; one
-        float64 column a region, by its canonical name. Thickness in mm, volumes in mm³, areas in mm². Missing is NaN.
+        One row a scan, indexed by ``participant_id`` and ``session`` ("" if the tables name none),
+        sorted; one float64 column a region, by its canonical name. Thickness in mm, volumes in mm³,
+        areas in mm². Missing is NaN.
     kinds : dict of str to {"thickness", "volume", "area", "other"}
         Kind of measure of each column, which gives its unit.
     atlas : str
         FreeSurfer's names of the atlases, such as ``aparc.a2009s+aseg``.
     software : str
-        Program and version, such as ``FreeSurfer 6.0.1``; several are joined by ``; ``. Empty if no table says.
+        Program and version, such as ``FreeSurfer 6.0.1``; several are joined by ``; ``. Empty if no
+        table says.
     sources : tuple of Path
         Files that were read.
     notes : tuple of str
@@ -67,7 +69,9 @@ class _Merged:
     regions: dict[str, Region] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    spelled: dict[str, str] = field(default_factory=dict)  # participants: the name without "sub-", and as first read
+    spelled: dict[str, str] = field(
+        default_factory=dict
+    )  # participants: the name without "sub-", and as first read
 
 
 def read_tables(
@@ -79,29 +83,38 @@ def read_tables(
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
 
-    Values that two tables give for the same region and scan must be equal. All that is wrong is one `DataError`.
+    Values that two tables give for the same region and scan must be equal. All that is wrong is one
+    `DataError`.
 
     Parameters
     ----------
     paths : path or sequence of path
         Tables in any format of `neurocontrast.data.measures.formats.FORMATS`, and folders of them.
     atlas : str, optional
-        Parcellation to take from folders, such as ``aparc``; by default the first that is there of Destrieux'
-        (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``), Neuromorphometrics.
+        Parcellation to take from folders, such as ``aparc``; by default the first that is there of
+        Destrieux' (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``),
+        Neuromorphometrics.
     measure : str, default="thickness"
         What to take of the cortex from folders: ``thickness``, ``area``, ``volume`` or ``all``.
     keep : sequence of str
-        Further numeric columns to take, by their exact names. Others of unknown names are left out; `notes` has them.
+        Further numeric columns to take, by their exact names. Others of unknown names are left out;
+        `notes` has them.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise DataError("measures: no table is named.")
     notes: list[str] = []
-    sheets = [sheet for path in given for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes)]
+    sheets = [
+        sheet
+        for path in given
+        for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes)
+    ]
     columns = {name for sheet in sheets for name in sheet.cells}
     absent = [name for name in keep if name not in columns]
     if absent:
-        raise DataError(f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}")
+        raise DataError(
+            f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}"
+        )
     return _merge(sheets, keep, notes)
 
 
@@ -128,7 +141,9 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 
 
 def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> MeasuresTable:
-    merged = _Merged(Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes)
+    merged = _Merged(
+        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
+    )
     for sheet in sheets:
         _add(sheet, merged, keep, several=len(sheets) > 1)
     merged.problems.raise_if_any()
@@ -136,7 +151,9 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
     merged.problems.raise_if_any()
     if values.empty:
         names = ", ".join(dict.fromkeys(str(sheet.source) for sheet in sheets))
-        raise DataError(f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip())
+        raise DataError(
+            f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip()
+        )
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
     versions = sorted({sheet.software for sheet in sheets} - {""})
@@ -147,7 +164,9 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
         kinds,
         atlas="+".join(sorted({region.atlas for region in merged.regions.values()} - {""})),
         software="; ".join(versions),
-        sources=tuple(dict.fromkeys(file for sheet in sheets for file in sheet.files or [sheet.source])),
+        sources=tuple(
+            dict.fromkeys(file for sheet in sheets for file in sheet.files or [sheet.source])
+        ),
         notes=tuple(notes),
         left_out=tuple(dict.fromkeys(merged.left_out)),
     )
@@ -166,7 +185,11 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
             region = Region(column, "other", "")
         if region is None:
             known = pd.Series([cell for cell in cells if not is_missing(cell)], dtype=object)
-            left_out += [column] if len(known) and pd.to_numeric(known, errors="coerce").notna().all() else []
+            left_out += (
+                [column]
+                if len(known) and pd.to_numeric(known, errors="coerce").notna().all()
+                else []
+            )
         elif region.name in chosen:
             problems.add(
                 f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
@@ -179,7 +202,10 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
     frame = pd.DataFrame(
-        {name: _numbers(sheet, column, merged.regions[name].kind, problems, source) for name, column in chosen.items()},
+        {
+            name: _numbers(sheet, column, merged.regions[name].kind, problems, source)
+            for name, column in chosen.items()
+        },
         index=index,
     )
     thickness = frame[[name for name in chosen if merged.regions[name].kind == "thickness"]]
@@ -201,11 +227,15 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
         given = "" if is_missing(given) else given
         if given and session and given != session:
-            merged.problems.add(f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.line(row))
+            merged.problems.add(
+                f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.line(row)
+            )
         people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
-    has_files = len(sheet.files) == len(people)  # one a row: a name alone does not tell which of them to take out
+    has_files = len(sheet.files) == len(
+        people
+    )  # one a row: a name alone does not tell which of them to take out
     for row in np.flatnonzero(index.duplicated()).tolist():
         where = f"{sheet.files[row]}: " if has_files else source
         merged.problems.add(
@@ -229,7 +259,9 @@ def identity(cell: str) -> tuple[str, str]:
     return (name, "") if subject == name else (f"sub-{subject}", session)
 
 
-def _numbers(sheet: Sheet, column: str, kind: Kind, problems: Problems, source: str) -> npt.NDArray[np.float64]:
+def _numbers(
+    sheet: Sheet, column: str, kind: Kind, problems: Problems, source: str
+) -> npt.NDArray[np.float64]:
     cells = pd.Series(list(sheet.cells[column]), dtype=object)
     missing = cells.map(is_missing)
     values = pd.to_numeric(cells.where(~missing), errors="coerce").astype(float)

@@ -26,7 +26,9 @@ from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of, digest_of_file
 
-ARCHIVE_ENDINGS = tuple(ending for _, endings, _ in shutil.get_unpack_formats() for ending in endings)
+ARCHIVE_ENDINGS = tuple(
+    ending for _, endings, _ in shutil.get_unpack_formats() for ending in endings
+)
 ARCHIVE_FAULTS = (
     *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError),
@@ -37,7 +39,16 @@ _NOISE = ("__macosx", "thumbs.db", "desktop.ini")
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MAX_PIXELS = 64_000_000
-_FAULTS = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError, TypeError, KeyError)
+_FAULTS = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+    TypeError,
+    KeyError,
+)
 _TO_EIGHT_BITS = 257
 _SPLIT_OF_NAME = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
@@ -59,7 +70,10 @@ _FILES_OF_CIFAR = {
 }
 _LABELS_OF_CIFAR = {
     "cifar10": {"label": ("batches.meta.txt", 10)},
-    "cifar100": {"coarse_label": ("coarse_label_names.txt", 20), "label": ("fine_label_names.txt", 100)},
+    "cifar100": {
+        "coarse_label": ("coarse_label_names.txt", 20),
+        "label": ("fine_label_names.txt", 100),
+    },
 }
 """Columns of labels, in the order of the bytes of a record: file with the names, and number of classes."""
 
@@ -82,14 +96,18 @@ class FileSet:
         """Return the name of the file whose last part is `last`, in any folder, or None; two such files are refused."""
         found = [name for name in self.names if name.rpartition("/")[2] == last]
         if len(found) > 1:
-            raise DataError(f"{self.source.name}: '{last}' is there more than once; name the folder of one of them.")
+            raise DataError(
+                f"{self.source.name}: '{last}' is there more than once; name the folder of one of them."
+            )
         return found[0] if found else None
 
     def digest(self) -> str:
         """Return the digest of the archive, or of the names and sizes of a folder's files."""
         if self.source.is_file():
             return digest_of_file(self.source)
-        return digest_of(*(f"{name}\x1f{(self.folder / name).stat().st_size}" for name in self.names))
+        return digest_of(
+            *(f"{name}\x1f{(self.folder / name).stat().st_size}" for name in self.names)
+        )
 
 
 @contextmanager
@@ -106,8 +124,11 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
         )
     with tempfile.TemporaryDirectory(prefix=".tmp-", dir=scratch) as unpacked:
         try:
-            # Python's filter for archives of strangers; its reader of zip files leaves out what leads elsewhere.
-            kept: dict[str, Any] = {} if source.name.lower().endswith(".zip") else {"filter": "data"}
+            # Python's filter for archives of strangers; its reader of zip files leaves out what
+            # leads elsewhere.
+            kept: dict[str, Any] = (
+                {} if source.name.lower().endswith(".zip") else {"filter": "data"}
+            )
             shutil.unpack_archive(source, unpacked, **kept)
         except ARCHIVE_FAULTS as error:
             raise DataError(
@@ -119,7 +140,11 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
 
 def _names_below(folder: Path) -> list[str]:
     """Return the files of a folder in their order, without those that operating systems leave; links are followed."""
-    found = (joined_path(place, name) for place, names in read_tree(folder).folders.items() for name in names)
+    found = (
+        joined_path(place, name)
+        for place, names in read_tree(folder).folders.items()
+        for name in names
+    )
     kept = (name for name in found if not any(part.lower() in _NOISE for part in name.split("/")))
     return sorted(name for name in kept if (folder / name).is_file())
 
@@ -157,13 +182,17 @@ def decode(content: bytes) -> Pixels:
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
             if picture.width * picture.height > _MAX_PIXELS:
-                raise DataError(f"{picture.width}×{picture.height} pixels are more than {_MAX_PIXELS:,}")
+                raise DataError(
+                    f"{picture.width}×{picture.height} pixels are more than {_MAX_PIXELS:,}"
+                )
             n_frames = getattr(picture, "n_frames", 1)
             if picture.format != "MPO" and n_frames > 1:
                 raise DataError(f"a moving picture ({n_frames} frames); save one frame")
             return _planes(_to_rgb(ImageOps.exif_transpose(picture) or picture))
     except UnidentifiedImageError:  # Pillow's message names an object in memory
-        raise DataError(f"cannot be decoded (it does not begin as {', '.join(_FORMATS)} files do)") from None
+        raise DataError(
+            f"cannot be decoded (it does not begin as {', '.join(_FORMATS)} files do)"
+        ) from None
     except _FAULTS as error:
         raise DataError(f"cannot be decoded ({error})") from None
 
@@ -180,7 +209,9 @@ def scale(image: Pixels, size: tuple[int, int]) -> Pixels:
 def paint(image: Pixels, colour: Pixels) -> Pixels:
     """Lay a grey picture (3, H, W), bright on black, as black on a colour: (255 - x)·c/255, rounded down."""
     if not (image == image[0]).all():
-        raise DataError("a background is laid behind grey pictures, and this one has colours; leave out background")
+        raise DataError(
+            "a background is laid behind grey pictures, and this one has colours; leave out background"
+        )
     shade = 255 - image.astype(np.uint16)
     return (shade * colour.astype(np.uint16)[:, np.newaxis, np.newaxis] // 255).astype(np.uint8)
 
@@ -188,12 +219,16 @@ def paint(image: Pixels, colour: Pixels) -> Pixels:
 def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith("I;16"):
         grey = np.asarray(picture).astype(np.uint32)
-        return Image.fromarray(((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(
+            ((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)
+        ).convert("RGB")
     if picture.mode in ("I", "F"):
         raise DataError("32 bits a channel; save it with 8 or 16")
     if picture.has_transparency_data:
         layered = picture.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered).convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered).convert(
+            "RGB"
+        )
     return picture.convert("RGB")
 
 
@@ -211,7 +246,10 @@ def read_class_folders(files: FileSet) -> Pictures:
             "files."
         )
     paths = [name.split("/") for name in names]
-    while all(len(path) > 2 and path[0] == paths[0][0] for path in paths) and paths[0][0].lower() not in _SPLIT_OF_NAME:
+    while (
+        all(len(path) > 2 and path[0] == paths[0][0] for path in paths)
+        and paths[0][0].lower() not in _SPLIT_OF_NAME
+    ):
         paths = [path[1:] for path in paths]
     splits = [_SPLIT_OF_NAME.get(path[0].lower(), "") if len(path) > 1 else "" for path in paths]
     outside = ["/".join(path) for path, split in zip(paths, splits, strict=True) if not split]
@@ -278,7 +316,9 @@ def _content(files: FileSet, name: str, dataset: str) -> bytes:
         hint = "A folder or archive of pictures is dataset: folder."
         if files.called("batches.meta") or files.called("meta"):
             hint = "This is the Python version, whose pickles are never read: take the binary version of the same page."
-        raise DataError(f"{files.source.name}: {dataset} needs '{name}', which is not there. {hint}")
+        raise DataError(
+            f"{files.source.name}: {dataset} needs '{name}', which is not there. {hint}"
+        )
     return files.read(place)
 
 
@@ -294,7 +334,10 @@ def read_mnist(dataset: str, files: FileSet) -> Pictures:
     """Return the four idx files of MNIST or Fashion-MNIST: ``train-images-idx3-ubyte`` and so on."""
     names, parts = np.array(_CLASSES[dataset], dtype=object), {}
     for split, prefix in (("train", "train"), ("test", "t10k")):
-        pixels, codes = (_read_file(files, f"{prefix}-{kind}", n_dims=n) for kind, n in (("images", 3), ("labels", 1)))
+        pixels, codes = (
+            _read_file(files, f"{prefix}-{kind}", n_dims=n)
+            for kind, n in (("images", 3), ("labels", 1))
+        )
         if len(pixels) != len(codes):
             raise DataError(f"{split}: there are {len(pixels):,} images and {len(codes):,} labels.")
         _check_codes(f"{prefix}-labels", "label", codes, len(names))
@@ -304,7 +347,11 @@ def read_mnist(dataset: str, files: FileSet) -> Pictures:
         raise DataError(f"training images are {sizes[0]} pixels and test images {sizes[1]}.")
     pixels, codes = (np.concatenate(each) for each in zip(*parts.values(), strict=True))
     return Pictures(
-        files=[f"{split}/{row}" for split, (_, of_split) in parts.items() for row in range(len(of_split))],
+        files=[
+            f"{split}/{row}"
+            for split, (_, of_split) in parts.items()
+            for row in range(len(of_split))
+        ],
         labels=names[codes].tolist(),
         splits=[split for split, (_, of_split) in parts.items() for _ in of_split],
         read=lambda number: grey_to_rgb(pixels[number]),
@@ -329,14 +376,18 @@ def read_idx(name: str, content: bytes, *, n_dims: int) -> Pixels:
         raise DataError(f"{name}: it is cut or damaged ({error}). Copy it again.") from None
     if content[:4] != bytes((0, 0, 8, n_dims)):
         found = content[:4].hex(" ") or "nothing"
-        raise DataError(f"{name}: such an idx file of bytes begins with 00 00 08 {n_dims:02x}. Found {found}.")
+        raise DataError(
+            f"{name}: such an idx file of bytes begins with 00 00 08 {n_dims:02x}. Found {found}."
+        )
     start = 4 + 4 * n_dims
     if len(content) < start:
         raise DataError(f"{name}: it is cut or damaged (it ends within its header). Copy it again.")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     announced, n_found = math.prod(shape), len(content) - start
     if 0 in shape or n_found != announced:
-        raise DataError(f"{name}: its header announces {announced:,} bytes, and it holds {n_found:,}.")
+        raise DataError(
+            f"{name}: its header announces {announced:,} bytes, and it holds {n_found:,}."
+        )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 

@@ -24,7 +24,13 @@ from neurocontrast.data.natural.pictures import (
     read_mnist,
     scale,
 )
-from neurocontrast.data.natural.store import RECORD_NAME, STORE_NAME, ImageStore, doubt_about_copies, write_store
+from neurocontrast.data.natural.store import (
+    RECORD_NAME,
+    STORE_NAME,
+    ImageStore,
+    doubt_about_copies,
+    write_store,
+)
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import SPLITS, ImagesSettings
 from neurocontrast.exceptions import ConfigError, DataError
@@ -47,8 +53,9 @@ _PALETTE = np.array(
 def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress = SILENT) -> None:
     """Write ``images.npy``, ``participants.tsv`` and ``images.json`` into a folder.
 
-    Pictures are decoded one after another, and never all of them are in memory. The store and the table are the same
-    bytes for the same settings, source, and version of the library that decodes JPEG.
+    Pictures are decoded one after another, and never all of them are in memory. The store and the
+    table are the same bytes for the same settings, source, and version of the library that decodes
+    JPEG.
     """
     if settings.dataset == "digits":
         _write(read_digits(), settings, folder, progress)
@@ -96,7 +103,10 @@ def _write_store(
     """Write the images of a table; those that cannot be read, or are of another size than the first, are one error."""
     size = (settings.size, settings.size) if isinstance(settings.size, int) else settings.size
     files = plan.table["file"] if "file" in plan.table else plan.table["path"]
-    names = [f"{participant} ({file})" for participant, file in zip(plan.table["participant_id"], files, strict=True)]
+    names = [
+        f"{participant} ({file})"
+        for participant, file in zip(plan.table["participant_id"], files, strict=True)
+    ]
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
@@ -121,8 +131,12 @@ def _write_store(
             if image.shape == shape:
                 yield image
                 continue
-            problems.hint("All images need one size: images.size=64, for instance, scales and crops them to it.")
-            found_size, first_size = (f"{height}×{width}" for _, height, width in (image.shape, shape))
+            problems.hint(
+                "All images need one size: images.size=64, for instance, scales and crops them to it."
+            )
+            found_size, first_size = (
+                f"{height}×{width}" for _, height, width in (image.shape, shape)
+            )
             problems.add(f"{found_size} pixels, and the first has {first_size}", name=name)
         problems.raise_if_any()
 
@@ -131,7 +145,11 @@ def _write_store(
 
 
 def _record(
-    settings: ImagesSettings, name: str, store: ImageStore, table: pd.DataFrame, origin: Mapping[str, Any]
+    settings: ImagesSettings,
+    name: str,
+    store: ImageStore,
+    table: pd.DataFrame,
+    origin: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the content of ``images.json``, without a path of this machine."""
     from PIL import features
@@ -141,7 +159,9 @@ def _record(
     environment["packages"] |= versions_of("pillow")
     counts = pd.crosstab(table["label"], table["split"])
     chosen = settings.model_dump(mode="json")
-    chosen["source"] = None if settings.source is None else settings.source.expanduser().absolute().name
+    chosen["source"] = (
+        None if settings.source is None else settings.source.expanduser().absolute().name
+    )
     return {
         "format": 1,
         "dataset": settings.dataset,
@@ -149,7 +169,8 @@ def _record(
         "shape": list(store.shape),
         "n_images": {split: int((table["split"] == split).sum()) for split in SPLITS},
         "classes": {
-            label: {split: int(row[split]) for split in SPLITS if row.get(split, 0)} for label, row in counts.iterrows()
+            label: {split: int(row[split]) for split in SPLITS if row.get(split, 0)}
+            for label, row in counts.iterrows()
         },
         "columns": [column for column in table if column not in ("participant_id", "path")],
         "source": {"name": chosen["source"], **origin},
@@ -176,7 +197,10 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     """
     own = pd.Series(["image"] * len(pictures) if pictures.splits is None else list(pictures.splits))
     width = max(5, len(str(len(pictures) - 1)))
-    ids = [f"{name}-{split}-{n:0{width}d}" for split, n in zip(own, own.groupby(own).cumcount(), strict=True)]
+    ids = [
+        f"{name}-{split}-{n:0{width}d}"
+        for split, n in zip(own, own.groupby(own).cumcount(), strict=True)
+    ]
     parts = divide(ids, pictures.labels, pictures.splits, settings)
     columns: dict[str, Sequence[str]] = {
         "participant_id": ids,
@@ -196,11 +220,13 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     return Plan(order, table, colours[order] if settings.background else None)
 
 
-def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) -> npt.NDArray[np.int64]:
+def stratified_order(
+    names: Sequence[str], labels: Sequence[str], *, seed: int
+) -> npt.NDArray[np.int64]:
     """Return positions in an order whose first m are a stratified sample, and part of every larger one.
 
-    Within a class images are in the order of a number drawn from (seed, name), and thus depend on no other image;
-    the k-th of a class of n comes at (k - ½)/n.
+    Within a class images are in the order of a number drawn from (seed, name), and thus depend on
+    no other image; the k-th of a class of n comes at (k - ½)/n.
     """
     keys = pd.Series([derive_seed("image order", seed, name) for name in names], dtype=np.int64)
     of_class = keys.groupby(np.asarray(labels, dtype=object).astype(str))
@@ -209,29 +235,44 @@ def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) 
 
 
 def divide(
-    names: Sequence[str], labels: Sequence[str], splits: Sequence[str] | None, settings: ImagesSettings
+    names: Sequence[str],
+    labels: Sequence[str],
+    splits: Sequence[str] | None,
+    settings: ImagesSettings,
 ) -> list[str]:
     """Return the split of each image, "" for one that is left out.
 
-    Splits of the source are kept. Where there is no ``test``, that fraction of ``train`` becomes it; where there is no
-    ``validation``, that fraction of the rest. Of each split as many images are kept as the settings say.
+    Splits of the source are kept. Where there is no ``test``, that fraction of ``train`` becomes
+    it; where there is no ``validation``, that fraction of the rest. Of each split as many images
+    are kept as the settings say.
     """
     chosen = np.array(["train"] * len(names) if splits is None else list(splits), dtype=object)
 
     def ordered(part: str) -> npt.NDArray[np.int64]:
         rows = np.flatnonzero(chosen == part)
-        order = stratified_order(*([each[int(row)] for row in rows] for each in (names, labels)), seed=settings.seed)
+        order = stratified_order(
+            *([each[int(row)] for row in rows] for each in (names, labels)), seed=settings.seed
+        )
         return rows[order]
 
-    for part, fraction in (("test", settings.test_fraction), ("validation", settings.validation_fraction)):
+    for part, fraction in (
+        ("test", settings.test_fraction),
+        ("validation", settings.validation_fraction),
+    ):
         if part not in chosen:
             pool = ordered("train")
             chosen[pool[: round(fraction * len(pool))]] = part
     for part in SPLITS:
         n_kept, pool = getattr(settings, f"n_{part}"), ordered(part)
         if n_kept is not None and n_kept > len(pool):
-            made = "" if part == "train" else f" Raise images.{part}_fraction where the source has no such split."
-            raise DataError(f"n_{part}: {n_kept:,} images are to be kept and the split has {len(pool):,}.{made}")
+            made = (
+                ""
+                if part == "train"
+                else f" Raise images.{part}_fraction where the source has no such split."
+            )
+            raise DataError(
+                f"n_{part}: {n_kept:,} images are to be kept and the split has {len(pool):,}.{made}"
+            )
         if n_kept is not None:
             chosen[pool[n_kept:]] = ""
     if "train" not in chosen:
@@ -242,8 +283,9 @@ def divide(
 def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArray[np.uint8]:
     """Draw a colour (red, green, blue) for each image, from (seed, name) alone: a subset has the colours of the whole.
 
-    As ColorMNIST's released code (Tsai et al., ICLR 2022, section 4.2): one of ten colours for each image, of any
-    class, plus normal noise in each channel, rounded towards zero and clipped to 0-255.
+    As ColorMNIST's released code (Tsai et al., ICLR 2022, section 4.2): one of ten colours for each
+    image, of any class, plus normal noise in each channel, rounded towards zero and clipped to
+    0-255.
     """
     colours = np.empty((len(names), 3), dtype=np.uint8)
     for row, name in enumerate(names):

@@ -34,7 +34,9 @@ def split_image_path(text: str) -> tuple[Path, int]:
     """Return the store and the index of an image's path."""
     match = _IMAGE_PATH.fullmatch(text)
     if match is None:
-        raise DataError(f"an image's path is that of a store and an index, such as 'images.npy#17'. Got {shown(text)}.")
+        raise DataError(
+            f"an image's path is that of a store and an index, such as 'images.npy#17'. Got {shown(text)}."
+        )
     return Path(match["store"]), int(match["index"])
 
 
@@ -55,11 +57,24 @@ class ImageStore:
         except DAMAGE as error:
             found = f"cannot be read as a store of images ({said(error)})"
             raise DataError(f"{source.name}: {found}; make it again.") from None
-        if not isinstance(array, np.memmap) or array.dtype != np.uint8 or array.ndim != 4 or array.shape[1] != 3:
-            found = f"{array.dtype} {tuple(array.shape)}" if isinstance(array, np.ndarray) else "an archive of arrays"
-            raise DataError(f"{source.name}: a store holds bytes (uint8) of shape (n, 3, H, W). Found {found}.")
+        if (
+            not isinstance(array, np.memmap)
+            or array.dtype != np.uint8
+            or array.ndim != 4
+            or array.shape[1] != 3
+        ):
+            found = (
+                f"{array.dtype} {tuple(array.shape)}"
+                if isinstance(array, np.ndarray)
+                else "an archive of arrays"
+            )
+            raise DataError(
+                f"{source.name}: a store holds bytes (uint8) of shape (n, 3, H, W). Found {found}."
+            )
         if not array.flags.c_contiguous or 0 in array.shape:
-            raise DataError(f"{source.name}: a store holds at least one image, in C order. Found {array.shape}.")
+            raise DataError(
+                f"{source.name}: a store holds at least one image, in C order. Found {array.shape}."
+            )
         return cls(source, array)
 
     @property
@@ -70,10 +85,16 @@ class ImageStore:
     def sums(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the number of pixels, their sum and that of their squares, (3,), by channel (columns), exactly."""
         rows, sums = np.sort(np.asarray(indices, dtype=np.int64)), np.zeros((3, 3), dtype=np.int64)
-        n_at_once = max(1, _BYTES_AT_ONCE // (8 * int(np.prod(self.shape))))  # int64 is 8 bytes a pixel
+        n_at_once = max(
+            1, _BYTES_AT_ONCE // (8 * int(np.prod(self.shape)))
+        )  # int64 is 8 bytes a pixel
         for start in range(0, len(rows), n_at_once):
             block = self.array[rows[start : start + n_at_once]].astype(np.int64)
-            sums += [[block[:, 0].size] * 3, block.sum(axis=(0, 2, 3)), np.square(block).sum(axis=(0, 2, 3))]
+            sums += [
+                [block[:, 0].size] * 3,
+                block.sum(axis=(0, 2, 3)),
+                np.square(block).sum(axis=(0, 2, 3)),
+            ]
         return sums
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,7 +143,10 @@ class Located:
                 problem = located.add(path)
             first, last = located.stores[:1], located.store_of[-1:]
             if not problem and first[0].shape != located.stores[last[0]].shape:
-                own, others = ("×".join(map(str, store.shape[1:])) for store in (located.stores[last[0]], first[0]))
+                own, others = (
+                    "×".join(map(str, store.shape[1:]))
+                    for store in (located.stores[last[0]], first[0])
+                )
                 problem = (
                     f"this image is {own} pixels, and those of {shown(first[0].path, 200)} are {others}; all must have "
                     "one size"
@@ -132,7 +156,9 @@ class Located:
         return located
 
 
-def statistics_of(sums: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def statistics_of(
+    sums: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return mean and standard deviation (3,) of pixel values, scaled to [0, 1], from what `ImageStore.sums` returns.
 
     Sums of whole numbers are exact, so the result depends on no order and no machine.
@@ -144,18 +170,23 @@ def statistics_of(sums: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64],
     return means.astype(np.float64), deviations.astype(np.float64)
 
 
-def write_store(folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]) -> ImageStore:
+def write_store(
+    folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]
+) -> ImageStore:
     """Write `n_images` images of one `shape` (3, H, W) into a folder; never more than one image is in memory."""
     target = folder / STORE_NAME
     header = {"descr": "|u1", "fortran_order": False, "shape": (n_images, *shape)}
-    # Written, not mapped: on a full disk a write raises an error, and a page of a map ends the process.
+    # Written, not mapped: on a full disk a write raises an error, and a page of a map ends the
+    # process.
     with atomic_path(target) as temporary, open(temporary, "wb", buffering=2**20) as stream:
         np.lib.format.write_array_header_1_0(stream, header)
         n_written = 0
         for image in images:
             if image.dtype != np.uint8 or image.shape != shape:
                 found = f"Image {n_written} is {image.dtype} {image.shape}"
-                raise DataError(f"{STORE_NAME}: images are bytes (uint8) of shape {shape}. {found}.")
+                raise DataError(
+                    f"{STORE_NAME}: images are bytes (uint8) of shape {shape}. {found}."
+                )
             stream.write(np.ascontiguousarray(image).data)
             n_written += 1
         if n_written != n_images:
@@ -163,7 +194,9 @@ def write_store(folder: Path, images: Iterable[Pixels], *, n_images: int, shape:
     return ImageStore.open(target)
 
 
-def doubt_about_copies(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]) -> str:
+def doubt_about_copies(
+    images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]
+) -> str:
     """Say what repeated images mean for an evaluation, or return "" if no image is repeated."""
     first: dict[bytes, int] = {}
     n_images, across = 0, []
@@ -178,4 +211,8 @@ def doubt_about_copies(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[
             f"{len(across):,} images of validation or test are the same, byte by byte, as one of another split "
             f"(for instance {across[0]}): figures on them flatter a little."
         )
-    return f"{n_images:,} images are the same, byte by byte, as another of their split" if n_images else ""
+    return (
+        f"{n_images:,} images are the same, byte by byte, as another of their split"
+        if n_images
+        else ""
+    )

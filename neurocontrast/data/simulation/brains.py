@@ -11,7 +11,12 @@ from scipy.spatial.transform import Rotation
 
 from neurocontrast.data.simulation.people import Person, Scanner, SimulationSettings, draw_scanner
 from neurocontrast.seeds import derive_generator
-from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA, MNI_EXTENT_MM, MNI_ORIGIN_MM, mni_grid
+from neurocontrast.transforms.preprocessing import (
+    FWHM_PER_SIGMA,
+    MNI_EXTENT_MM,
+    MNI_ORIGIN_MM,
+    mni_grid,
+)
 
 GREY, FLUID = 0.651 / 0.864, 0.298 / 0.864
 """Intensities of the template's tissues over that of its white matter."""
@@ -96,17 +101,28 @@ class Anatomy:
 def load_anatomy(spacing_mm: float) -> Anatomy:
     """Return the templates on the grid of `spacing_mm` (no network: nilearn ships them)."""
     affine, shape = mni_grid(spacing_mm)
-    sigma = math.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2)  # about as wide as a voxel, against aliasing
+    sigma = math.sqrt(
+        0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2
+    )  # about as wide as a voxel, against aliasing
     points = [spacing_mm * np.arange(n, dtype=np.float64) for n in shape]
     maps = {name: _filter(fine_map, points, sigma) for name, fine_map in _fine_maps().items()}
-    brain = np.flatnonzero(ndimage.binary_dilation(maps["head"] > 0.05, iterations=max(1, round(10.0 / spacing_mm))))
+    brain = np.flatnonzero(
+        ndimage.binary_dilation(maps["head"] > 0.05, iterations=max(1, round(10.0 / spacing_mm)))
+    )
     axes = [origin + along for origin, along in zip(MNI_ORIGIN_MM, points, strict=True)]
-    positions = np.stack([grid.ravel()[brain] for grid in np.meshgrid(*axes, indexing="ij")]).astype(np.float32)
+    positions = np.stack(
+        [grid.ravel()[brain] for grid in np.meshgrid(*axes, indexing="ij")]
+    ).astype(np.float32)
     flat = {name: values.ravel()[brain] for name, values in maps.items()}
-    squared = [((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0) for centre in _MEDIAL_TEMPORAL]
+    squared = [
+        ((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0) for centre in _MEDIAL_TEMPORAL
+    ]
     region = np.minimum(sum(np.exp(-0.5 * distance / _WIDTH_MM**2) for distance in squared), 1.0)
     x, y, z = positions / 80.0
-    terms, inside = np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z]), flat["head"] > 0.5
+    terms, inside = (
+        np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z]),
+        flat["head"] > 0.5,
+    )
     terms -= terms[:, inside].mean(axis=1, keepdims=True)
     # Sulci that are closer than a voxel is wide are seen by their mean alone.
     seen = math.exp(-0.5 * (2.0 * math.pi * math.hypot(sigma, 0.5) / _SULCI_APART_MM) ** 2)
@@ -147,7 +163,9 @@ def _fine_maps() -> dict[str, Array]:
     for name, loader in loaders.items():
         template = loader(resolution=1)
         start = np.rint(np.linalg.solve(template.affine, [*MNI_ORIGIN_MM, 1.0])[:3]).astype(int)
-        window = tuple(slice(i, i + int(side) + 1) for i, side in zip(start, MNI_EXTENT_MM, strict=True))
+        window = tuple(
+            slice(i, i + int(side) + 1) for i, side in zip(start, MNI_EXTENT_MM, strict=True)
+        )
         maps[name] = np.ascontiguousarray(np.asarray(template.dataobj, dtype=np.float32)[window])
     head = (maps["image"] > 0.05).astype(np.float32)
     fluid = np.clip(1.0 - maps.pop("grey") - maps["white"], 0.0, 1.0) * head
@@ -156,7 +174,11 @@ def _fine_maps() -> dict[str, Array]:
     outside = 1.0 - head * (1.0 - fluid * (near_ventricles < 0.05))
     maps["cortex"] = np.clip(2.5 * _smooth(outside, 3.0), 0.0, 1.0) * head
     inside = _smooth(head, _MISALIGNED_MM) + 1e-6
-    for name, share in (("white", maps["white"]), ("fluid", fluid), ("image", maps["image"] / 0.864)):
+    for name, share in (
+        ("white", maps["white"]),
+        ("fluid", fluid),
+        ("image", maps["image"] / 0.864),
+    ):
         aligned = _smooth(share * head, _MISALIGNED_MM) / inside
         maps[name] = (share + maps["cortex"] * (aligned - share)) * head
     slope = np.stack([np.gradient(near_ventricles, axis=axis) for axis in range(3)])
@@ -182,11 +204,15 @@ def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
     """Return the field whose zero surfaces are sulci: noise of a band of wavelengths about twice their distance."""
     splines = _splines(axes, _FOLD_CONTROL_MM)
     shape = tuple(basis.shape[1] for basis in splines)
-    turns = [np.fft.fftfreq(n, _FOLD_CONTROL_MM) for n in shape[:2]] + [np.fft.rfftfreq(shape[2], _FOLD_CONTROL_MM)]
+    turns = [np.fft.fftfreq(n, _FOLD_CONTROL_MM) for n in shape[:2]] + [
+        np.fft.rfftfreq(shape[2], _FOLD_CONTROL_MM)
+    ]
     frequency = np.sqrt(sum(turn**2 for turn in np.meshgrid(*turns, indexing="ij")))
     relative = np.log(np.maximum(frequency, 1e-6) * 2.0 * _SULCI_APART_MM)
     gain = np.exp(-0.5 * (relative / _FOLD_BANDWIDTH) ** 2)
-    spline = np.sinc(frequency * _FOLD_CONTROL_MM) ** 4  # the basis has unit variance for white noise alone
+    spline = (
+        np.sinc(frequency * _FOLD_CONTROL_MM) ** 4
+    )  # the basis has unit variance for white noise alone
     gain *= math.sqrt(np.mean(spline**2) / np.mean((gain * spline) ** 2))
     return RandomField(splines, gain.astype(np.float32))
 
@@ -217,7 +243,9 @@ def _filter(fine: Array, points: list[NDArray[np.float64]], sigma: float) -> Arr
     return np.ascontiguousarray(fine)
 
 
-def render_scan(settings: SimulationSettings, person: Person, scanner: Scanner | None = None) -> NDArray[np.int16]:
+def render_scan(
+    settings: SimulationSettings, person: Person, scanner: Scanner | None = None
+) -> NDArray[np.int16]:
     """Return the skull-stripped T1-weighted volume of a person, in MNI space, RAS.
 
     The scanner is that of the person's site, unless another one is given.
@@ -227,15 +255,22 @@ def render_scan(settings: SimulationSettings, person: Person, scanner: Scanner |
     image, positions = _individual(settings, person, anatomy, scanner)
     volume, brain = np.zeros((2, *anatomy.shape), dtype=np.float32)
     volume.ravel()[anatomy.brain] = image
-    voxels = (positions - np.asarray(MNI_ORIGIN_MM, dtype=np.float32)[:, None]) / np.float32(anatomy.spacing_mm)
-    brain.ravel()[anatomy.brain] = ndimage.map_coordinates(volume, voxels, order=1, output=np.float32)
-    return _acquire(brain, scanner, anatomy, derive_generator("simulated-scan", settings.seed, person.index))
+    voxels = (positions - np.asarray(MNI_ORIGIN_MM, dtype=np.float32)[:, None]) / np.float32(
+        anatomy.spacing_mm
+    )
+    brain.ravel()[anatomy.brain] = ndimage.map_coordinates(
+        volume, voxels, order=1, output=np.float32
+    )
+    return _acquire(
+        brain, scanner, anatomy, derive_generator("simulated-scan", settings.seed, person.index)
+    )
 
 
 def _ageing(person: Person) -> tuple[float, float, float]:
     """Return what age has done to the cortex, the ventricles and the contrast, from 0 at 20 years to about 1 at 80.
 
-    The cortex thins fast in youth and slower later; ventricles hardly grow before 40 and fast after 60, in men earlier.
+    The cortex thins fast in youth and slower later; ventricles hardly grow before 40 and fast after
+    60, in men earlier.
     """
     years = (person.age + person.brain_age_gap - 20.0) / 60.0
     late = max(years, 0.0)
@@ -250,7 +285,10 @@ def _individual(
 ) -> tuple[Array, Array]:
     """Return the person's image in template space and the positions to sample it at."""
     generator = derive_generator("simulated-anatomy", settings.seed, person.index)
-    angles, shift = np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3), _SHIFT_MM * generator.standard_normal(3)
+    angles, shift = (
+        np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3),
+        _SHIFT_MM * generator.standard_normal(3),
+    )
     displacement = anatomy.smooth.draw(generator, 3).reshape(3, -1)[:, anatomy.brain]
     crossing = special.ndtr(np.abs(anatomy.folding.draw(generator).ravel()[anatomy.brain]))
     # A standard normal field that is high where another one crosses 0: sheets, as sulci are.
@@ -270,14 +308,22 @@ def _individual(
     taken = grey * -np.expm1(np.float32(-focal) * anatomy.medial_temporal)
     grey, fluid = grey - taken, fluid + taken
     contrast = _CONTRAST_LOSS * (years - 0.3) - scanner.white_shift
-    signal = (1.0 - np.float32(contrast * (1.0 - GREY))) * white + np.float32(GREY) * grey + np.float32(FLUID) * fluid
+    signal = (
+        (1.0 - np.float32(contrast * (1.0 - GREY))) * white
+        + np.float32(GREY) * grey
+        + np.float32(FLUID) * fluid
+    )
     image = anatomy.image + anatomy.head * signal
 
     growth = _VENTRICLES_MM * (ventricles - 0.25) + _VENTRICLES_SD_MM * person.ventricle_gap
-    inverse = (Rotation.from_euler("xyz", angles).as_matrix() * np.exp(-person.log_size)).astype(np.float32)
+    inverse = (Rotation.from_euler("xyz", angles).as_matrix() * np.exp(-person.log_size)).astype(
+        np.float32
+    )
     positions = inverse @ anatomy.positions + shift.astype(np.float32)[:, None]
     # Of one pattern for all: on which side of it a person lies is their sex.
-    pattern = anatomy.smooth.draw(derive_generator("simulated-sex"), 3).reshape(3, -1)[:, anatomy.brain]
+    pattern = anatomy.smooth.draw(derive_generator("simulated-sex"), 3).reshape(3, -1)[
+        :, anatomy.brain
+    ]
     displacement *= np.float32(_DEFORMATION_MM)
     displacement += np.float32(_SEX_MM if person.sex == "M" else -_SEX_MM) * pattern
     positions += (1.0 - np.float32(_STIFF_RIM) * anatomy.outer) * displacement
@@ -291,19 +337,25 @@ def _strip(
     """Return the image after skull-stripping, with fluid as the scanner shows it, and the voxels that are kept."""
     mask = brain > _BORDER
     darkness = np.clip(1.0 - brain / np.float32(GREY), 0.0, 1.0) * mask
-    brain = np.maximum(brain + np.float32(scanner.fluid) * darkness, np.float32(0.5 * _BORDER) * mask)
+    brain = np.maximum(
+        brain + np.float32(scanner.fluid) * darkness, np.float32(0.5 * _BORDER) * mask
+    )
     if scanner.stripping_mm == 0.0:
         return brain, mask.ravel()[anatomy.brain]
     # Half a voxel: distances run between centres, and the border between two of them.
     away = ndimage.distance_transform_edt(~mask) - ndimage.distance_transform_edt(mask)
     away_mm = anatomy.spacing_mm * (away - 0.5 * np.sign(away))
-    cut_mm = scanner.stripping_mm * (1.0 + 0.3 * anatomy.smooth.draw(generator)[0].ravel()[anatomy.brain])
+    cut_mm = scanner.stripping_mm * (
+        1.0 + 0.3 * anatomy.smooth.draw(generator)[0].ravel()[anatomy.brain]
+    )
     added = ~mask & (away_mm < np.abs(scanner.stripping_mm) * 2.0)
     brain = np.where(added, np.float32(_MENINGES + scanner.fluid), brain).astype(np.float32)
     return brain, away_mm.ravel()[anatomy.brain] < cut_mm
 
 
-def _acquire(brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator) -> NDArray[np.int16]:
+def _acquire(
+    brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
+) -> NDArray[np.int16]:
     """Apply contrast, blur, bias field and Rician noise inside the brain, and store as a scanner would."""
     brain, kept = _strip(brain, scanner, anatomy, generator)
     inside = np.flatnonzero(kept)

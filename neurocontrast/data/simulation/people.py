@@ -14,7 +14,10 @@ from neurocontrast.seeds import derive_generator
 from neurocontrast.settings import Settings
 
 AGE_RANGE_YEARS = (18.0, 85.0)
-SEX_SCALE, _SIZE_SD = 0.006, 0.008  # of the logarithm of the brain's linear size: men over women, and within a sex
+SEX_SCALE, _SIZE_SD = (
+    0.006,
+    0.008,
+)  # of the logarithm of the brain's linear size: men over women, and within a sex
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 _BIAS_TERMS = 9
 _BRAIN_AGE_SD_YEARS = 3.5  # of a brain's age about its person's
@@ -136,24 +139,31 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
         generator = derive_generator("simulated-site", settings.scanner_seed, site)
         shares[site] = np.exp(0.6 * np.clip(generator.standard_normal(), -1.5, 1.5))
         shifts[site] = _SITE_AGE_SD_YEARS * np.clip(generator.standard_normal(), -2.0, 2.0)
-        # Alternating signs: any two neighbouring sites are confounded with diagnosis once this is asked for.
+        # Alternating signs: any two neighbouring sites are confounded with diagnosis once this is
+        # asked for.
         odds[site] = (1.0 if site % 2 == 0 else -1.0) * generator.uniform(0.75, 1.25)
     shares /= shares.sum()
     patients = expit(logit(settings.patients) + settings.confounding * (odds - shares @ odds))
     width = max(2, len(str(settings.n_sites)))
     found = zip(shares.tolist(), shifts.tolist(), patients.tolist(), strict=True)
-    return tuple(Site(f"site-{site:0{width}d}", *values) for site, values in enumerate(found, start=1))
+    return tuple(
+        Site(f"site-{site:0{width}d}", *values) for site, values in enumerate(found, start=1)
+    )
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
     """Draw person number `index` (from 0), independently of all other people."""
     sites = draw_sites(settings)
-    # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's place is fixed.
+    # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's
+    # place is fixed.
     start = derive_generator("simulated-site-order", settings.seed).random()
     bounds = np.cumsum([each.share for each in sites])
-    site = min(int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right")), len(sites) - 1)
+    site = min(
+        int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right")), len(sites) - 1
+    )
     place = sites[site]
-    # All draws are made for everybody, in one order: changing an effect leaves the other draws as they were.
+    # All draws are made for everybody, in one order: changing an effect leaves the other draws as
+    # they were.
     generator = derive_generator("simulated-person", settings.seed, index)
     is_male = bool(generator.random() < 0.5)
     is_patient = bool(generator.random() < place.patients)
@@ -166,12 +176,17 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
     return Person(
         index=index,
         participant_id=f"sub-sim{settings.seed}x{index + 1:04d}",
-        age=round(float(youngest + (oldest - youngest) * generator.beta(2.6 * mean, 2.6 * (1.0 - mean))), 2),
+        age=round(
+            float(youngest + (oldest - youngest) * generator.beta(2.6 * mean, 2.6 * (1.0 - mean))),
+            2,
+        ),
         sex="M" if is_male else "F",
         site=site,
         diagnosis="patient" if is_patient else "control",
         brain_age_gap=float(gap_years),
         log_size=float(SEX_SCALE * (0.5 if is_male else -0.5) + _SIZE_SD * size),
         ventricle_gap=float(ventricles),
-        focal_loss=float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0)) if is_patient else 0.0,
+        focal_loss=float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0))
+        if is_patient
+        else 0.0,
     )

@@ -55,33 +55,48 @@ def source_of(
     """
     if isinstance(data, DataSettings) and second is not None:
         measures = RegionalMeasures(MeasureDataSettings(**dict(second[0])))
-        return PairedBrains(data, augment, frame, given=transforms, second=measures, augment_2=second[1])
+        return PairedBrains(
+            data, augment, frame, given=transforms, second=measures, augment_2=second[1]
+        )
     if isinstance(data, DataSettings):
         return BrainVolumes(data, augment, frame, given=transforms)
     if transforms is not None:
-        raise ConfigError(f"transforms: are for scans (data.kind: volumes), found data.kind: {data.kind}.")
+        raise ConfigError(
+            f"transforms: are for scans (data.kind: volumes), found data.kind: {data.kind}."
+        )
     if isinstance(data, MeasureDataSettings):
         return RegionalMeasures(data, augment, frame)
     return NaturalImages(data, augment, frame)
 
 
 def source_of_run(
-    run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, transforms: Compose | None = None
+    run: Path,
+    contract: Mapping[str, Any],
+    data: AnyDataSettings,
+    *,
+    transforms: Compose | None = None,
 ) -> AnySource:
     """Return images by the section ``data``, preprocessed as those of a run; `contract` is its ``encoder.json``.
 
-    Settings of ``data`` that were given and say otherwise than the run, which they cannot change, are refused.
+    Settings of ``data`` that were given and say otherwise than the run, which they cannot change,
+    are refused.
     """
     trained = contract["preprocessing"].get("kind", "volumes")
     if trained not in ("volumes", "images", "measures"):
-        raise CheckpointError(f"{_CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast.")
+        raise CheckpointError(
+            f"{_CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast."
+        )
     if trained != data.kind:
         if "kind" in data.model_fields_set:
             raise ConfigError(
                 f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, "
                 "or none."
             )
-        kinds: dict[str, Any] = {"volumes": DataSettings, "images": ImageDataSettings, "measures": MeasureDataSettings}
+        kinds: dict[str, Any] = {
+            "volumes": DataSettings,
+            "images": ImageDataSettings,
+            "measures": MeasureDataSettings,
+        }
         needless = {"images_root", "cache_dir", "cache_shared"}  # of samples that are not in files
         lost = sorted(data.model_fields_set - {*kinds[trained].model_fields, *needless})
         if lost:
@@ -92,10 +107,16 @@ def source_of_run(
         if trained == "measures":
             data = MeasureDataSettings(n_workers=data.n_workers)
         else:
-            data = DataSettings(**common) if trained == "volumes" else ImageDataSettings(kind="images", **common)
+            data = (
+                DataSettings(**common)
+                if trained == "volumes"
+                else ImageDataSettings(kind="images", **common)
+            )
     try:
         # Runs before the cache had a choice of precision kept volumes in float32.
-        source = source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
+        source = source_of(data, transforms=transforms).as_in_run(
+            {"cache_dtype": "float32", **contract}
+        )
     except DataError as error:
         raise CheckpointError(f"{run / _CONTRACT}: {error}") from error
     of_run, problems = source.in_run(contract["preprocessing"]), []
@@ -106,16 +127,25 @@ def source_of_run(
             shown = [json.dumps(each, default=str) for each in (asked, trained)]
             problems.append(f"data.{name}: is {shown[0]}, and the run was trained with {shown[1]}")
     if problems:
-        raise ConfigError("\n".join(problems) + "\nThe run decides how they are prepared: take this out.")
+        raise ConfigError(
+            "\n".join(problems) + "\nThe run decides how they are prepared: take this out."
+        )
     return source
 
 
 def brains_of_run(
-    run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, what: str, transforms: Compose | None = None
+    run: Path,
+    contract: Mapping[str, Any],
+    data: AnyDataSettings,
+    *,
+    what: str,
+    transforms: Compose | None = None,
 ) -> Brains:
     """Return brains as a run was trained on them; `what` begins the refusal of a run of natural images."""
     if contract["preprocessing"].get("kind") == "images":
-        raise ConfigError(f"{what}, and this run was trained on natural images. Give a run that was trained on brains.")
+        raise ConfigError(
+            f"{what}, and this run was trained on natural images. Give a run that was trained on brains."
+        )
     source = source_of_run(run, contract, data, transforms=transforms)
     assert not isinstance(source, NaturalImages)
     return source

@@ -54,14 +54,20 @@ class RegionalMeasures(Source):
     def known(self) -> MeasuresContract:
         """The contract of a run, or the one that was fitted."""
         if self.contract_ is None:
-            raise ConfigError("data.participants: missing. What an encoder reads of measures is learned from people.")
+            raise ConfigError(
+                "data.participants: missing. What an encoder reads of measures is learned from people."
+            )
         return self.contract_
 
-    def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
+    def read_cohort(
+        self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
+    ) -> Cohort:
         """Read people and their measures; of other programs than a run learned from, a warning says so."""
         _check_no_images(images_root)
         tables = self.data.measures
-        return self._compared(read_measures(participants, tables, **self._taken, all_measured=check_images))
+        return self._compared(
+            read_measures(participants, tables, **self._taken, all_measured=check_images)
+        )
 
     @property
     def _taken(self) -> dict[str, str]:
@@ -91,7 +97,9 @@ class RegionalMeasures(Source):
         table = read_tables(place, **self._taken)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
         people = pd.DataFrame({"participant_id": names, "subject_id": names, "session": sessions})
-        return self._compared(join_measures(Cohort(people, place, place.parent, channels=()), table))
+        return self._compared(
+            join_measures(Cohort(people, place, place.parent, channels=()), table)
+        )
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:
         """Return a cohort of the measures in a DataFrame."""
@@ -118,7 +126,9 @@ class RegionalMeasures(Source):
             learned = cohort.measures.values.iloc[list(rows)]
             contract = MeasuresContract.fit(cohort.measures, learned, self.data)
         known = replace(self, contract_=contract)
-        return replace(known, learned=known._values(cohort)[list(rows)])  # who lacks too much is refused, in any row
+        return replace(
+            known, learned=known._values(cohort)[list(rows)]
+        )  # who lacks too much is refused, in any row
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with the contract of a run."""
@@ -142,7 +152,9 @@ class RegionalMeasures(Source):
         """Return the table with the measures that the encoder reads, as they were listed."""
         assert cohort.measures is not None
         measures = cohort.measures.values[list(self.known.columns)].set_axis(cohort.table.index)
-        return pd.concat([cohort.table.drop(columns=measures.columns, errors="ignore"), measures], axis=1)
+        return pd.concat(
+            [cohort.table.drop(columns=measures.columns, errors="ignore"), measures], axis=1
+        )
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
         """Return the cohort's measures, standardised, in the order of its rows."""
@@ -155,7 +167,10 @@ class RegionalMeasures(Source):
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return the tables of measures, and the files of vectors."""
         assert cohort.measures is not None
-        return {"measures": [(path.name, path) for path in cohort.measures.sources], **super().files(cohort)}
+        return {
+            "measures": [(path.name, path) for path in cohort.measures.sources],
+            **super().files(cohort),
+        }
 
     def built_in_views(self, augment: MeasureAugmentSettings) -> Any:
         """Return the views of measures."""
@@ -166,7 +181,8 @@ class RegionalMeasures(Source):
 class PairedBrains(BrainVolumes):
     """Scans of brains, each with the regional measures of the same scan, for the first and the second encoder.
 
-    Scans and measures are joined by participant and session; their order in the tables does not matter.
+    Scans and measures are joined by participant and session; their order in the tables does not
+    matter.
     """
 
     second: RegionalMeasures = field(kw_only=True)
@@ -175,13 +191,21 @@ class PairedBrains(BrainVolumes):
     @property
     def halves(self) -> tuple[BrainVolumes, RegionalMeasures]:
         """The scans alone, and the measures alone."""
-        return BrainVolumes(**{each.name: getattr(self, each.name) for each in fields(BrainVolumes)}), self.second
+        return BrainVolumes(
+            **{each.name: getattr(self, each.name) for each in fields(BrainVolumes)}
+        ), self.second
 
-    def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
+    def read_cohort(
+        self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
+    ) -> Cohort:
         """Read scans with their measures; who has no measures is refused, or left out with a warning if `skips`."""
-        scans = super().read_cohort(participants, images_root=images_root, check_images=check_images)
+        scans = super().read_cohort(
+            participants, images_root=images_root, check_images=check_images
+        )
         with _of_section_2():
-            cohort = add_measures(scans, self.second.data.measures, **self.second._taken, all_measured=False)
+            cohort = add_measures(
+                scans, self.second.data.measures, **self.second._taken, all_measured=False
+            )
         assert cohort.measures is not None
         lacking = cohort.measures.values.isna().all(axis=1).to_numpy()
         names = cohort.subset(lacking).names()
@@ -201,7 +225,9 @@ class PairedBrains(BrainVolumes):
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of the scans, and the contract of the measures."""
         with _of_section_2():
-            return replace(super().prepared(cohort, rows), second=self.second.prepared(cohort, rows))
+            return replace(
+                super().prepared(cohort, rows), second=self.second.prepared(cohort, rows)
+            )
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with the preprocessing of a run, of both."""
@@ -222,11 +248,16 @@ class PairedBrains(BrainVolumes):
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
         """Return what makes a view of the scans and a view of the measures of a batch."""
-        first, second = self.two_views(augment, seed=seed), self.second.two_views(self.augment_2, seed=seed)
+        first, second = (
+            self.two_views(augment, seed=seed),
+            self.second.two_views(self.augment_2, seed=seed),
+        )
 
         def one_of_each(images: Any, names: Sequence[str], *, epoch: int) -> tuple[Any, Any]:
             made = (first, images[0], 0), (second, images[1], 1)
-            view_1, view_2 = (views.view(each, names, epoch=epoch, view=number) for views, each, number in made)
+            view_1, view_2 = (
+                views.view(each, names, epoch=epoch, view=number) for views, each, number in made
+            )
             return view_1, view_2
 
         return one_of_each

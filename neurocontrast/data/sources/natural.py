@@ -57,20 +57,31 @@ class NaturalImages(Source):
             return replace(self, known=ImageContract(shape=shape, standardise=standardise))
         with progress.task("Standardising", None, "images"):
             mean, std = (values.tolist() for values in images.channel_statistics(list(rows)))
-        flat = [colour for colour, deviation in zip(("red", "green", "blue"), std, strict=True) if not deviation > 0]
+        flat = [
+            colour
+            for colour, deviation in zip(("red", "green", "blue"), std, strict=True)
+            if not deviation > 0
+        ]
         if flat:
             raise DataError(
                 f"data.standardise: {', '.join(flat)} is the same in every pixel of the training images, so it cannot "
                 "be standardised. Set data.standardise to none."
             )
-        return replace(self, known=ImageContract(shape=shape, standardise=standardise, mean=mean, std=std))
+        return replace(
+            self, known=ImageContract(shape=shape, standardise=standardise, mean=mean, std=std)
+        )
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with size, mean and deviation of a run."""
         try:
-            return replace(self, known=ImageContract.model_validate(dict(contract["preprocessing"])))
+            return replace(
+                self, known=ImageContract.model_validate(dict(contract["preprocessing"]))
+            )
         except ValidationError as error:
-            wrong = [f"{each['loc'][0]}: {each['msg']}, found {each['input']!r}" for each in error.errors()]
+            wrong = [
+                f"{each['loc'][0]}: {each['msg']}, found {each['input']!r}"
+                for each in error.errors()
+            ]
             raise DataError(f"preprocessing contract: {'; '.join(wrong)}") from error
 
     def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +105,9 @@ class NaturalImages(Source):
         """Return the cohort's images; another size than that of the run is refused."""
         images = ImageDataset(cohort)
         if self.known is not None and tuple(images.image_shape) != self.known.shape:
-            found, needed = ("×".join(map(str, size[1:])) for size in (images.image_shape, self.known.shape))
+            found, needed = (
+                "×".join(map(str, size[1:])) for size in (images.image_shape, self.known.shape)
+            )
             raise DataError(
                 f"{cohort.source.name}: these images have {found} pixels, and the run was trained on {needed}. Prepare "
                 "them in that size (images.size)."

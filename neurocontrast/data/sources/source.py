@@ -24,17 +24,21 @@ from neurocontrast.transforms.described import describe
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
 
-_WHAT = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
+_WHAT = {
+    "volumes": "scans of brains",
+    "images": "images of a store, as `neurocontrast images` writes them,",
+}
 
 
 @dataclass(frozen=True)
 class Source:
     """Samples as the section ``data`` of a configuration describes them; there is one class for each kind.
 
-    A source gives a cohort (`read_cohort`), makes its samples ready (`make_ready`), reads them (`images`), and says how
-    they were prepared (`contract`), from which another source prepares others alike (`as_in_run`). A kind defines these
-    three, the size of its samples (`n_channels`, `shape`), and which settings a run has decided (`in_run`).
-    `augment` is a transform from Python that makes views, for ``augment.transforms: python``.
+    A source gives a cohort (`read_cohort`), makes its samples ready (`make_ready`), reads them
+    (`images`), and says how they were prepared (`contract`), from which another source prepares
+    others alike (`as_in_run`). A kind defines these three, the size of its samples (`n_channels`,
+    `shape`), and which settings a run has decided (`in_run`). `augment` is a transform from Python
+    that makes views, for ``augment.transforms: python``.
     """
 
     data: AnyDataSettings
@@ -66,7 +70,9 @@ class Source:
         """Names of the measures that a network is given; none of images."""
         return ()
 
-    def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
+    def read_cohort(
+        self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
+    ) -> Cohort:
         """Read a table of such samples."""
         cohort = read_cohort(
             participants,
@@ -136,25 +142,38 @@ class Source:
         elif self.augment is not None:
             transform = self.augment
         else:
-            raise ConfigError("augment.transforms: came from Python. Give them again: pretrain(..., augment=...).")
+            raise ConfigError(
+                "augment.transforms: came from Python. Give them again: pretrain(..., augment=...)."
+            )
         return TwoViews(transform, seed=seed)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return names and paths of files that a run depends on, by kind of content; scans are left to the cache."""
-        vectors = [(name, Path(what).expanduser()) for name, what in self.data.vectors.items() if isinstance(what, str)]
+        vectors = [
+            (name, Path(what).expanduser())
+            for name, what in self.data.vectors.items()
+            if isinstance(what, str)
+        ]
         return {"vectors": [(name, cohort.source.parent / path) for name, path in vectors]}
 
     def record(self, cohort: Cohort) -> dict[str, Any]:
         """Return the part of ``provenance.json`` by which `check_unchanged` recognises the files and views of a run."""
         record: dict[str, Any] = {
-            key: {digest_of_file(path): name for name, path in files} for key, files in self.files(cohort).items()
+            key: {digest_of_file(path): name for name, path in files}
+            for key, files in self.files(cohort).items()
         }
-        record["n_bytes"] = sum(size for size, *_ in self.signatures(cohort))  # times differ on another machine
+        record["n_bytes"] = sum(
+            size for size, *_ in self.signatures(cohort)
+        )  # times differ on another machine
         if self.augment is not None:
             try:
                 record["augment"] = describe(self.augment)
-            except DataError:  # a lambda, for instance, has no description: the classes of the transforms do
-                record["augment"] = [type(each).__name__ for each in Compose(self.augment).flatten().transforms]
+            except (
+                DataError
+            ):  # a lambda, for instance, has no description: the classes of the transforms do
+                record["augment"] = [
+                    type(each).__name__ for each in Compose(self.augment).flatten().transforms
+                ]
         return record
 
     def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
@@ -167,7 +186,9 @@ class Source:
             if digest not in (provenance.get(key) or now[key])
         ]
         if now["n_bytes"] != (before := provenance.get("n_bytes", now["n_bytes"])):
-            changed.append(f"the files of the samples hold {now['n_bytes']:,} bytes, and held {before:,} when it began")
+            changed.append(
+                f"the files of the samples hold {now['n_bytes']:,} bytes, and held {before:,} when it began"
+            )
         if "augment" in now and now["augment"] != provenance.get("augment"):
             changed.append("augment has other transforms, or other settings of them")
         if changed:

@@ -30,7 +30,10 @@ from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _Scan = str | os.PathLike | SpatialImage
-_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
+_WANTED = (
+    "a path or a nibabel image",
+    "a tuple of paths or nibabel images, one a channel of the run",
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class BrainVolumes(Source):
     given: Compose | None = None  # from Python, for data.transforms: python
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
-    columns: tuple[str, ...] | None = None  # those with the files of each scan, where a run says which
+    columns: tuple[str, ...] | None = (
+        None  # those with the files of each scan, where a run says which
+    )
 
     @property
     def channels(self) -> tuple[str, ...] | None:
@@ -57,13 +62,16 @@ class BrainVolumes(Source):
     def cache(self) -> VolumeCache:
         """The cache of preprocessed volumes."""
         data = self.data
-        return VolumeCache(data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared)
+        return VolumeCache(
+            data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
+        )
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:
         """Return a cohort of paths and nibabel images, and write those that are only in memory to `folder`.
 
-        `given` has one path or image a scan, or a tuple of one a channel, or is a DataFrame with columns of paths.
-        Relative paths start from ``data.images_root``, by default the working directory.
+        `given` has one path or image a scan, or a tuple of one a channel, or is a DataFrame with
+        columns of paths. Relative paths start from ``data.images_root``, by default the working
+        directory.
         """
         channels = columns_of(self.channels)
         scans = _scans_of(given, channels)
@@ -72,7 +80,9 @@ class BrainVolumes(Source):
         for at, column in enumerate(channels):
             targets = [folder / f"{row:04d}-{at}.nii" for row in range(len(scans))]
             places = zip(scans, targets, strict=True)
-            table[column] = [str(_path_of(scan[at], self.data.images_root, target)) for scan, target in places]
+            table[column] = [
+                str(_path_of(scan[at], self.data.images_root, target)) for scan, target in places
+            ]
         return Cohort(table, Path("scans"), channels=channels)
 
     def kept_in(self, folder: Path) -> Self:
@@ -82,16 +92,24 @@ class BrainVolumes(Source):
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""
         del rows
-        transforms = self.data.preprocessing if self.data.transforms is None else self._tried(cohort)
+        transforms = (
+            self.data.preprocessing if self.data.transforms is None else self._tried(cohort)
+        )
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
     def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
         transform = self.given
         if transform is None:
-            raise ConfigError("data.transforms: came from Python. Give them again: pretrain(..., transforms=...).")
+            raise ConfigError(
+                "data.transforms: came from Python. Give them again: pretrain(..., transforms=...)."
+            )
         if cohort is None:
-            raise ConfigError("data.participants: missing. The shape of what data.transforms make is that of a scan.")
-        found = deterministic_part(transform, _first_readable(cohort.scans) if self.skips else cohort.scans[0])
+            raise ConfigError(
+                "data.participants: missing. The shape of what data.transforms make is that of a scan."
+            )
+        found = deterministic_part(
+            transform, _first_readable(cohort.scans) if self.skips else cohort.scans[0]
+        )
         if len(found.transforms) != len(transform.flatten()):
             random = transform.flatten().transforms[len(found.transforms)]
             raise ConfigError(
@@ -109,9 +127,13 @@ class BrainVolumes(Source):
         """Return the source with a run's preprocessing, or with the user's transforms that a run describes."""
         preprocessing = contract["preprocessing"]
         columns = tuple(map(str, contract.get("channels") or ("t1",)))
-        chosen = replace(self, cache_dtype=contract.get("cache_dtype", self.cache_dtype), columns=columns)
+        chosen = replace(
+            self, cache_dtype=contract.get("cache_dtype", self.cache_dtype), columns=columns
+        )
         if "image_shape" in preprocessing:
-            return replace(chosen, transforms=DescribedTransforms.from_contract(preprocessing, self.given))
+            return replace(
+                chosen, transforms=DescribedTransforms.from_contract(preprocessing, self.given)
+            )
         if self.given is not None:
             raise ConfigError(
                 "transforms: the run has the package's own preprocessing (encoder.json), which is applied to every "
@@ -123,7 +145,9 @@ class BrainVolumes(Source):
         """Return the settings of the preprocessing that is in use."""
         known = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         if isinstance(self.transforms, Preprocessing):
-            known |= {name: getattr(self.transforms, name) for name in DataSettings.replaced()} | {"transforms": None}
+            known |= {name: getattr(self.transforms, name) for name in DataSettings.replaced()} | {
+                "transforms": None
+            }
             if "percentiles" not in contract:  # the run's normalisation has none
                 del known["percentiles"]
             return known
@@ -133,7 +157,11 @@ class BrainVolumes(Source):
     def contract(self) -> dict[str, Any]:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
         channels = list(self.channels or ("t1",))
-        return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, "channels": channels}
+        return {
+            "preprocessing": self.transforms.contract(),
+            "cache_dtype": self.cache_dtype,
+            "channels": channels,
+        }
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return the voxels along each axis."""
@@ -149,12 +177,16 @@ class BrainVolumes(Source):
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""
-        self.cache.prepare(self._with_channels(cohort).scans, n_workers=self.data.n_workers, progress=progress)
+        self.cache.prepare(
+            self._with_channels(cohort).scans, n_workers=self.data.n_workers, progress=progress
+        )
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
         """Preprocess the scans that the cache does not hold, and return why rows cannot be used."""
         scans, failures = self._with_channels(cohort).scans, dict[ScanFiles, str]()
-        self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress, failures=failures)
+        self.cache.prepare(
+            scans, n_workers=self.data.n_workers, progress=progress, failures=failures
+        )
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
@@ -200,14 +232,20 @@ def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
     if isinstance(X, pd.DataFrame):
         for column in channels:
             if column not in X:
-                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
+                raise DataError(
+                    f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}."
+                )
         X = list(zip(*(X[column] for column in channels), strict=True))
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
-        raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
+        raise DataError(
+            f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one."
+        )
     listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
     if not listed:
         raise DataError("X: there is no scan to embed.")
-    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
+    scans = [
+        tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed
+    ]
     wrong = [
         (row, type(listed[row]).__name__)
         for row, scan in enumerate(scans)

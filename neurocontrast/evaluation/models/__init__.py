@@ -1,7 +1,7 @@
 """The models of an evaluation.
 
-A new model is a function of a study that makes it, and a place in `MODELS`. What needs images, or a network, is
-added to the study by the command that has them (`Study.with_model`).
+A new model is a function of a study that makes it, and a place in `MODELS`. What needs images, or a
+network, is added to the study by the command that has them (`Study.with_model`).
 """
 
 from neurocontrast.evaluation.models.covariates import make_baseline

@@ -44,7 +44,9 @@ def make_baseline(study: Study) -> Model:
     """
     settings, target = study.settings, study.target
     leaving = any(split.held_out_site is not None for split in study.splits)
-    names, dropped = choose_covariates(study.table, settings.covariates, target=target.name, sites_held_out=leaving)
+    names, dropped = choose_covariates(
+        study.table, settings.covariates, target=target.name, sites_held_out=leaving
+    )
     usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
     found = [] if study.fixed and usual else look_at_covariates(names, dropped)
     about = {"baseline_covariates": list(names)}

@@ -33,7 +33,8 @@ from neurocontrast.seeds import derive_seed
 class Prediction:
     """The scores and decisions of a fitted model on its test rows, and what was chosen.
 
-    The threshold is None unless the target is binary and has probabilities; the strength is NaN for a user's estimator.
+    The threshold is None unless the target is binary and has probabilities; the strength is NaN for
+    a user's estimator.
     """
 
     scores: Floats
@@ -79,20 +80,35 @@ def fit_probe(
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
         return constant_prediction(target, train, len(test)), None
     if pairs is None:
-        pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
+        pairs = penalty_folds(
+            target,
+            train,
+            subjects,
+            settings=settings,
+            seed=seed,
+            sites=sites,
+            validation=validation,
+        )
     estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
-    continuous, own = target.kind == "continuous", "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
+    continuous, own = (
+        target.kind == "continuous",
+        "" if isinstance(estimator, Probe) else describe_own(estimator)[0],
+    )
     with one_thread():
         if isinstance(estimator, Probe):
             model = fit_built_in(estimator, design, train, test, target.values, pairs, settings)
         else:
-            model = fit_own(estimator, design, train, test, target.values, subjects=subjects, seed=seed)
+            model = fit_own(
+                estimator, design, train, test, target.values, subjects=subjects, seed=seed
+            )
         scores = _scores(model.estimator, target, model.x_test, own=own)
         if not continuous and not gives_probabilities(model.estimator):
             decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
         else:
             decisions, threshold = decide_scores(scores, target, train, settings)
-    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.chosen)
+    found = Prediction(
+        scores, decisions, threshold, model.strength, model.n_not_converged, model.chosen
+    )
     return found, model
 
 
@@ -123,13 +139,17 @@ def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
             found = model.predict_proba(x)
         else:
             found = model.decision_function(x)
-    except Exception as error:  # an estimator of the user's may raise anything; a probe of ours must not
+    except (
+        Exception
+    ) as error:  # an estimator of the user's may raise anything; a probe of ours must not
         if not own:
             raise
         raise EstimatorError(f"probe: {own} could not predict: {error}") from error
     wrong = ~np.isfinite(found).reshape(len(x), -1).all(axis=1)
     if wrong.any():
-        raise EstimatorError(f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows.")
+        raise EstimatorError(
+            f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows."
+        )
     if target.kind == "continuous":
         return found.reshape(len(x), -1)[:, 0]
     if found.ndim == 1:
@@ -200,7 +220,9 @@ class Model:
         """
         raise NotImplementedError
 
-    def describe(self, target: Target, settings: EvaluationSettings, *, n_train: int) -> dict[str, Any]:
+    def describe(
+        self, target: Target, settings: EvaluationSettings, *, n_train: int
+    ) -> dict[str, Any]:
         """Return ``name``, ``own``, ``estimator`` and more keys of the section ``probe`` of ``evaluation.json``."""
         raise NotImplementedError
 
@@ -213,7 +235,8 @@ class Model:
 class ProbeModel(Model):
     """An estimator fitted to a matrix of the scans: the embedding, covariates, voxels and so on.
 
-    `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that the settings name.
+    `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that
+    the settings name.
     """
 
     design: Design
@@ -222,19 +245,37 @@ class ProbeModel(Model):
     def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
         """Fit the estimator on the training rows, and return what it says of the test rows."""
         return fit_probe(
-            self.design, target, split.train, split.test, validation=split.validation, estimator=self.estimator, **given
+            self.design,
+            target,
+            split.train,
+            split.test,
+            validation=split.validation,
+            estimator=self.estimator,
+            **given,
         )[0]
 
-    def describe(self, target: Target, settings: EvaluationSettings, *, n_train: int) -> dict[str, Any]:
+    def describe(
+        self, target: Target, settings: EvaluationSettings, *, n_train: int
+    ) -> dict[str, Any]:
         """Return the section ``probe`` of ``evaluation.json``, as far as it is about the estimator."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        fitted, grid = probe.make(n_train > settings.large_table), {probe.strength: probe.strengths(settings)}
-        text = " ".join(f"GridSearchCV(make_pipeline({scaler_of(self.design)!r}, {fitted!r}), {grid})".split())
+        fitted, grid = (
+            probe.make(n_train > settings.large_table),
+            {probe.strength: probe.strengths(settings)},
+        )
+        text = " ".join(
+            f"GridSearchCV(make_pipeline({scaler_of(self.design)!r}, {fitted!r}), {grid})".split()
+        )
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
-        return {"name": probe_name(settings, target.kind), "own": False, **about, "strength_name": probe.strength}
+        return {
+            "name": probe_name(settings, target.kind),
+            "own": False,
+            **about,
+            "strength_name": probe.strength,
+        }
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
         """Return why the fitted estimator is not written; None for a linear probe."""
@@ -245,7 +286,11 @@ class ProbeModel(Model):
         return why if adjusted else None
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
-        return self.estimator if isinstance(self.estimator, Probe) else PROBES[probe_name(settings, target.kind)]
+        return (
+            self.estimator
+            if isinstance(self.estimator, Probe)
+            else PROBES[probe_name(settings, target.kind)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +306,8 @@ class ConstantModel(Model):
 class GivenModel(Model):
     """A model fitted elsewhere in the same splits, such as a fine-tuned network; its predictions are given.
 
-    `predictions` are those of each repeat and fold; `title` names the model and `text` describes it.
+    `predictions` are those of each repeat and fold; `title` names the model and `text` describes
+    it.
     """
 
     title: str
@@ -274,7 +320,13 @@ class GivenModel(Model):
         """Return what was predicted in the split."""
         return self.predictions[split.repeat, split.fold]
 
-    def describe(self, target: Target, settings: EvaluationSettings, *, n_train: int) -> dict[str, Any]:  # noqa: ARG002
+    def describe(
+        self,
+        target: Target,  # noqa: ARG002
+        settings: EvaluationSettings,  # noqa: ARG002
+        *,
+        n_train: int,  # noqa: ARG002
+    ) -> dict[str, Any]:
         """Return the section ``probe`` of ``evaluation.json``, as far as it is about the model."""
         return {"name": self.title, "own": True, "estimator": self.text, "strength_name": None}
 
@@ -297,7 +349,9 @@ def cross_validate(
     given = {"subjects": subjects, "settings": settings, "sites": sites}
     tasks = [(number, model, target, split, given) for number, split in enumerate(splits)]
     found = {}
-    for number, predicted in map_files(_predict_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
+    for number, predicted in map_files(
+        _predict_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"
+    ):
         found[number] = predicted
         advance()
     return gather(target, splits, [found[number] for number in range(len(splits))])

@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 def make_regional(study: Study) -> ProbeModel | None:
     """Return the columns that the setting `regional` names, with the default probe; None without any."""
-    names = choose_numbers(study.table, study.settings.regional, option="regional", target=study.target.name)
+    names = choose_numbers(
+        study.table, study.settings.regional, option="regional", target=study.target.name
+    )
     if not names:
         return None
-    rival = Rival("regions", f"{len(names)} regional measures", "measures of the regions of the scans")
+    rival = Rival(
+        "regions", f"{len(names)} regional measures", "measures of the regions of the scans"
+    )
     design, about = CovariateDesign(study.table, names), {"regional_columns": list(names)}
-    return ProbeModel("regional", design, default_probe(study.target.kind), rival=rival, about=about)
+    return ProbeModel(
+        "regional", design, default_probe(study.target.kind), rival=rival, about=about
+    )

@@ -35,7 +35,9 @@ class ComponentsDesign:
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the scores (n, n_components) of training and test rows."""
         n_components = min(self.n_components, len(train) - 1)
-        solver = "dense" if len(train) <= _MAX_DENSE else "arpack"  # to the same digits, and faster for many scans
+        solver = (
+            "dense" if len(train) <= _MAX_DENSE else "arpack"
+        )  # to the same digits, and faster for many scans
         with one_thread():
             pca = KernelPCA(n_components, kernel="precomputed", eigen_solver=solver, random_state=0)
             fitted = pca.fit_transform(self.products[np.ix_(train, train)])
@@ -59,6 +61,14 @@ def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel
     `about` says how the voxels were read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
-    rival = Rival("voxels", f"{n_components} principal components of the voxels", "the scans as they are")
+    rival = Rival(
+        "voxels", f"{n_components} principal components of the voxels", "the scans as they are"
+    )
     keys = {"voxels_about": dict(about) | {"n_components": n_components}}
-    return ProbeModel("voxels", ComponentsDesign(products), default_probe(study.target.kind), rival=rival, about=keys)
+    return ProbeModel(
+        "voxels",
+        ComponentsDesign(products),
+        default_probe(study.target.kind),
+        rival=rival,
+        about=keys,
+    )

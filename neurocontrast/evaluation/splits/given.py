@@ -17,7 +17,15 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.notices import feature_codes
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import NO_SITE, Rows, Texts, cell_texts, listed, row_names, site_names
+from neurocontrast.evaluation.rows import (
+    NO_SITE,
+    Rows,
+    Texts,
+    cell_texts,
+    listed,
+    row_names,
+    site_names,
+)
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
@@ -29,7 +37,8 @@ _NEVER_TESTED = -1
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     """Return one row a scan and repeat: the fold in which it is tested, and the site held out then.
 
-    Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part they are.
+    Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part
+    they are.
     """
     parts = []
     for repeat in sorted({split.repeat for split in splits}):
@@ -38,7 +47,9 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
         for split in (split for split in splits if split.repeat == repeat):
             fold.iloc[split.test] = split.fold
             site.iloc[split.test] = split.held_out_site
-        part = table[["participant_id", "session"]].assign(repeat=repeat, fold=fold, held_out_site=site)
+        part = table[["participant_id", "session"]].assign(
+            repeat=repeat, fold=fold, held_out_site=site
+        )
         if splits[0].validation is not None:
             part["split"] = "train"
             for name, rows in parts_of(splits[0]).items():
@@ -66,15 +77,22 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
     """Return the folds of a split file for the scans of a table, with the sites that they hold out."""
-    folds_of = [_align(frame[frame["repeat"] == repeat], table, repeat) for repeat in range(frame["repeat"].max() + 1)]
+    folds_of = [
+        _align(frame[frame["repeat"] == repeat], table, repeat)
+        for repeat in range(frame["repeat"].max() + 1)
+    ]
     subjects, splits = table["subject_id"].to_numpy(dtype=object).astype(str), list[Split]()
     for repeat, folds in enumerate(folds_of):
         if folds.max() == _NEVER_TESTED:
-            raise DataError(f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested.")
+            raise DataError(
+                f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested."
+            )
         for fold in range(int(folds.max()) + 1):
             test = np.flatnonzero(folds == fold)
             if not len(test):
-                raise DataError(f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 …")
+                raise DataError(
+                    f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 …"
+                )
             train = np.flatnonzero((folds != fold) & ~np.isin(subjects, subjects[test]))
             splits.append(Split(repeat, fold, train, test))
     splits = _find_sites_held_out(splits, table["site"])
@@ -93,10 +111,14 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
     numbers = pd.to_numeric(texts, errors="coerce")
     lowest = _NEVER_TESTED if texts.name == "fold" else 0
     # There are no more folds, or repeats, than rows that list them.
-    wrong = np.flatnonzero(numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers)))
+    wrong = np.flatnonzero(
+        numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers))
+    )
     if len(wrong):
         found = ", ".join(f"row {row + 2}: {shown(texts.iloc[row])}" for row in wrong[:5])
-        raise DataError(f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}.")
+        raise DataError(
+            f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}."
+        )
     return numbers.to_numpy(dtype=np.int64)
 
 
@@ -105,7 +127,9 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
     given = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
     if given.has_duplicates:
         twice = ", ".join(sorted(str(key[0]) for key in set(given[given.duplicated()]))[:5])
-        raise DataError(f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and repeat.")
+        raise DataError(
+            f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and repeat."
+        )
     unlisted, foreign = np.flatnonzero(~keys.isin(given)), given[~given.isin(keys)]
     if len(unlisted):
         raise DataError(
@@ -130,18 +154,26 @@ def describe_splitter(cv: Any) -> str:
 
 
 def splits_from_cv(
-    cv: Any, *, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series
+    cv: Any,
+    *,
+    features: npt.NDArray[np.floating],
+    target: Target,
+    subjects: Texts,
+    sites: pd.Series,
 ) -> list[Split]:
     """Return the splits of a splitter, or of an iterable of index pairs, numbered by repeat and fold.
 
-    A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and `sites`. A repeat
-    ends where a scan would be tested in it for the second time. Where every split tests all scans of one site that it
-    does not train on, the sites are held out, as by `LeaveSiteOut`.
+    A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and
+    `sites`. A repeat ends where a scan would be tested in it for the second time. Where every split
+    tests all scans of one site that it does not train on, the sites are held out, as by
+    `LeaveSiteOut`.
     """
     given = _pairs(cv, features, target, subjects, sites)
     pairs = [_checked(number, pair, len(subjects)) for number, pair in enumerate(given)]
     if len(pairs) < 2:
-        raise DataError(f"cv: at least two splits are needed, and {describe_splitter(cv)} makes {len(pairs)}.")
+        raise DataError(
+            f"cv: at least two splits are needed, and {describe_splitter(cv)} makes {len(pairs)}."
+        )
     tested = np.zeros(len(subjects), dtype=bool)
     splits: list[Split] = []
     repeat = fold = 0
@@ -155,7 +187,9 @@ def splits_from_cv(
     return _find_sites_held_out(splits, sites)
 
 
-def _pairs(cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series) -> list[Any]:
+def _pairs(
+    cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series
+) -> list[Any]:
     if not hasattr(cv, "split") or isinstance(cv, str):
         if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(
@@ -173,18 +207,27 @@ def _pairs(cv: Any, features: npt.NDArray[np.floating], target: Target, subjects
         return list(cv.split(features, target.values, **{name: given[name] for name in names}))
     except (TypeError, ValueError) as error:
         passed = ", ".join(["X (features)", f"y ({target.name})", *names])
-        raise DataError(f"cv: {describe_splitter(cv)} refused these scans; it was given {passed}: {error}") from error
+        raise DataError(
+            f"cv: {describe_splitter(cv)} refused these scans; it was given {passed}: {error}"
+        ) from error
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
-        raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
+        raise DataError(
+            f"cv: split {number} must be a pair of training and test rows ({error})."
+        ) from error
     masks = [rows.dtype == bool and rows.shape == (n_rows,) for rows in (train, test)]
-    train, test = (np.flatnonzero(rows) if mask else rows for rows, mask in zip((train, test), masks, strict=True))
+    train, test = (
+        np.flatnonzero(rows) if mask else rows
+        for rows, mask in zip((train, test), masks, strict=True)
+    )
     for name, rows in (("training", train), ("test", test)):
-        known = rows.ndim == 1 and rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
+        known = (
+            rows.ndim == 1 and rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
+        )
         if not known or not 0 < len(np.unique(rows)) == rows.size:
             raise DataError(
                 f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, "
@@ -192,7 +235,9 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
             )
     both = np.intersect1d(train, test)
     if len(both):
-        raise LeakageError(f"cv: split {number} trains on {len(both)} rows that it tests too ({both[:5].tolist()}).")
+        raise LeakageError(
+            f"cv: split {number} trains on {len(both)} rows that it tests too ({both[:5].tolist()})."
+        )
     return np.sort(train).astype(np.intp), np.sort(test).astype(np.intp)
 
 
@@ -253,7 +298,11 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
     for name in ("train", "test"):
         if len(present[name]) < 2:
             (only,) = present[name]
-            what = f"value {only:g}" if target.kind == "continuous" else f"class '{target.classes[int(only)]}'"
+            what = (
+                f"value {only:g}"
+                if target.kind == "continuous"
+                else f"class '{target.classes[int(only)]}'"
+            )
             raise DataError(
                 f"target '{target.name}': the {len(parts[name])} rows of {name} have the one {what}. Two are needed: "
                 "correct the split column, or draw other rows."

@@ -6,7 +6,12 @@ import numpy as np
 
 from neurocontrast.evaluation.rows import Labels, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, stratified, subject_values
+from neurocontrast.evaluation.splits.splitters import (
+    deal_subjects,
+    group_sites,
+    stratified,
+    subject_values,
+)
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
@@ -34,37 +39,55 @@ def penalty_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return the training rows to fit and those to try a penalty on: inner folds, or the validation rows.
 
-    Where `validation` is empty, a fifth of `train` takes its place. Of a large table it is the first inner fold alone,
-    unless inner folds leave sites out: one such fold tells of its own sites only.
+    Where `validation` is empty, a fifth of `train` takes its place. Of a large table it is the
+    first inner fold alone, unless inner folds leave sites out: one such fold tells of its own sites
+    only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
     if validation is not None:
         return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
     held_out = sites if settings.inner_splits == "leave-site-out" else None
-    found = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
+    found = inner_folds(
+        target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out
+    )
     return found[:1] if held_out is None and len(train) > settings.large_table else found
 
 
 def validation_split(
-    target: Target, train: Rows, subjects: Texts, *, sites: Texts, settings: EvaluationSettings, seed: int
+    target: Target,
+    train: Rows,
+    subjects: Texts,
+    *,
+    sites: Texts,
+    settings: EvaluationSettings,
+    seed: int,
 ) -> tuple[Rows, Rows]:
     """Return training rows to fit, and others to stop early by: one part in ``n_inner_folds``.
 
-    Subjects stay together. The part is dealt evenly over classes (numbers) and sites; where inner folds leave sites
-    out, it is those sites, of the ones that can be left out, whose share of the rows is the nearest. It is empty where
-    a class has one subject.
+    Subjects stay together. The part is dealt evenly over classes (numbers) and sites; where inner
+    folds leave sites out, it is those sites, of the ones that can be left out, whose share of the
+    rows is the nearest. It is empty where a class has one subject.
     """
     share = 1 / settings.n_inner_folds
-    by_site = site_inner_folds(target, train, subjects, sites) if settings.inner_splits == "leave-site-out" else []
+    by_site = (
+        site_inner_folds(target, train, subjects, sites)
+        if settings.inner_splits == "leave-site-out"
+        else []
+    )
     if by_site:
         return min(by_site, key=lambda pair: abs(len(pair[1]) / len(train) - share))
     owners = subjects[train]
     values = subject_values(target.values[train], owners, average=target.kind == "continuous")
-    n_folds = min(settings.n_inner_folds, len(values) if target.kind == "continuous" else _smallest_class(values))
+    n_folds = min(
+        settings.n_inner_folds,
+        len(values) if target.kind == "continuous" else _smallest_class(values),
+    )
     if n_folds < 2:
         return train, train[:0]
-    part = stratified(target.subset(train), sites[train], owners, n_folds=n_folds, n_repeats=1, seed=seed)[0]
+    part = stratified(
+        target.subset(train), sites[train], owners, n_folds=n_folds, n_repeats=1, seed=seed
+    )[0]
     return train[part.train], train[part.test]
 
 
@@ -79,8 +102,9 @@ def inner_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Split training rows by subject, at random; or, given enough sites, so that each fold leaves sites out.
 
-    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds if there are fewer
-    subjects than folds. Inner folds whose training rows lack a class are left out.
+    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds
+    if there are fewer subjects than folds. Inner folds whose training rows lack a class are left
+    out.
     """
     by_site = [] if sites is None else site_inner_folds(target, train, subjects, sites)
     if by_site:
@@ -95,16 +119,25 @@ def inner_folds(
     if n_folds < 2:
         return []
     fold_of = deal_subjects(keys, n_folds, generator)[np.unique(owners, return_inverse=True)[1]]
-    return _teachable(target, train, [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)])
+    return _teachable(
+        target, train, [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)]
+    )
 
 
-def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts) -> list[tuple[Rows, Rows]]:
+def site_inner_folds(
+    target: Target, train: Rows, subjects: Texts, sites: Texts
+) -> list[tuple[Rows, Rows]]:
     """Split training rows so that each fold tries the penalty on sites, or groups of sites, that are not fitted.
 
-    A subject that was at a site of the group too is not fitted on. The list is empty where fewer than
-    `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty on.
+    A subject that was at a site of the group too is not fitted on. The list is empty where fewer
+    than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty
+    on.
     """
-    places, owners, pairs = sites[train].astype(str), subjects[train].astype(str), list[tuple[Rows, Rows]]()
+    places, owners, pairs = (
+        sites[train].astype(str),
+        subjects[train].astype(str),
+        list[tuple[Rows, Rows]](),
+    )
     for group in group_sites(places, MAX_INNER_SITES):
         tried = np.isin(places, group)
         if len(set(owners[tried])) < MIN_LEFT_OUT_SUBJECTS:
@@ -114,7 +147,9 @@ def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts)
     return pairs if len(pairs) >= MIN_INNER_SITES else []
 
 
-def _teachable(target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]) -> list[tuple[Rows, Rows]]:
+def _teachable(
+    target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]
+) -> list[tuple[Rows, Rows]]:
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 

@@ -11,7 +11,16 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts, cell_texts, listed, site_names
+from neurocontrast.evaluation.rows import (
+    NO_SITE,
+    Floats,
+    Labels,
+    Rows,
+    Texts,
+    cell_texts,
+    listed,
+    site_names,
+)
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of
 from neurocontrast.seeds import derive_generator
@@ -33,17 +42,22 @@ class Split:
     @property
     def named(self) -> str:
         """The split, for messages."""
-        return f"site '{self.held_out_site}' is held out" if self.held_out_site else f"fold {self.fold} is tested"
+        return (
+            f"site '{self.held_out_site}' is held out"
+            if self.held_out_site
+            else f"fold {self.fold} is tested"
+        )
 
 
 class SiteStratifiedGroupKFold(BaseCrossValidator):
     """Split by subject into folds that hold the same share of every class at every site.
 
-    Subjects are put in order of class, then site, then chance, and dealt to the folds like cards: between folds, the
-    numbers of subjects of each class, and of each class at each site, differ by at most one. A continuous target is
-    dealt within site in order of its value, chance deciding inside each run of `n_splits` neighbours. A subject whose
-    scans differ counts as the rarest of its classes (continuous: their mean) and of its sites; scans without a site
-    form a site of their own.
+    Subjects are put in order of class, then site, then chance, and dealt to the folds like cards:
+    between folds, the numbers of subjects of each class, and of each class at each site, differ by
+    at most one. A continuous target is dealt within site in order of its value, chance deciding
+    inside each run of `n_splits` neighbours. A subject whose scans differ counts as the rarest of
+    its classes (continuous: their mean) and of its sites; scans without a site form a site of their
+    own.
 
     Parameters
     ----------
@@ -54,14 +68,17 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     kind : {"auto", "categorical", "continuous"}, default="auto"
         How `y` is read; ``auto`` follows `sklearn.utils.multiclass.type_of_target`.
     random_state : int, RandomState instance or None, default=None
-        An int deals the folds of `neurocontrast.evaluate` with this seed; None deals other folds in every call.
+        An int deals the folds of `neurocontrast.evaluate` with this seed; None deals other folds in
+        every call.
 
     Notes
     -----
-    `split` takes subject and site of each row as two columns of `groups` (or a DataFrame with `subject_id` and `site`),
-    as every function of scikit-learn passes them; or, with metadata routing, subjects as `groups` and sites as `sites`.
-    `sklearn.model_selection.permutation_test_score` permutes labels within its `groups` and takes one column there:
-    give it ``cv=list(splitter.split(X, y, table[["subject_id", "site"]]))``, or both by metadata routing.
+    `split` takes subject and site of each row as two columns of `groups` (or a DataFrame with
+    `subject_id` and `site`), as every function of scikit-learn passes them; or, with metadata
+    routing, subjects as `groups` and sites as `sites`.
+    `sklearn.model_selection.permutation_test_score` permutes labels within its `groups` and takes
+    one column there: give it ``cv=list(splitter.split(X, y, table[["subject_id", "site"]]))``, or
+    both by metadata routing.
 
     Examples
     --------
@@ -93,12 +110,16 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
         self.n_splits, self.n_repeats = n_splits, n_repeats
         self.kind, self.random_state = kind, random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
+    def get_n_splits(
+        self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
+    ) -> int:
         """Return the number of folds times that of repeats."""
         del X, y, groups, sites
         return int(self.n_splits * self.n_repeats)
 
-    def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, sites: Any = None
+    ) -> Iterator[tuple[Rows, Rows]]:
         """Yield the rows of training and of test, repeat after repeat; of `X` only the length counts."""
         if y is None:
             raise DataError("y: SiteStratifiedGroupKFold needs the target of each row, found None.")
@@ -107,7 +128,9 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
         owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
         n_subjects = len(set(owners))
         if n_subjects < self.n_splits:
-            raise DataError(f"n_splits: {self.n_splits} folds need as many subjects, found {n_subjects}.")
+            raise DataError(
+                f"n_splits: {self.n_splits} folds need as many subjects, found {n_subjects}."
+            )
         kind = type_of_target(values, input_name="y") if self.kind == "auto" else self.kind
         if kind not in ("binary", "multiclass", "categorical", "continuous"):
             raise DataError(f"y: must be one column of classes or of numbers, found {kind}.")
@@ -130,13 +153,14 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
 class LeaveSiteOut(BaseCrossValidator):
     """Hold out one site after the other, with every subject that was scanned there.
 
-    A subject scanned at several sites is tested at each, and none of the subject's scans is trained on meanwhile.
-    Sites come in alphabetical order.
+    A subject scanned at several sites is tested at each, and none of the subject's scans is trained
+    on meanwhile. Sites come in alphabetical order.
 
     Notes
     -----
-    `split` takes subjects and sites as that of `SiteStratifiedGroupKFold` does, or sites alone as `groups`, if nobody
-    was scanned at two of them. A row without a site is refused, since it could belong to the site held out.
+    `split` takes subjects and sites as that of `SiteStratifiedGroupKFold` does, or sites alone as
+    `groups`, if nobody was scanned at two of them. A row without a site is refused, since it could
+    belong to the site held out.
 
     Examples
     --------
@@ -151,21 +175,35 @@ class LeaveSiteOut(BaseCrossValidator):
 
     __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012 - scikit-learn's own convention
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
+    def get_n_splits(
+        self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
+    ) -> int:
         """Return the number of sites."""
         del X, y
-        return len(set(subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)[1]))
+        return len(
+            set(subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)[1])
+        )
 
-    def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, sites: Any = None
+    ) -> Iterator[tuple[Rows, Rows]]:
         """Yield the rows of training and of test, site after site; of `X` and `y` only the length counts."""
         indexable(X, y, groups, sites)
         owners, places = subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)
-        for split in leave_site_out(places, owners, names=[f"row {row}" for row in range(len(owners))]):
+        for split in leave_site_out(
+            places, owners, names=[f"row {row}" for row in range(len(owners))]
+        ):
             yield split.train, split.test
 
 
 def stratified(
-    target: Target, sites: npt.ArrayLike, subjects: npt.ArrayLike, *, n_folds: int, n_repeats: int, seed: int
+    target: Target,
+    sites: npt.ArrayLike,
+    subjects: npt.ArrayLike,
+    *,
+    n_folds: int,
+    n_repeats: int,
+    seed: int,
 ) -> list[Split]:
     """Return the numbered folds of `SiteStratifiedGroupKFold`; where the site is the target, sites do not stratify."""
     places = np.full(np.shape(sites), NO_SITE, dtype=object) if target.name == "site" else sites
@@ -176,10 +214,14 @@ def stratified(
         random_state=seed,
     )
     pairs = splitter.split(target.values, target.values, subjects, places)
-    return [Split(*divmod(number, n_folds), train, test) for number, (train, test) in enumerate(pairs)]
+    return [
+        Split(*divmod(number, n_folds), train, test) for number, (train, test) in enumerate(pairs)
+    ]
 
 
-def leave_site_out(sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]) -> list[Split]:
+def leave_site_out(
+    sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]
+) -> list[Split]:
     """Return the numbered splits of `LeaveSiteOut`, each with its site; `names` are of the scans, for messages."""
     places = np.array(sites, dtype=object)
     unknown = np.flatnonzero(places == NO_SITE)
@@ -214,7 +256,9 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
     return generator.permutation(n_folds)[fold_of]
 
 
-def _deal_ordered(value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator) -> Rows:
+def _deal_ordered(
+    value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
+) -> Rows:
     """Return a fold for each subject: within site in order of value, each run of `n_folds` neighbours by chance."""
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
@@ -227,7 +271,8 @@ def _deal_ordered(value_of: Floats, site_of: Floats, n_folds: int, generator: np
 def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> Floats:
     """Return one value a subject, in sorted order of subjects: the mean, or the rarest value of the subject.
 
-    A rare class that subjects have in addition to a common one, as converters do, is then spread over folds too.
+    A rare class that subjects have in addition to a common one, as converters do, is then spread
+    over folds too.
     """
     codes = np.unique(owners, return_inverse=True)[1]
     if average:
@@ -251,7 +296,11 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, Texts]:
     """Return the subject of each row, and its site: `NO_SITE` where that is missing."""
-    if sites is None and isinstance(groups, pd.DataFrame) and {"subject_id", "site"} <= set(groups.columns):
+    if (
+        sites is None
+        and isinstance(groups, pd.DataFrame)
+        and {"subject_id", "site"} <= set(groups.columns)
+    ):
         groups = groups[["subject_id", "site"]]
     found = np.asarray(groups, dtype=object)
     if sites is not None and found.shape == np.shape(sites):
@@ -317,10 +366,16 @@ def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_])
         varies = len(values) > 1 and np.ptp(values.astype(float)) > 0
         return None if varies else f"it does not vary in the {len(values)} scans that remain"
     counts = {name: len(set(people[values == code])) for code, name in enumerate(target.classes)}
-    present, single = ([name for name, n in counts.items() if found(n)] for found in (bool, (1).__eq__))
+    present, single = (
+        [name for name, n in counts.items() if found(n)] for found in (bool, (1).__eq__)
+    )
     if len(present) < 2:
         return f"the training scans have {one_of(present) or 'no class'} only, so target and site cannot be told apart"
-    return f"only one subject of {one_of(single)} is left to train on; two are needed" if single else None
+    return (
+        f"only one subject of {one_of(single)} is left to train on; two are needed"
+        if single
+        else None
+    )
 
 
 def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> None:
@@ -334,7 +389,9 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
                 f"n_folds: {n_folds} folds need at least {2 * n_folds} subjects with '{target.name}', found {n}. {hint}"
             )
         return
-    counts = {name: len(set(owners[target.values == code])) for code, name in enumerate(target.classes)}
+    counts = {
+        name: len(set(owners[target.values == code])) for code, name in enumerate(target.classes)
+    }
     # Two subjects of each class must stay in training, one of them for the inner folds.
     short = {name: n for name, n in counts.items() if n < n_folds or n - -(-n // n_folds) < 2}
     if short:

@@ -28,7 +28,8 @@ from neurocontrast.seeds import derive_seed
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
 """The metric that is set against the site, by kind of target."""
 _TEST_OVER_FOLDS = (
-    "corrected resampled t-test over folds (Nadeau and Bengio, 2003), adjusted by Holm within each metric"
+    "corrected resampled t-test over folds (Nadeau and Bengio, 2003), "
+    "adjusted by Holm within each metric"
 )
 _TEST_OF_IMAGES = (
     "McNemar's exact test of the same test images, adjusted by Holm within each metric; it is about these fitted "
@@ -38,18 +39,27 @@ _TEST_OF_IMAGES = (
 Texts = npt.NDArray[np.object_]
 _SCAN = ["participant_id", "session"]
 _KEYS = [*_SCAN, "repeat"]
-_SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
+_SHARED = {
+    "target": "target",
+    "kind": "kind of target",
+    "classes": "classes",
+    "positive": "positive class",
+}
 
 
-def load_evaluations(folders: Sequence[str | os.PathLike[str]], *, names: Sequence[str]) -> dict[str, EvaluationFolder]:
+def load_evaluations(
+    folders: Sequence[str | os.PathLike[str]], *, names: Sequence[str]
+) -> dict[str, EvaluationFolder]:
     """Read evaluation folders by the name of their model; predictions are sorted by scan and repeat.
 
-    An evaluation that lacks a column, or is of another target, other scans or other folds than the first, is refused:
-    their difference would mean nothing.
+    An evaluation that lacks a column, or is of another target, other scans or other folds than the
+    first, is refused: their difference would mean nothing.
     """
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"names: every model needs a name of its own, but '{twice[0]}' is given twice.")
+        raise ConfigError(
+            f"names: every model needs a name of its own, but '{twice[0]}' is given twice."
+        )
     if len(folders) < 2:
         raise ConfigError(f"evaluations: a comparison needs two or more, got {len(folders)}.")
     found = {name: _load(folder) for name, folder in zip(names, folders, strict=True)}
@@ -69,20 +79,35 @@ def load_evaluations(folders: Sequence[str | os.PathLike[str]], *, names: Sequen
 def _load(folder: str | os.PathLike[str]) -> EvaluationFolder:
     files = read_folder(folder)
     decided = [] if files.kind == "continuous" else ["y_pred"]
-    needed = [*_SCAN, "subject_id", "site", "repeat", "fold", "y_true", *decided, *_score_columns(files.summary)]
+    needed = [
+        *_SCAN,
+        "subject_id",
+        "site",
+        "repeat",
+        "fold",
+        "y_true",
+        *decided,
+        *_score_columns(files.summary),
+    ]
     for file, table, columns in (
         ("predictions.tsv", files.predictions, needed),
         ("folds.tsv", files.folds, ["repeat", "fold", "n_train", "n_test", "held_out_site"]),
     ):
         missing = [column for column in columns if column not in table]
         if missing:
-            raise DataError(f"{files.folder / file}: missing columns: {one_of(missing)}. Evaluate again.")
+            raise DataError(
+                f"{files.folder / file}: missing columns: {one_of(missing)}. Evaluate again."
+            )
     predictions = files.predictions.fillna({"session": ""}).astype({"repeat": int, "fold": int})
     return replace(files, predictions=predictions.sort_values(_KEYS, ignore_index=True))
 
 
 def _score_columns(evaluation: Evaluation) -> list[str]:
-    return [f"score_{name}" for name in evaluation.classes] if evaluation.kind == "multiclass" else ["y_score"]
+    return (
+        [f"score_{name}" for name in evaluation.classes]
+        if evaluation.kind == "multiclass"
+        else ["y_score"]
+    )
 
 
 def _check_rows(first: str, ours: pd.DataFrame, other: str, theirs: pd.DataFrame) -> None:
@@ -108,10 +133,11 @@ def compare_models(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a table of models, and one of the differences of every other model from the first.
 
-    Intervals are BCa intervals over resamples, the same for all models, of what the first evaluation resampled.
-    ``p_value`` is of the corrected resampled t-test over folds, or, of the one test set of the fixed design, of
-    `_paired_test`; ``p_adjusted`` counts the comparisons of a metric (Holm). Where sites are held out, folds are no
-    random draws, and both are empty. Of several classes of the fixed design, figures that rank have no interval.
+    Intervals are BCa intervals over resamples, the same for all models, of what the first
+    evaluation resampled. ``p_value`` is of the corrected resampled t-test over folds, or, of the
+    one test set of the fixed design, of `_paired_test`; ``p_adjusted`` counts the comparisons of a
+    metric (Holm). Where sites are held out, folds are no random draws, and both are empty. Of
+    several classes of the fixed design, figures that rank have no interval.
     """
     reference, *others = evaluations
     first = evaluations[reference]
@@ -124,18 +150,27 @@ def compare_models(
     table, differences = [], []
     for metric in target.metric_names:
         for name in models:
-            table.append({"model": name, "metric": metric, **drawn[name][metric].figure(level=level)})
+            table.append(
+                {"model": name, "metric": metric, **drawn[name][metric].figure(level=level)}
+            )
         rows_of_metric = []
         for name in others:
             figure = (drawn[name][metric] - drawn[reference][metric]).figure(level=level)
-            row = {"metric": metric, "model": name, "reference": reference, "difference": figure.pop("value")}
+            row = {
+                "metric": metric,
+                "model": name,
+                "reference": reference,
+                "difference": figure.pop("value"),
+            }
             if first.fixed:
                 test = _paired_test(target, metric, models[name], models[reference], units)
             else:
                 test = _test_over_folds(evaluations[name].folds, first.folds, metric)
             rows_of_metric.append(row | figure | test)
         adjusted = holm([row["p_value"] for row in rows_of_metric])
-        differences += [row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)]
+        differences += [
+            row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)
+        ]
     return pd.DataFrame(table), pd.DataFrame(differences)
 
 
@@ -146,7 +181,10 @@ def _target_of(files: EvaluationFolder) -> tuple[Target, Texts]:
     if evaluation.kind != "continuous":
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
     target = Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive)
-    subjects, unit = rows["subject_id"].to_numpy(dtype=object), evaluation.bootstrap.unit or "subject"
+    subjects, unit = (
+        rows["subject_id"].to_numpy(dtype=object),
+        evaluation.bootstrap.unit or "subject",
+    )
     return target, choose_units(unit, site_names(rows["site"]), subjects, target=target.name).labels
 
 
@@ -158,7 +196,10 @@ def _out_of_fold(files: EvaluationFolder, target: Target) -> OutOfFold:
     columns = _score_columns(files.summary)
     scores = np.full((n_repeats, n, len(columns)), np.nan)
     scores[place] = table[columns].to_numpy(dtype=float)
-    decisions, folds = np.zeros((n_repeats, n), dtype=np.int64), np.full((n_repeats, n), -1, dtype=np.intp)
+    decisions, folds = (
+        np.zeros((n_repeats, n), dtype=np.int64),
+        np.full((n_repeats, n), -1, dtype=np.intp),
+    )
     folds[place] = table["fold"]
     if target.kind != "continuous":
         decisions[place] = pd.Categorical(table["y_pred"], categories=target.classes).codes
@@ -167,7 +208,9 @@ def _out_of_fold(files: EvaluationFolder, target: Target) -> OutOfFold:
 
 def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
-    model, reference = (table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference))
+    model, reference = (
+        table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference)
+    )
     if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
         return {"n_folds": 0, "p_value": None, "test": None}
     differences = (model[name] - reference[name]).dropna()
@@ -176,7 +219,9 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     return {"n_folds": len(differences), "p_value": p_value, "test": test}
 
 
-def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
+def _paired_test(
+    target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
+) -> dict[str, Any]:
     """Return the p-value of McNemar's test of a share of images of one test set; None of another metric.
 
     The test takes images for independent draws: there is none where units hold several.
@@ -199,8 +244,13 @@ def compare_tables(
     evaluations: Mapping[str, EvaluationFolder], *, n_bootstraps: int, level: float, seed: int
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of a comparison by file name: models, differences, learning curves, and site against target."""
-    models, differences = compare_models(evaluations, n_bootstraps=n_bootstraps, level=level, seed=seed)
-    unseen = [at_unseen_sites(evaluations[row["model"]], row["metric"]) for row in models.to_dict("records")]
+    models, differences = compare_models(
+        evaluations, n_bootstraps=n_bootstraps, level=level, seed=seed
+    )
+    unseen = [
+        at_unseen_sites(evaluations[row["model"]], row["metric"])
+        for row in models.to_dict("records")
+    ]
     models = models.join(pd.DataFrame(unseen, index=models.index))
     metric = PRIMARY[next(iter(evaluations.values())).kind]
     tables = {
@@ -224,14 +274,21 @@ def at_unseen_sites(files: EvaluationFolder, metric: str) -> dict[str, float | N
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
     """Return the learning curves of all models, and those of what the first was compared with, as one table.
 
-    A model that is called like one of the latter keeps its name, which then has “(baseline)” behind it.
+    A model that is called like one of the latter keeps its name, which then has “(baseline)” behind
+    it.
     """
-    curves = {name: files.summary.part(LearningCurve) or LearningCurve() for name, files in evaluations.items()}
+    curves = {
+        name: files.summary.part(LearningCurve) or LearningCurve()
+        for name, files in evaluations.items()
+    }
     first, files = next(iter(curves.values())), next(iter(evaluations.values()))
     baselines = {"covariates only": first.baseline}
     baselines |= {each.name: first.of_model(each.key) for each in rivals(files.summary)}
     parts = {name: curve.metrics for name, curve in curves.items()}
-    parts |= {f"{name} (baseline)" if name in curves else name: points for name, points in baselines.items()}
+    parts |= {
+        f"{name} (baseline)" if name in curves else name: points
+        for name, points in baselines.items()
+    }
     return tabulate_curves(parts)
 
 
@@ -240,16 +297,32 @@ def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str
     contents = {name: files.summary.content() for name, files in evaluations.items()}
     for name, files in evaluations.items():
         raised = [each for each in files.summary.warnings if each.code not in files.words.unasked]
-        warnings = [{**vars(each), "message": hide_ids(each.message or "", files, each.code)} for each in raised]
+        warnings = [
+            {**vars(each), "message": hide_ids(each.message or "", files, each.code)}
+            for each in raised
+        ]
         contents[name]["warnings"] = warnings
     reference, first = next(iter(contents.items()))
-    shared = ("target", "kind", "classes", "positive", "splits", "splitter", "n_folds", "n_repeats", "n")
+    shared = (
+        "target",
+        "kind",
+        "classes",
+        "positive",
+        "splits",
+        "splitter",
+        "n_folds",
+        "n_repeats",
+        "n",
+    )
     origins = ("run", "objective", "embeddings", "n_overlap", "simulated", "warnings")
     return {
         "format": FORMAT,
         **{key: first.get(key) for key in shared},
         "reference": reference,
-        "models": [{"name": name, **{key: content.get(key) for key in origins}} for name, content in contents.items()],
+        "models": [
+            {"name": name, **{key: content.get(key) for key in origins}}
+            for name, content in contents.items()
+        ],
         "test": _TEST_OF_IMAGES if first["splits"] == "fixed" else _TEST_OVER_FOLDS,
     }
 
@@ -260,21 +333,33 @@ _TRADEOFF = [
 ]  # fmt: skip
 
 
-def tradeoff_table(evaluations: Mapping[str, EvaluationFolder], models: pd.DataFrame) -> pd.DataFrame:
+def tradeoff_table(
+    evaluations: Mapping[str, EvaluationFolder], models: pd.DataFrame
+) -> pd.DataFrame:
     """Return one row a model: how well the site can be told, and the target at known and unseen sites.
 
-    `models` has the rows of one metric. Where an evaluation holds sites out, its own figures are of unseen sites. The
-    table is empty where no evaluation has anything to say of sites.
+    `models` has the rows of one metric. Where an evaluation holds sites out, its own figures are of
+    unseen sites. The table is empty where no evaluation has anything to say of sites.
     """
     rows = []
     for row in models.to_dict("records"):
         own: Mapping[Any, Any] = row
         files, place = evaluations[row["model"]], evaluations[row["model"]].sites_tested
-        new_site, outside = files.summary.part(NewSite) or NewSite(), files.summary.part(Outlyingness) or Outlyingness()
+        new_site, outside = (
+            files.summary.part(NewSite) or NewSite(),
+            files.summary.part(Outlyingness) or Outlyingness(),
+        )
         reading = site_reading(column_readings(files))
-        site = {} if reading is None else reading.reindex(["value", "low", "high", "chance"]).to_dict()
-        if place == "mixed":  # scans without a site, or some sites held out: not all figures are of known sites
-            own, place = new_site.home.get("embedding", {}).get(row["metric"], Estimate()).model_dump(), "known"
+        site = (
+            {} if reading is None else reading.reindex(["value", "low", "high", "chance"]).to_dict()
+        )
+        if (
+            place == "mixed"
+        ):  # scans without a site, or some sites held out: not all figures are of known sites
+            own, place = (
+                new_site.home.get("embedding", {}).get(row["metric"], Estimate()).model_dump(),
+                "known",
+            )
         rows.append(row | {
             "site_balanced_accuracy": site.get("value"),
             **{f"site_{key}": site.get(key) for key in ("low", "high", "chance")},

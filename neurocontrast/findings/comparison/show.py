@@ -106,7 +106,10 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
         summary=_say(files, "short"),
         facts=[
             ("Reference", files.reference),
-            ("Compared with it", join_words([name for name in files.names if name != files.reference])),
+            (
+                "Compared with it",
+                join_words([name for name in files.names if name != files.reference]),
+            ),
             ("Evaluation" if files.fixed else "Cross-validation", design),
         ],
         simulated=any(bool(model.get("simulated")) for model in s["models"]),
@@ -132,10 +135,18 @@ def _build_warnings(files: Comparison) -> Section:
         for model in files.summary["models"]
         for warning in model.get("warnings") or []
     ]
-    found = pd.DataFrame(raised, columns=["model", "code", "message", "explanation"]).fillna("").drop_duplicates()
+    found = (
+        pd.DataFrame(raised, columns=["model", "code", "message", "explanation"])
+        .fillna("")
+        .drop_duplicates()
+    )
     if found.empty:
-        return Section("warnings", "Read this first", [note("None of the evaluations raised a warning.")])
-    found["message"] = found["message"].where(found["message"] != "", found["code"].str.replace("_", " "))
+        return Section(
+            "warnings", "Read this first", [note("None of the evaluations raised a warning.")]
+        )
+    found["message"] = found["message"].where(
+        found["message"] != "", found["code"].str.replace("_", " ")
+    )
     # A model can have several warnings of one code: of the embedding, say, and of the baseline.
     found["place"] = found.groupby(["model", "code"]).cumcount()
     items = []
@@ -152,10 +163,16 @@ def _build_warnings(files: Comparison) -> Section:
 
 
 def _build_result(files: Comparison) -> Section:
-    drawn = [draw(files, metric) for metric in files.leading[:2] for draw in (_draw_models, _draw_differences)]
+    drawn = [
+        draw(files, metric)
+        for metric in files.leading[:2]
+        for draw in (_draw_models, _draw_differences)
+    ]
     blocks: list[Block] = [Paragraph(_say(files, "long"), role="quote")]
     blocks += pictures(*drawn) or [note("No metric is defined.")]
-    blocks.append(_table(files, files.leading, "All models, and their differences from the reference."))
+    blocks.append(
+        _table(files, files.leading, "All models, and their differences from the reference.")
+    )
     rest = [metric for metric in files.metrics if metric not in files.leading]
     if rest:
         blocks.append(_table(files, rest, "Further metrics of all models.", folded=True))
@@ -164,7 +181,9 @@ def _build_result(files: Comparison) -> Section:
 
 def _draw_models(files: Comparison, metric: str) -> Picture | None:
     """Draw a metric of every model; None where no model has it."""
-    rows = files.models[(files.models["metric"] == metric) & files.models["value"].notna()].reset_index(drop=True)
+    rows = files.models[
+        (files.models["metric"] == metric) & files.models["value"].notna()
+    ].reset_index(drop=True)
     about, pooled = files.describe(metric), "" if files.fixed else ", pooled out-of-fold"
     return draw_intervals(
         f"models_{metric}",
@@ -199,7 +218,9 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
 
 def _say(files: Comparison, what: str) -> str:
     """Say of each model whether it differs in the headline metric: ``short``, or ``long`` with the figures."""
-    rows = files.differences[files.differences["metric"] == files.headline].dropna(subset=["difference"])
+    rows = files.differences[files.differences["metric"] == files.headline].dropna(
+        subset=["difference"]
+    )
     return write(_TEXT, files, what=what, rows=rows.to_dict("records"))
 
 
@@ -210,8 +231,14 @@ def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool 
     rows = rows.merge(paired, on=["metric", "model"], how="left", suffixes=("", "_paired"))
     rows = rows.sort_values("metric", key=lambda keys: keys.map(metrics.index), kind="stable")
     is_reference = rows["model"] == files.reference
-    untested = "no test: of too few folds, of folds that are no random draws, or not made for this metric"
-    for key, otherwise in (("difference", "not computed"), ("p_value", untested), ("p_adjusted", untested)):
+    untested = (
+        "no test: of too few folds, of folds that are no random draws, or not made for this metric"
+    )
+    for key, otherwise in (
+        ("difference", "not computed"),
+        ("p_value", untested),
+        ("p_adjusted", untested),
+    ):
         rows[f"{key}_reason"] = is_reference.map({True: "the reference itself", False: otherwise})
     rows["n_folds_reason"] = rows["difference_reason"]
     rows["model"] = rows["model"].where(~is_reference, rows["model"] + " (reference)")
@@ -249,8 +276,14 @@ def _build_methods(files: Comparison) -> Section:
     cite = Citations()
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
     unseen = bool(files.tradeoff["unseen"].notna().any())
-    (_, text), *_ = write_paragraphs(_TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen)
-    return section("comparison_methods", [Paragraph(text), Numbered("References", cite.listed())], name="methods")
+    (_, text), *_ = write_paragraphs(
+        _TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen
+    )
+    return section(
+        "comparison_methods",
+        [Paragraph(text), Numbered("References", cite.listed())],
+        name="methods",
+    )
 
 
 def _build_provenance(files: Comparison) -> Section:
@@ -272,8 +305,16 @@ def _build_new_sites(files: Comparison) -> Section | None:
     if rows.empty or files.fixed:
         return None
     about = describe_metric(str(rows["metric"].iloc[0]))
-    rows = rows.rename(columns={"site_low": "site_balanced_accuracy_low", "site_high": "site_balanced_accuracy_high"})
-    rows["outside"], counts = rows["n_outside"] / rows["n"], zip(rows["n_outside"], rows["n"], strict=True)
+    rows = rows.rename(
+        columns={
+            "site_low": "site_balanced_accuracy_low",
+            "site_high": "site_balanced_accuracy_high",
+        }
+    )
+    rows["outside"], counts = (
+        rows["n_outside"] / rows["n"],
+        zip(rows["n_outside"], rows["n"], strict=True),
+    )
     rows["outside_detail"] = [f"{part:.0f} of {whole:.0f}" for part, whole in counts]
     short: Any = {"digits": 2, "interval": True}
     columns = (

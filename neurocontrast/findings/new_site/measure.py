@@ -100,7 +100,9 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         return SitesLeftOut(why_not=why_not)
     sites, owners, home = study.sites, study.subjects.astype(str), _tested_at_home(study)
     if not home.any():
-        return SitesLeftOut(why_not="the main folds hold sites out already, so their figures are those of unseen sites")
+        return SitesLeftOut(
+            why_not="the main folds hold sites out already, so their figures are those of unseen sites"
+        )
     names = sorted(set(sites) - {NO_SITE})
     why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
     groups = [[site] for site in names if why[site] is None]
@@ -108,16 +110,21 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         groups = group_sites(sites[np.isin(sites, np.concatenate(groups))], MAX_GROUPS)
     splits: list[Split] = []
     for group in groups:
-        # Trained on are scans of other, known sites, of subjects who were never at a site of the group.
+        # Trained on are scans of other, known sites, of subjects who were never at a site of the
+        # group.
         known, members = sites != NO_SITE, np.isin(sites, group)
         train = known & ~members & ~np.isin(owners, owners[members])
-        split = Split(0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group))
+        split = Split(
+            0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group)
+        )
         reason = _why_untrainable(study, split)
         why |= dict.fromkeys(group, reason)
         splits += [] if reason else [split]
     skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
     chosen = tuple(site for site in names if why[site] is None)
-    return SitesLeftOut(splits, chosen, skipped, None if splits else f"no site can be left out ({_listed(skipped)})")
+    return SitesLeftOut(
+        splits, chosen, skipped, None if splits else f"no site can be left out ({_listed(skipped)})"
+    )
 
 
 def _why_not(study: Study) -> str | None:
@@ -160,9 +167,13 @@ def _why_untrainable(study: Study, split: Split) -> str | None:
     target, n = study.target, len(split.train)
     if target.kind == "continuous":
         varies = n >= 2 and np.ptp(target.values[split.train].astype(float)) > 0
-        return None if varies else f"'{target.name}' does not vary in the {n} scans of the other sites"
+        return (
+            None if varies else f"'{target.name}' does not vary in the {n} scans of the other sites"
+        )
     owners, values = study.subjects[split.train].astype(str), target.values[split.train]
-    needed = range(2) if target.kind == "binary" else np.unique(target.values[split.test]).astype(int)
+    needed = (
+        range(2) if target.kind == "binary" else np.unique(target.values[split.test]).astype(int)
+    )
     lacking = [target.classes[code] for code in needed if len(set(owners[values == code])) < 2]
     return f"fewer than two subjects of {one_of(lacking)} at the other sites" if lacking else None
 
@@ -182,7 +193,9 @@ def measure_new_sites(inputs: Inputs) -> Found:
     rows = np.sort(np.concatenate([split.test for split in plan.splits]))
     grouped = len(plan.splits) < len(plan.sites)
     summary = {
-        "design": f"leave-sites-out in {len(plan.splits)} groups" if grouped else "leave-one-site-out",
+        "design": f"leave-sites-out in {len(plan.splits)} groups"
+        if grouped
+        else "leave-one-site-out",
         "metric": study.target.metric_names[0],
         "models": [name for name in unseen if name != "constant"],
         **_pooled(study, home, unseen, rows),
@@ -199,35 +212,52 @@ def measure_new_sites(inputs: Inputs) -> Found:
     return Found(found, {"new_sites": table}, _warnings(summary))
 
 
-def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
+def _predict(
+    study: Study, plan: SitesLeftOut, models: Models, progress: Progress
+) -> tuple[Models, Models]:
     """Return predictions of each model, the constant last, at known sites, and at sites left out."""
-    names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
+    names = choose_covariates(
+        study.table, study.settings.covariates, target=study.target.name, sites_held_out=True
+    )[0]
     embedding, baseline = study.models[:2]
-    fitted: dict[str, Model] = {"embedding": embedding, "baseline": with_covariates(baseline, study.table, names)}
+    fitted: dict[str, Model] = {
+        "embedding": embedding,
+        "baseline": with_covariates(baseline, study.table, names),
+    }
     with progress.task("Leaving sites out", len(fitted) * len(plan.splits), "fold") as task:
 
-        def fit(model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance) -> OutOfFold:
+        def fit(
+            model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance
+        ) -> OutOfFold:
             return cross_validate(
                 model, study.target, splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
                 advance=advance,
             )  # fmt: skip
 
         constant = ConstantModel("constant")
-        home = {name: models[name] for name in fitted} | {"constant": fit(constant, study.splits, lambda: None)}
+        home = {name: models[name] for name in fitted} | {
+            "constant": fit(constant, study.splits, lambda: None)
+        }
         unseen = {name: fit(model, plan.splits) for name, model in fitted.items()}
         return home, unseen | {"constant": fit(constant, plan.splits, lambda: None)}
 
 
 def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
     """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
-    names, level = [*study.target.metric_names, *ON_REQUEST[study.target.kind]], study.settings.confidence_level
+    names, level = (
+        [*study.target.metric_names, *ON_REQUEST[study.target.kind]],
+        study.settings.confidence_level,
+    )
     errors = [name for name in names if name in LOWER_IS_BETTER]
     known, new = (
-        resample(study, models, rows, names, study.units.labels, "new-site-intervals") for models in (home, unseen)
+        resample(study, models, rows, names, study.units.labels, "new-site-intervals")
+        for models in (home, unseen)
     )
     found: dict[str, dict[str, Any]] = {
         where: {
-            model: {name: each.figure(level=level) | {"n": len(rows)} for name, each in figures.items()}
+            model: {
+                name: each.figure(level=level) | {"n": len(rows)} for name, each in figures.items()
+            }
             for model, figures in drawn.items()
         }
         for where, drawn in (("home", known), ("unseen", new))
@@ -240,7 +270,9 @@ def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str,
         ):
             with np.errstate(divide="ignore", invalid="ignore"):
                 drawn = {name: new[model][name].combine(other[name], function) for name in compared}
-            found.setdefault(key, {})[model] = {name: each.figure(level=level) for name, each in drawn.items()}
+            found.setdefault(key, {})[model] = {
+                name: each.figure(level=level) for name, each in drawn.items()
+            }
     return found
 
 
@@ -249,7 +281,9 @@ def _site_table(
 ) -> pd.DataFrame:
     """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
     target, found = study.target, []
-    names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+    names = [
+        name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE
+    ]
     names += ON_REQUEST[target.kind]
     for split, site in product(plan.splits, plan.sites):
         rows = split.test[study.sites[split.test] == site]
@@ -258,12 +292,28 @@ def _site_table(
         few = why_no_interval(study, rows, study.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
         known, new = (
-            resample(study, models, rows, names, study.subjects, "new-site-intervals", site, bounded=few is None)
+            resample(
+                study,
+                models,
+                rows,
+                names,
+                study.subjects,
+                "new-site-intervals",
+                site,
+                bounded=few is None,
+            )
             for models in (home, unseen)
         )
         for model, figures in new.items():
-            row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": len(split.train)}
-            row |= tabulate_figures(study, figures) | tabulate_figures(study, known[model], prefix="home_")
+            row: dict[str, Any] = {
+                "site": site,
+                "model": model,
+                "n": len(rows),
+                "n_train": len(split.train),
+            }
+            row |= tabulate_figures(study, figures) | tabulate_figures(
+                study, known[model], prefix="home_"
+            )
             if target.kind == "continuous":
                 errors = unseen[model].scores[0, rows] - target.values[rows].astype(float)
                 row["spread"] = float(errors.std(ddof=1)) if len(rows) > 1 else None
@@ -285,16 +335,28 @@ def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
     found = []
     name = "mae" if "mae" in summary["ratio"]["embedding"] else "log_loss"
     if name in summary["ratio"]["embedding"]:  # decision values have no loss to compare
-        shown, usual = {"mae": ("mean absolute error", "median"), "log_loss": ("log-loss", "prevalence")}[name]
-        ratio, gain = (summary[key]["embedding"][name] for key in ("ratio", "unseen_minus_constant"))
+        shown, usual = {
+            "mae": ("mean absolute error", "median"),
+            "log_loss": ("log-loss", "prevalence"),
+        }[name]
+        ratio, gain = (
+            summary[key]["embedding"][name] for key in ("ratio", "unseen_minus_constant")
+        )
         home, unseen = (summary[where]["embedding"][name]["value"] for where in ("home", "unseen"))
         about = {"error": shown, "usual": usual, "unseen": unseen, "home": home}
         if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
             grown = {"ratio": ratio["value"], "low": ratio["low"], "high": ratio["high"]}
             found.append(Notice.of("new_site_worse", **about, **grown))
-        if gain["value"] is not None and (gain["value"] if gain["high"] is None else gain["high"]) >= 0:
+        if (
+            gain["value"] is not None
+            and (gain["value"] if gain["high"] is None else gain["high"]) >= 0
+        ):
             constant = summary["unseen"]["constant"][name]["value"]
             found.append(Notice.of("new_site_no_better_than_constant", **about, constant=constant))
     if summary["skipped"]:
-        found.append(Notice.of("new_site_skipped", n=len(summary["skipped"]), sites=_listed(summary["skipped"])))
+        found.append(
+            Notice.of(
+                "new_site_skipped", n=len(summary["skipped"]), sites=_listed(summary["skipped"])
+            )
+        )
     return found

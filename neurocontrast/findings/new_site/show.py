@@ -12,7 +12,16 @@ from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.new_site.measure import NewSite, measure_new_sites
 from neurocontrast.findings.prose import section, write
-from neurocontrast.page.blocks import Block, Column, Paragraph, Section, Table, make_table, note, pictures
+from neurocontrast.page.blocks import (
+    Block,
+    Column,
+    Paragraph,
+    Section,
+    Table,
+    make_table,
+    note,
+    pictures,
+)
 from neurocontrast.page.style import INK, PALETTE, Picture, Series, distinct_labels, draw_intervals
 from neurocontrast.page.wording import (
     capitalise,
@@ -61,7 +70,11 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
     if block is None or table is None:
         return None
     metrics = [name for name in table.columns if f"home_{name}" in table]
-    return block.metric if block.metric in metrics else next(iter(leading_metrics(files.kind, metrics)), None)
+    return (
+        block.metric
+        if block.metric in metrics
+        else next(iter(leading_metrics(files.kind, metrics)), None)
+    )
 
 
 def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Estimate | None:
@@ -79,7 +92,8 @@ def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
 def judge_constant(files: EvaluationFolder, metric: str) -> str | None:
     """Say how the embedding at unseen sites compares with the constant guess; None without their paired difference.
 
-    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval.
+    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its
+    interval.
     """
     gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
     if gain is None or gain.value is None or constant_estimate(files, metric) is None:
@@ -105,7 +119,9 @@ def say_new_site(files: EvaluationFolder) -> str | None:
         "grown": _ratio(files, key),
         "is_error": is_error(key),
         "level": files.chance(key),
-        "error": next((name for name in ("brier", "log_loss", "mae") if name in errors and name != key), None),
+        "error": next(
+            (name for name in ("brier", "log_loss", "mae") if name in errors and name != key), None
+        ),
         "ratio": lambda name: _ratio(files, name),
         "judge": lambda name: judge_constant(files, name),
         "constant": lambda name: constant_estimate(files, name),
@@ -122,22 +138,30 @@ def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
     """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
 
-    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model ``<model>_home``
-    and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a value is absent.
+    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model
+    ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a
+    value is absent.
     """
     table = _sites_of(files)
     assert table is not None, "needed"
     table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
-    rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note", *_BIAS_ASIDE])
+    rows = table[table["model"] == "embedding"].reindex(
+        columns=["site", "n", "n_train", "note", *_BIAS_ASIDE]
+    )
     rows["note"] = rows["note"].fillna("").astype(object)
     pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
     for model, part in product(("embedding", "baseline", "constant"), ("home", "unseen")):
         values = table[table["model"] == model].set_index("site").reindex(rows["site"])
         found = _estimate(files, part, model, metric) or Estimate()
         for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
-            key, source = f"{model}_{part}{end}", f"home_{metric}{end}" if part == "home" else f"{metric}{end}"
+            key, source = (
+                f"{model}_{part}{end}",
+                f"home_{metric}{end}" if part == "home" else f"{metric}{end}",
+            )
             rows[key] = values[source].to_numpy(dtype=float) if source in values else np.nan
-            pooled[key] = np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
+            pooled[key] = (
+                np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
+            )
     rows = rows.sort_values(["n", "site"], ascending=[False, True])
     return pd.concat([rows, pd.DataFrame([pooled])], ignore_index=True)
 
@@ -147,7 +171,13 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
     rows = site_rows(files, metric)
     about, chance = files.describe(metric), files.chance(metric)
     series = [
-        Series(rows, "Site known (others of it trained on)", "embedding_home", filled=False, shift=-0.13),
+        Series(
+            rows,
+            "Site known (others of it trained on)",
+            "embedding_home",
+            filled=False,
+            shift=-0.13,
+        ),
         Series(rows, "Site unseen (left out)", "embedding_unseen", PALETTE[1], "s", shift=0.13),
     ]
     if chance is None:
@@ -187,7 +217,11 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
         Column("Unseen ÷ known", "ratio", **short) if error else None,
         Column("Covariates only, unseen", "baseline_unseen", **long),
         Column("Constant guess", "constant_unseen", **short) if error else None,
-        *(Column(title, name, **few) for name, title in _BIAS_ASIDE.items() if rows["spread"].notna().any()),
+        *(
+            Column(title, name, **few)
+            for name, title in _BIAS_ASIDE.items()
+            if rows["spread"].notna().any()
+        ),
         Column("Note", "note", "text") if (rows["note"] != "").any() else None,
     )
     caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."

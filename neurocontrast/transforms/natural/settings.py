@@ -84,8 +84,8 @@ class ImageBlurSettings(Settings):
 class ImageAugmentSettings(Replaceable):
     """Choose what turns a natural image into a view: the operations below, in this order.
 
-    An operation that is null is off. The defaults are those of SupCon on CIFAR (Khosla et al., 2020), which
-    SINCERE and others after it keep.
+    An operation that is null is off. The defaults are those of SupCon on CIFAR (Khosla et al.,
+    2020), which SINCERE and others after it keep.
 
     Examples
     --------

@@ -26,8 +26,9 @@ _N_TRIES = 10
 class RandImageViewd(RandBatchTransform):
     """Make a random view of a natural image by the operations of the settings, in their order.
 
-    `TwoViews` calls `batch`, which makes the views of many images at once: the same, bit for bit, as one by one on one
-    kind of device. All parameters are drawn on the CPU, so that views of a GPU differ in the last digits alone.
+    `TwoViews` calls `batch`, which makes the views of many images at once: the same, bit for bit,
+    as one by one on one kind of device. All parameters are drawn on the CPU, so that views of a GPU
+    differ in the last digits alone.
 
     Parameters
     ----------
@@ -75,13 +76,17 @@ class RandImageViewd(RandBatchTransform):
             x_BCHW = x_BCHW.div_(255.0)
 
         def chosen(applied: np.ndarray, changed: Tensor) -> Tensor:
-            return changed.where(torch.from_numpy(applied).to(changed.device)[:, None, None, None], x_BCHW)
+            return changed.where(
+                torch.from_numpy(applied).to(changed.device)[:, None, None, None], x_BCHW
+            )
 
         if settings.affine or settings.crop:
             back = draw_affine(settings.affine, seeds, size)
             x_BCHW = operations.warp(x_BCHW, *draw_boxes(settings.crop, seeds, size), back)
         if settings.flip:
-            x_BCHW = chosen(_drawn("flip", seeds, 1)[:, 0] < settings.flip.probability, x_BCHW.flip(3))
+            x_BCHW = chosen(
+                _drawn("flip", seeds, 1)[:, 0] < settings.flip.probability, x_BCHW.flip(3)
+            )
         if settings.colour_jitter:
             x_BCHW = _jittered(x_BCHW, *draw_jitter(settings.colour_jitter, seeds))
         if settings.grayscale:
@@ -91,7 +96,9 @@ class RandImageViewd(RandBatchTransform):
             u, blur = _drawn("blur", seeds, 2), settings.blur
             sigma, largest = _between(blur.sigma_pixels, u[:, 1]), blur.sigma_pixels[1]
             kernel: dict[str, Any] = {"radius_pixels": blur.radius_pixels, "largest": largest}
-            x_BCHW = chosen(u[:, 0] < blur.probability, operations.blur(x_BCHW, sigma_pixels=sigma, **kernel))
+            x_BCHW = chosen(
+                u[:, 0] < blur.probability, operations.blur(x_BCHW, sigma_pixels=sigma, **kernel)
+            )
         # Interpolation and blur may leave the range by rounding.
         return x_BCHW.clamp_(0.0, 1.0)
 
@@ -111,7 +118,8 @@ def draw_boxes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw corners and sizes (n, 2) of boxes; the whole image where an image of `size` is not cropped.
 
-    As torchvision's: of ten boxes, the first that fits; else the largest in the middle that the ratio allows.
+    As torchvision's: of ten boxes, the first that fits; else the largest in the middle that the
+    ratio allows.
     """
     whole = np.zeros((len(seeds), 2), dtype=np.int64), np.tile(np.array(size), (len(seeds), 1))
     if settings is None:
@@ -132,7 +140,9 @@ def draw_boxes(
 
 def _largest_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
     height, width = size
-    return min(height, max(1, round(width / ratio[0]))), min(width, max(1, round(height * ratio[1])))
+    return min(height, max(1, round(width / ratio[0]))), min(
+        width, max(1, round(height * ratio[1]))
+    )
 
 
 def draw_affine(
@@ -149,7 +159,10 @@ def draw_affine(
     sine, cosine = np.sin(angle), np.cos(angle)
     # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
     # (cos·row − sin·column, sin·row + cos·column).
-    linear = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], axis=1) / zoom[:, None, None]
+    linear = (
+        np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], axis=1)
+        / zoom[:, None, None]
+    )
     centre = (np.array(size) - 1.0) / 2.0
     offset = centre - np.einsum("nij,nj->ni", linear, centre + translation)
     moved = np.concatenate([linear, offset[:, :, None]], axis=2)
@@ -168,7 +181,9 @@ def draw_jitter(
     return u[:, 0] < settings.probability, np.concatenate([factors, turns], axis=1), order
 
 
-def _jittered(x_BCHW: Tensor, applied: np.ndarray, factors: np.ndarray, order: np.ndarray) -> Tensor:
+def _jittered(
+    x_BCHW: Tensor, applied: np.ndarray, factors: np.ndarray, order: np.ndarray
+) -> Tensor:
     """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
     from neurocontrast.transforms.natural.operations import COLOUR_OPERATIONS
 

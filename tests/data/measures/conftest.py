@@ -31,14 +31,24 @@ REGIONS = {"aparc": "bankssts", "aparc.a2009s": "G&S_frontomargin", "aparc.DKTat
 def subject(tmp_path):
     """Write the statistics of a subject; further arguments replace those of the text."""
 
-    def write(name, *, version="cvs_version 7.1.1", etiv=1500000.0, hippocampus=4280.4, mean=2.5, atlases=REGIONS):
+    def write(
+        name,
+        *,
+        version="cvs_version 7.1.1",
+        etiv=1500000.0,
+        hippocampus=4280.4,
+        mean=2.5,
+        atlases=REGIONS,
+    ):
         folder = tmp_path / "subjects" / name / "stats"
         folder.mkdir(parents=True)
         about = {"version": version, "etiv": etiv, "hippocampus": hippocampus, "mean": mean}
         (folder / "aseg.stats").write_text(ASEG.format(program="mri_segstats", **about))
         for atlas in atlases:
             for side in ("lh", "rh"):
-                (folder / f"{side}.{atlas}.stats").write_text(APARC.format(region=REGIONS[atlas], **about))
+                (folder / f"{side}.{atlas}.stats").write_text(
+                    APARC.format(region=REGIONS[atlas], **about)
+                )
         return tmp_path / "subjects"
 
     return write

@@ -16,7 +16,10 @@ SAMPLE = Path(__file__).resolve().parents[3] / "sample" / "measures"
     ("column", "name"),
     [
         ("lh_G&S_frontomargin_thickness", "lh_G_and_S_frontomargin_thickness"),
-        ("lh.G.S_frontomargin_thickness", "lh_G_and_S_frontomargin_thickness"),  # as R makes names of it
+        (
+            "lh.G.S_frontomargin_thickness",
+            "lh_G_and_S_frontomargin_thickness",
+        ),  # as R makes names of it
         ("G_and_S_frontomargin_thick_L", "lh_G_and_S_frontomargin_thickness"),
         ("Left-Thalamus", "Left-Thalamus-Proper"),
         ("Right.Accumbens.area", "Right-Accumbens-area"),
@@ -38,7 +41,9 @@ def test_names_are_alike(column, name):
 
 
 def test_what_is_no_region_is_none():
-    assert not any(map(region_of, ("age", "sex", "BMI", "r_squared", "handedness", "left", "volume")))
+    assert not any(
+        map(region_of, ("age", "sex", "BMI", "r_squared", "handedness", "left", "volume"))
+    )
 
 
 TABLE = [
@@ -50,14 +55,19 @@ TABLE = [
 
 @pytest.mark.parametrize("delimiter", ["\t", ",", ";", " "])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_tables_of_aparcstats2table_are_read_with_any_delimiter_and_transposed(tmp_path, delimiter, transposed):
+def test_tables_of_aparcstats2table_are_read_with_any_delimiter_and_transposed(
+    tmp_path, delimiter, transposed
+):
     rows = [list(row) for row in zip(*TABLE, strict=True)] if transposed else TABLE
     path = tmp_path / "thickness.txt"
     path.write_text("".join(delimiter.join(row) + "\n" for row in rows))
     found = read_tables(path)
     assert found.values.index.tolist() == [("sub-0001", ""), ("sub-0002", "1")]
     assert found.values["lh_G_and_S_frontomargin_thickness"].tolist() == [1.925, 2.405]
-    assert found.values["EstimatedTotalIntraCranialVol"].tolist() == [1560838.764254, 1115228.151399]
+    assert found.values["EstimatedTotalIntraCranialVol"].tolist() == [
+        1560838.764254,
+        1115228.151399,
+    ]
     assert (found.kinds["lh_G_cuneus_thickness"], found.atlas) == ("thickness", "aparc.a2009s+aseg")
 
 
@@ -65,7 +75,12 @@ def test_bare_names_take_hemisphere_and_measure_from_the_first_cell(tmp_path):
     (tmp_path / "rh.txt").write_text("rh.aparc.DKTatlas.area\tcuneus\tinsula\nsub-1\t1500\t2300\n")
     (tmp_path / "aseg.txt").write_text("Measure:mean\tLeft-Hippocampus\tCSF\nsub-1\t74\t40\n")
     found = read_tables([tmp_path / "rh.txt", tmp_path / "aseg.txt"])
-    assert list(found.values) == ["rh_cuneus_area", "rh_insula_area", "Left-Hippocampus_mean", "CSF_mean"]
+    assert list(found.values) == [
+        "rh_cuneus_area",
+        "rh_insula_area",
+        "Left-Hippocampus_mean",
+        "CSF_mean",
+    ]
     assert found.kinds["Left-Hippocampus_mean"] == "other"
     assert found.atlas == "aparc.DKTatlas+aseg"
 
@@ -88,14 +103,18 @@ def test_a_folder_of_subjects_is_read_one_atlas_and_measure_at_a_time(subject):
     assert everything.values["lh_WhiteSurfArea_area"].tolist() == [85000.1, 85000.1]
     with pytest.raises(DataError, match=r"no atlas 'aparc2009'\. Did you mean 'aparc.a2009s'"):
         read_tables(folder, atlas="aparc2009")
-    with pytest.raises(DataError, match=r"no measure 'thicknes' of the cortex\. Did you mean 'thickness'"):
+    with pytest.raises(
+        DataError, match=r"no measure 'thicknes' of the cortex\. Did you mean 'thickness'"
+    ):
         read_tables(folder, measure="thicknes")
 
 
 def test_a_scan_that_two_files_hold_is_refused_with_the_name_of_the_second(subject):
     stats = subject("sub-2", atlases=()) / "sub-2" / "stats"
     (stats / "aseg.presurf.stats").write_text((stats / "aseg.stats").read_text())
-    with pytest.raises(DataError, match=r"sub-2: .*sub-2/stats/aseg\.stats: the scan has an earlier row"):
+    with pytest.raises(
+        DataError, match=r"sub-2: .*sub-2/stats/aseg\.stats: the scan has an earlier row"
+    ):
         read_tables(stats.parents[1])
     (stats / "aseg.presurf.stats").unlink()
     subject("2", atlases=())
@@ -104,10 +123,14 @@ def test_a_scan_that_two_files_hold_is_refused_with_the_name_of_the_second(subje
 
 
 def test_versions_of_programs_are_told(subject):
-    subject("sub-1", version="cvs_version $Id: mri_segstats.c,v 1.121 2016/05/31 17:27:11 greve Exp $", atlases=())
-    assert read_tables(subject("sub-2", version="FastSurfer_version 2.4.2", atlases=())).software == (
-        "FastSurfer 2.4.2; FreeSurfer 6"
+    subject(
+        "sub-1",
+        version="cvs_version $Id: mri_segstats.c,v 1.121 2016/05/31 17:27:11 greve Exp $",
+        atlases=(),
     )
+    assert read_tables(
+        subject("sub-2", version="FastSurfer_version 2.4.2", atlases=())
+    ).software == ("FastSurfer 2.4.2; FreeSurfer 6")
 
 
 def test_fastsurfers_segmentation_is_read_where_it_is_alone(subject):
@@ -120,7 +143,9 @@ def test_fastsurfers_segmentation_is_read_where_it_is_alone(subject):
 
 
 def test_cat12s_tables_and_xml_become_cubic_millimetres(tmp_path):
-    (tmp_path / "ROI_catROI_neuromorphometrics_Vgm.csv").write_text("names,lHip,rHip\nsub-01_T1w,3.25,3.5\n")
+    (tmp_path / "ROI_catROI_neuromorphometrics_Vgm.csv").write_text(
+        "names,lHip,rHip\nsub-01_T1w,3.25,3.5\n"
+    )
     xml = (
         "<S><neuromorphometrics><names><item>lHip</item><item>rHip</item></names><ids>[1;2]</ids>"
         "<data><Vgm>[3.25;3.5]</Vgm><Vcsf>[0.5;0.25]</Vcsf></data></neuromorphometrics>"
@@ -128,26 +153,36 @@ def test_cat12s_tables_and_xml_become_cubic_millimetres(tmp_path):
     )
     (tmp_path / "catROI_sub-01_T1w.xml").write_text(xml)
     found = read_tables(tmp_path)
-    assert found.values.to_dict("records") == [{"lHip_Vgm": 3250, "rHip_Vgm": 3500, "lHip_Vcsf": 500, "rHip_Vcsf": 250}]
+    assert found.values.to_dict("records") == [
+        {"lHip_Vgm": 3250, "rHip_Vgm": 3500, "lHip_Vcsf": 500, "rHip_Vcsf": 250}
+    ]
     assert (found.atlas, found.software) == ("neuromorphometrics", "CAT12")
     (tmp_path / "catROIs_sub-01_T1w.xml").write_text(
         "<S><aparc_DK40><names><item>lbankssts</item></names><data><thickness>[2.5]</thickness></data></aparc_DK40></S>"
     )
-    assert read_tables(tmp_path, atlas="aparc_DK40").values["lh_bankssts_thickness"].tolist() == [2.5]
+    assert read_tables(tmp_path, atlas="aparc_DK40").values["lh_bankssts_thickness"].tolist() == [
+        2.5
+    ]
 
 
 def test_brainpreps_table_is_in_millilitres(tmp_path):
     path = tmp_path / "cat12_vbm_roi.tsv"
     names = ["lHip_GM_Vol", "rHip_GM_Vol", "lAmy_GM_Vol", "lHip_CSF_Vol", "rHip_CSF_Vol"]
     path.write_text(
-        "\t".join(["participant_id", "session", "TIV", *names]) + "\n01\t1\t1500\t3.2\t3.1\t0.9\t0.5\t0.5\n"
+        "\t".join(["participant_id", "session", "TIV", *names])
+        + "\n01\t1\t1500\t3.2\t3.1\t0.9\t0.5\t0.5\n"
     )
     assert read_tables(path).values["lHip_Vgm"].tolist() == [3200]
 
 
 def test_openbhbs_arrays_are_named_by_its_resources(openbhb):
     folder, add_json = openbhb
-    desikan = [folder / "train" / "derivatives" / "sub-100000000002_preproc-freesurfer_desc-desikan_ROI.npy"]
+    desikan = [
+        folder
+        / "train"
+        / "derivatives"
+        / "sub-100000000002_preproc-freesurfer_desc-desikan_ROI.npy"
+    ]
     assert read_tables(desikan).values.to_dict("records") == [
         {
             "lh_bankssts_area": 1000,
@@ -156,7 +191,9 @@ def test_openbhbs_arrays_are_named_by_its_resources(openbhb):
             "rh_bankssts_thickness": 2.25,
         }
     ]
-    with pytest.raises(DataError, match=r"there is no 'cat12vbm_labels\.txt', which names the columns"):
+    with pytest.raises(
+        DataError, match=r"there is no 'cat12vbm_labels\.txt', which names the columns"
+    ):
         read_tables(folder, atlas="neuromorphometrics")
     add_json()
     found = read_tables(folder, atlas="neuromorphometrics")
@@ -167,7 +204,9 @@ def test_freesurfers_own_tables_of_226_people_are_read_whole():
     found = read_tables(SAMPLE)
     assert found.values.shape == (226, 216)
     assert not found.values.isna().any(axis=None)
-    assert [sum(kind == each for kind in found.kinds.values()) for each in ("thickness", "volume")] == [150, 61]
+    assert [
+        sum(kind == each for kind in found.kinds.values()) for each in ("thickness", "volume")
+    ] == [150, 61]
     assert found.notes == ()
 
 

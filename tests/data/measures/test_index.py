@@ -10,7 +10,9 @@ from neurocontrast.data.measures import read_tables
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of_file
 
-PEOPLE = "participant_id\tage\tsex\tsite\tsession\nsub-01\t30\tF\tparis\tn/a\nsub-02\t41\tM\tlondon\t1\n"
+PEOPLE = (
+    "participant_id\tage\tsex\tsite\tsession\nsub-01\t30\tF\tparis\tn/a\nsub-02\t41\tM\tlondon\t1\n"
+)
 
 
 @pytest.fixture
@@ -25,7 +27,8 @@ def made(root, **options):
     (root / "out").mkdir(exist_ok=True)
     found = index(root, root / "out" / "participants.tsv", overwrite=True, **options)
     tables = [
-        pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False) for path in (found.path, found.measures_path)
+        pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+        for path in (found.path, found.measures_path)
     ]
     return *tables, json.loads((root / "out" / "index.json").read_text())
 
@@ -61,7 +64,10 @@ def test_measures_without_a_person_are_problems_and_may_be_left_out(subjects, su
     people, measures, record = made(subjects, skip=True)
     assert record["notes"] == ["People in a table with no measures: sub-04."]
     assert len(people) == len(measures) == 2
-    assert {"what": "sub-03", "reason": "a table of measures has a row, and there is no scan"} in record["left_out"]
+    assert {
+        "what": "sub-03",
+        "reason": "a table of measures has a row, and there is no scan",
+    } in record["left_out"]
 
 
 def test_measures_of_an_earlier_call_do_not_stay_beside_a_table_without_any(subjects):
@@ -73,7 +79,11 @@ def test_measures_of_an_earlier_call_do_not_stay_beside_a_table_without_any(subj
     (subjects / "out" / "mine.json").write_text("{}")
     found = index(bids, subjects / "out" / "participants.tsv", overwrite=True)
     assert found.measures_path is None
-    assert sorted(path.name for path in (subjects / "out").iterdir()) == ["index.json", "mine.json", "participants.tsv"]
+    assert sorted(path.name for path in (subjects / "out").iterdir()) == [
+        "index.json",
+        "mine.json",
+        "participants.tsv",
+    ]
 
 
 def test_a_column_to_keep_is_of_people_or_of_measures(subjects):
@@ -83,7 +93,10 @@ def test_a_column_to_keep_is_of_people_or_of_measures(subjects):
     )
     (subjects / "participants.tsv").write_text(PEOPLE.replace("site", "score"))
     people, measures, _ = made(subjects, keep=["lesions", "score"])
-    assert (people["score"].tolist(), measures["lesions"].tolist()) == (["paris", "london"], ["3.0", "4.0"])
+    assert (people["score"].tolist(), measures["lesions"].tolist()) == (
+        ["paris", "london"],
+        ["3.0", "4.0"],
+    )
     assert "lesions" not in people
 
 
@@ -101,5 +114,9 @@ def test_images_get_their_measures_beside_them(subjects):
     (subjects / "subjects" / "sub-02_ses-1" / "stats" / "aseg.stats").write_text("cut")
     (subjects / "out" / "measures.tsv").unlink()
     found = index(subjects, subjects / "out" / "participants.tsv", overwrite=True)
-    assert found.measures_path is None  # images can be indexed where measures cannot be read, and it is said
-    assert any("no line '# ColHeaders'" in reason for what, reason in found.left_out if what == "measures")
+    assert (
+        found.measures_path is None
+    )  # images can be indexed where measures cannot be read, and it is said
+    assert any(
+        "no line '# ColHeaders'" in reason for what, reason in found.left_out if what == "measures"
+    )

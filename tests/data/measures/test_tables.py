@@ -27,7 +27,10 @@ def test_a_plain_table_is_read_by_region_and_scan(table):
     )
     found = read_tables(path)
     assert found.values.index.tolist() == [("sub-01", "2"), ("sub-02", "")]
-    assert found.kinds == {"lh_G_and_S_paracentral_thickness": "thickness", "Left-Hippocampus": "volume"}
+    assert found.kinds == {
+        "lh_G_and_S_paracentral_thickness": "thickness",
+        "Left-Hippocampus": "volume",
+    }
     np.testing.assert_array_equal(found.values, [[np.nan, 3900], [2.5, 4000.5]])
     assert (found.atlas, found.sources) == ("aparc.a2009s+aseg", (path,))
     assert found.notes == ("measures.tsv: left out 'age', 'score': no known region.",)
@@ -36,17 +39,27 @@ def test_a_plain_table_is_read_by_region_and_scan(table):
 
 def test_equal_values_of_two_tables_merge_and_others_are_refused(table):
     one = table("participant_id\teTIV\tLeft-Caudate\nsub-01\t1560838.764\t3500\n", "one.tsv")
-    two = table("participant_id,EstimatedTotalIntraCranialVol,BrainSegVol\nsub-01,1.56084e+06,1200000\n", "two.csv")
-    assert list(read_tables([one, two]).values) == ["EstimatedTotalIntraCranialVol", "Left-Caudate", "BrainSegVol"]
+    two = table(
+        "participant_id,EstimatedTotalIntraCranialVol,BrainSegVol\nsub-01,1.56084e+06,1200000\n",
+        "two.csv",
+    )
+    assert list(read_tables([one, two]).values) == [
+        "EstimatedTotalIntraCranialVol",
+        "Left-Caudate",
+        "BrainSegVol",
+    ]
     table("participant_id,eTIV\nsub-01,1570000\n", "two.csv")
     with pytest.raises(
-        DataError, match=r"sub-01.*EstimatedTotal.*1\.56084e\+06 in one\.tsv and 1\.57e\+06 in two\.csv"
+        DataError,
+        match=r"sub-01.*EstimatedTotal.*1\.56084e\+06 in one\.tsv and 1\.57e\+06 in two\.csv",
     ):
         read_tables([one, two])
 
 
 def test_all_that_is_wrong_is_told_at_once(table):
-    path = table("participant_id\tLeft-Caudate\nsub-01\tabc\nsub-02\t-999\n\t3500\nsub-03\t3500\nsub-03/\t3500\n")
+    path = table(
+        "participant_id\tLeft-Caudate\nsub-01\tabc\nsub-02\t-999\n\t3500\nsub-03\t3500\nsub-03/\t3500\n"
+    )
     with pytest.raises(DataError) as error:
         read_tables(path)
     for text in (
@@ -67,17 +80,27 @@ def test_rows_are_found_by_participant_and_session(table):
         )
     )
     found = rows_of(
-        measures, ["01", "sub-02", "sub-02", "sub-03", "sub-04", "sub-04", "5"], ["1", "2", "1", "", "1", "2", ""]
+        measures,
+        ["01", "sub-02", "sub-02", "sub-03", "sub-04", "sub-04", "5"],
+        ["1", "2", "1", "", "1", "2", ""],
     )
     assert found.values["Left-Caudate"].fillna(0).tolist() == [1000, 2100, 2000, 3000, 0, 0, 0]
-    assert found.lacking.tolist() == [4, 5, 6]  # one row without session is of neither of two sessions
+    assert found.lacking.tolist() == [
+        4,
+        5,
+        6,
+    ]  # one row without session is of neither of two sessions
     assert found.not_asked == ["sub-04"]
 
 
 @pytest.mark.parametrize(
     ("column", "value", "seems"),
     [
-        ("Left-Hippocampus", 4.0, r"'Left-Hippocampus' should be in mm³, .* 4,000 .* 4\. .* in mL \(cm³\)\. Convert"),
+        (
+            "Left-Hippocampus",
+            4.0,
+            r"'Left-Hippocampus' should be in mm³, .* 4,000 .* 4\. .* in mL \(cm³\)\. Convert",
+        ),
         ("eTIV", 1.5, "in L"),
         ("lh_cuneus_thickness", 2500, "in µm"),
         ("lh_cuneus_thickness", 0.25, "in cm"),
@@ -92,7 +115,10 @@ def test_another_unit_is_refused_by_name_and_never_converted(table, column, valu
 
 
 def test_participants_are_one_with_and_without_their_prefix(table):
-    one, two = table("participant_id\tLhippo\nsub-01\t4000\n", "one.tsv"), table("ID\tRhippo\n01\t4100\n", "two.tsv")
+    one, two = (
+        table("participant_id\tLhippo\nsub-01\t4000\n", "one.tsv"),
+        table("ID\tRhippo\n01\t4100\n", "two.tsv"),
+    )
     found = read_tables([one, two]).values
     assert found.index.tolist() == [("sub-01", "")]
     assert found.to_dict("records") == [{"Left-Hippocampus": 4000, "Right-Hippocampus": 4100}]
@@ -110,12 +136,28 @@ def test_a_thickness_of_zero_is_missing_and_said(table):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.tsv", "participant_id\tage\nsub-01\t3\n", "no column is a regional measure that is known.*left out 'age'"),
-        ("a.tsv", "participant_id\tone\ttwo\tname\na\t007\tinf\tx\nb\t008\t3\t1\n", r"left out 'one', 'two': no"),
+        (
+            "a.tsv",
+            "participant_id\tage\nsub-01\t3\n",
+            "no column is a regional measure that is known.*left out 'age'",
+        ),
+        (
+            "a.tsv",
+            "participant_id\tone\ttwo\tname\na\t007\tinf\tx\nb\t008\t3\t1\n",
+            r"left out 'one', 'two': no",
+        ),
         ("a.tsv", "age\tLhippo\n3\t4000\n", "no column of identifiers"),
-        ("a.tsv", "Measure:volume\tCSF\tLeft-Caudate\nsub-1\t40", "line 2 does not have the 3 cells of the header"),
+        (
+            "a.tsv",
+            "Measure:volume\tCSF\tLeft-Caudate\nsub-1\t40",
+            "line 2 does not have the 3 cells of the header",
+        ),
         ("a.tsv", "Measure:volume\tCSF\tCSF\nsub-1\t40\t50\n", "the header names 'CSF' 2 times"),
-        ("a.tsv", "participant_id\tsession\tLhippo\nsub-1_ses-1\t2\t4000\n", "found 'sub-1_ses-1' in session '2'"),
+        (
+            "a.tsv",
+            "participant_id\tsession\tLhippo\nsub-1_ses-1\t2\t4000\n",
+            "found 'sub-1_ses-1' in session '2'",
+        ),
         ("aseg.stats", "# ColHeaders A\n", "statistics lie in SUBJECT/stats"),
         ("catROI_a.xml", '<!DOCTYPE l [<!ENTITY a "b">]><S>&a;</S>', "it holds declarations"),
         (
@@ -137,15 +179,25 @@ def test_damaged_and_foreign_files_are_refused_by_name(table, name, content, sai
 
 
 def test_a_proportion_without_logarithms_is_refused_by_the_settings():
-    with pytest.raises(ConfigError, match="'proportion' is a difference of logarithms; set log_volumes to true"):
-        load_config("measures", ["data.kind=measures", "data.head_size=proportion", "data.log_volumes=false"])
+    with pytest.raises(
+        ConfigError, match="'proportion' is a difference of logarithms; set log_volumes to true"
+    ):
+        load_config(
+            "measures",
+            ["data.kind=measures", "data.head_size=proportion", "data.log_volumes=false"],
+        )
 
 
 @pytest.mark.parametrize("command", [["check"], ["qc", "--out", "quality"]])
-def test_who_asks_to_check_people_without_images_hears_what_reads_measures(command, tmp_path, monkeypatch, capsys):
+def test_who_asks_to_check_people_without_images_hears_what_reads_measures(
+    command, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.tsv").write_text("participant_id\tage\tsex\nsub-1\t30\tF\n")
     assert run([command[0], "people.tsv", *command[1:]]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "People with regional measures and no images are read by index, pretrain, embed and predict" in said
+    assert (
+        "People with regional measures and no images are read by index, pretrain, embed and predict"
+        in said
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["people.tsv"]

@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 
 
-def picture_bytes(seed: int = 0, *, size: tuple[int, int] = (8, 8), kind: str = "PNG", mode: str = "RGB") -> bytes:
+def picture_bytes(
+    seed: int = 0, *, size: tuple[int, int] = (8, 8), kind: str = "PNG", mode: str = "RGB"
+) -> bytes:
     """A picture of noise as the content of a file; `size` is (width, height)."""
     n_channels = len(Image.new(mode, (1, 1)).getbands())
     shape = (size[1], size[0]) if n_channels == 1 else (size[1], size[0], n_channels)
@@ -70,7 +72,10 @@ def write_mnist(tmp_path: Path) -> Callable[..., Path]:
         generator = np.random.default_rng(0)
         for prefix, n in (("train", 20), ("t10k", 10)):
             codes = np.arange(n, dtype=np.uint8) % 10 if labels is None else labels[:n]
-            arrays = {"images-idx3": generator.integers(0, 256, (n, 8, 8), dtype=np.uint8), "labels-idx1": codes}
+            arrays = {
+                "images-idx3": generator.integers(0, 256, (n, 8, 8), dtype=np.uint8),
+                "labels-idx1": codes,
+            }
             for kind, array in arrays.items():
                 content = idx_bytes(array)
                 name = f"{prefix}-{kind}-ubyte" + (".gz" if compressed else "")
@@ -90,5 +95,16 @@ def cifar10() -> dict[str, bytes]:
         records = generator.integers(0, 256, (n, 3073), dtype=np.uint8)
         records[:, 0] = np.arange(n) % 10
         files[name] = records.tobytes()
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    names = [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ]
     return files | {"batches.meta.txt": ("\n".join(names) + "\n\n").encode()}

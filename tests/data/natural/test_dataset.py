@@ -35,7 +35,9 @@ def make_table(tmp_path, pixels):
 
 
 def test_images_of_several_stores_are_read_by_row(make_table, pixels):
-    images = ImageDataset(read_cohort(make_table("a/images.npy#3", "b/images.npy#1", "a/images.npy#0")))
+    images = ImageDataset(
+        read_cohort(make_table("a/images.npy#3", "b/images.npy#1", "a/images.npy#0"))
+    )
     expected = np.stack([pixels[3], pixels[1] // 2, pixels[0]])
     assert isinstance(images, ImagesInPlace)
     assert (images.image_shape, images.image_dtype, len(images)) == ((3, 4, 6), np.uint8, 3)
@@ -49,7 +51,9 @@ def test_images_of_several_stores_are_read_by_row(make_table, pixels):
 
 def test_a_table_names_all_images_that_are_not_there(make_table):
     with pytest.raises(DataError) as found:
-        read_cohort(make_table("a/images.npy#5", "c/images.npy#0", "a/images.npy#4", "b/images.npy#99"))
+        read_cohort(
+            make_table("a/images.npy#5", "c/images.npy#0", "a/images.npy#4", "b/images.npy#99")
+        )
     message = str(found.value)
     assert "3 problems" in message
     assert "line 2, i0, column 'path': there is no image 5" in message
@@ -68,16 +72,26 @@ def test_images_of_two_sizes_and_scans_are_refused_by_name(make_table, tmp_path,
 
 
 def test_columns_and_files_become_vectors(make_table, tmp_path):
-    cohort = read_cohort(make_table("a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], blue=[1, 0], name=["x", "y"]))
-    features = pd.DataFrame({"participant_id": ["i1", "other", "i0"], "f1": [1.0, 9.0, 2.0], "f2": [3, 9, 4]})
+    cohort = read_cohort(
+        make_table(
+            "a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], blue=[1, 0], name=["x", "y"]
+        )
+    )
+    features = pd.DataFrame(
+        {"participant_id": ["i1", "other", "i0"], "f1": [1.0, 9.0, 2.0], "f2": [3, 9, 4]}
+    )
     features.to_parquet(tmp_path / "clip.parquet")
     (tmp_path / "volumes.tsv").write_text("participant_id\tgm_ml\twm_ml\ni1\t610.5\tn/a\n")
-    vectors = read_vectors({"rgb": ["red", "bl*"], "clip": "clip.parquet", "anatomy": "volumes.tsv"}, cohort)
+    vectors = read_vectors(
+        {"rgb": ["red", "bl*"], "clip": "clip.parquet", "anatomy": "volumes.tsv"}, cohort
+    )
     np.testing.assert_array_equal(vectors["rgb"], [[0.5, 1], [0.25, 0]])
     np.testing.assert_array_equal(vectors["clip"], [[2, 4], [1, 3]])
     np.testing.assert_array_equal(vectors["anatomy"], [[np.nan, np.nan], [610.5, np.nan]])
     metadata, categories = encode_metadata(
-        cohort.table, {"rgb": "continuous", "name": "categorical", "red": "continuous"}, vectors=vectors
+        cohort.table,
+        {"rgb": "continuous", "name": "categorical", "red": "continuous"},
+        vectors=vectors,
     )
     assert metadata["rgb"].dtype == torch.float32
     assert metadata["rgb"].tolist() == [[0.5, 1], [0.25, 0]]
@@ -113,6 +127,8 @@ def test_vectors_that_cannot_be_are_refused(make_table, tmp_path, spec, told):
     for name, columns in files.items():
         pd.DataFrame(columns).to_parquet(tmp_path / f"{name}.parquet")
     (tmp_path / "broken.parquet").write_text("no parquet")
-    cohort = read_cohort(make_table("a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], name=["x", "y"]))
+    cohort = read_cohort(
+        make_table("a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], name=["x", "y"])
+    )
     with pytest.raises(DataError, match=told):
         read_vectors(spec, cohort)

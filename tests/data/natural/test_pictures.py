@@ -27,7 +27,9 @@ GREY = RAMP[:, :, 0]
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
 def test_colours_are_kept(kind):
-    np.testing.assert_array_equal(decode(saved(Image.fromarray(RAMP), kind)), RAMP.transpose(2, 0, 1))
+    np.testing.assert_array_equal(
+        decode(saved(Image.fromarray(RAMP), kind)), RAMP.transpose(2, 0, 1)
+    )
 
 
 def test_grey_of_eight_and_sixteen_bits_is_repeated():
@@ -43,7 +45,9 @@ def test_transparency_is_laid_on_white(mode):
     picture.putalpha(0)
     assert (decode(saved(picture)) == 255).all()
     picture.putalpha(255)
-    np.testing.assert_array_equal(decode(saved(picture)), np.asarray(picture.convert("RGB")).transpose(2, 0, 1))
+    np.testing.assert_array_equal(
+        decode(saved(picture)), np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+    )
 
 
 def test_palettes_are_looked_up_and_their_transparency_is_white():
@@ -65,7 +69,12 @@ def test_a_picture_is_turned_as_its_exif_data_say():
 
 def huge_png():
     def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
@@ -82,7 +91,12 @@ def huge_png():
         (huge_png(), "9000×9000 pixels are more than"),
         (saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "32 bits"),
         (
-            saved(Image.fromarray(GREY), "GIF", save_all=True, append_images=[Image.fromarray(255 - GREY)]),
+            saved(
+                Image.fromarray(GREY),
+                "GIF",
+                save_all=True,
+                append_images=[Image.fromarray(255 - GREY)],
+            ),
             "moving picture",
         ),
     ],
@@ -103,7 +117,8 @@ def test_scaling_covers_the_size_and_crops_the_middle():
     assert (scale(flat, (32, 32)) == 77).all()
 
 
-# --- folders and archives --------------------------------------------------------------------------------------------
+# --- folders and archives
+# --------------------------------------------------------------------------------------------
 def link(name, kind=tarfile.SYMTYPE, target="/etc/passwd"):
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -112,7 +127,9 @@ def link(name, kind=tarfile.SYMTYPE, target="/etc/passwd"):
 
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tar.xz"])
 def test_an_archive_is_read_by_name_and_leaves_nothing(write_tar, tmp_path, name):
-    source = write_tar({"./b/2.jpg": b"two", "a/1.jpg": b"one", "a/._1.jpg": b"noise", "notes.txt": b"no"}, name)
+    source = write_tar(
+        {"./b/2.jpg": b"two", "a/1.jpg": b"one", "a/._1.jpg": b"noise", "notes.txt": b"no"}, name
+    )
     (tmp_path / "scratch").mkdir()
     with open_files(source, scratch=tmp_path / "scratch") as found:
         assert found.names == ["a/1.jpg", "b/2.jpg", "notes.txt"]
@@ -135,7 +152,10 @@ def test_an_archive_is_read_by_name_and_leaves_nothing(write_tar, tmp_path, name
 def test_a_hostile_archive_is_refused_and_writes_nowhere_else(write_tar, tmp_path, member):
     (tmp_path / "scratch").mkdir()
     source = write_tar(member, "x.tar")
-    with pytest.raises(DataError, match=r"x\.tar"), open_files(source, scratch=tmp_path / "scratch"):
+    with (
+        pytest.raises(DataError, match=r"x\.tar"),
+        open_files(source, scratch=tmp_path / "scratch"),
+    ):
         pass
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["scratch", "x.tar"]
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -179,7 +199,10 @@ def test_a_folder_is_walked_once_with_its_links(tmp_path):
 
 def test_what_is_no_source_is_refused(tmp_path):
     (tmp_path / "x.rar").write_bytes(b"Rar!")
-    with pytest.raises(DataError, match="neither a folder nor an archive"), open_files(tmp_path / "x.rar"):
+    with (
+        pytest.raises(DataError, match="neither a folder nor an archive"),
+        open_files(tmp_path / "x.rar"),
+    ):
         pass
     with pytest.raises(DataError, match="no file or folder"), open_files(tmp_path / "absent"):
         pass

@@ -44,7 +44,8 @@ def test_every_beginning_is_stratified_and_part_of_every_longer_one():
         for label, whole in Counter(LABELS).items():
             assert abs(counts[label] - n * whole / 1000) <= 1
     small, large = (
-        {name for name, part in zip(NAMES, parts(n_train=n), strict=True) if part == "train"} for n in (64, 200)
+        {name for name, part in zip(NAMES, parts(n_train=n), strict=True) if part == "train"}
+        for n in (64, 200)
     )
     assert len(small) == 64
     assert small < large
@@ -59,11 +60,20 @@ def test_a_split_depends_on_the_seed_and_the_names_alone():
 
 def test_the_split_of_known_names_stays_what_it_is():
     # A split that changed with a version would let test images into training.
-    assert stratified_order([f"x-{n}" for n in range(6)], ["a"] * 6, seed=0).tolist() == [5, 2, 0, 3, 1, 4]
+    assert stratified_order([f"x-{n}" for n in range(6)], ["a"] * 6, seed=0).tolist() == [
+        5,
+        2,
+        0,
+        3,
+        1,
+        4,
+    ]
 
 
 def test_more_images_than_there_are_cannot_be_kept():
-    with pytest.raises(DataError, match=r"n_validation: 161 images .* has 160\. Raise images\.validation_fraction"):
+    with pytest.raises(
+        DataError, match=r"n_validation: 161 images .* has 160\. Raise images\.validation_fraction"
+    ):
         parts(n_validation=161)
     with pytest.raises(DataError, match="no image is left for training"):
         parts(["test"] * 1000)

@@ -34,7 +34,9 @@ def folders(source):
 
 
 def test_splits_and_classes_are_read_from_folders(write_folder):
-    pictures = folders(write_folder("Train/cat/1.png", "val/cat/1.png", "test/dog/a/2.png", "readme.txt"))
+    pictures = folders(
+        write_folder("Train/cat/1.png", "val/cat/1.png", "test/dog/a/2.png", "readme.txt")
+    )
     found = set(zip(pictures.files, pictures.splits, pictures.labels, strict=True))
     assert found == {
         ("Train/cat/1.png", "train", "cat"),
@@ -46,7 +48,11 @@ def test_splits_and_classes_are_read_from_folders(write_folder):
 
 def test_folders_above_the_classes_are_taken_off(write_folder):
     pictures = folders(write_folder("set/v1/cat/1.png", "set/v1/dog/1.png"))
-    assert (pictures.files, pictures.labels, pictures.splits) == (["cat/1.png", "dog/1.png"], ["cat", "dog"], None)
+    assert (pictures.files, pictures.labels, pictures.splits) == (
+        ["cat/1.png", "dog/1.png"],
+        ["cat", "dog"],
+        None,
+    )
     pictures = folders(write_folder("set/train/cat/1.png", folder="other"))
     assert (pictures.files, pictures.splits) == (["train/cat/1.png"], ["train"])
 
@@ -86,7 +92,9 @@ def write_files(folder, files):
 
 
 def test_cifar10_is_read_from_a_folder_and_the_official_archive(tmp_path, write_tar, cifar10):
-    archive = write_tar({f"cifar-10-batches-bin/{name}": content for name, content in cifar10.items()}, "c.tar.gz")
+    archive = write_tar(
+        {f"cifar-10-batches-bin/{name}": content for name, content in cifar10.items()}, "c.tar.gz"
+    )
     for source in (write_files(tmp_path / "bin", cifar10), archive):
         pictures, images = cifar(source)
         assert len(pictures) == 24
@@ -113,14 +121,22 @@ def test_cifar100_has_fine_and_coarse_labels(tmp_path):
 def test_cifar_files_that_are_wrong_are_named(tmp_path, cifar10):
     bad = bytearray(cifar10["data_batch_1.bin"])
     bad[3073] = 10
-    with pytest.raises(DataError, match=r"data_batch_1\.bin: 1 images have a label beyond 9 \(image 1 has 10\)"):
+    with pytest.raises(
+        DataError, match=r"data_batch_1\.bin: 1 images have a label beyond 9 \(image 1 has 10\)"
+    ):
         cifar(write_files(tmp_path / "a", cifar10 | {"data_batch_1.bin": bytes(bad)}))
     with pytest.raises(DataError, match=r"test_batch\.bin: 12,291 bytes"):
-        cifar(write_files(tmp_path / "b", cifar10 | {"test_batch.bin": cifar10["test_batch.bin"][:-1]}))
+        cifar(
+            write_files(
+                tmp_path / "b", cifar10 | {"test_batch.bin": cifar10["test_batch.bin"][:-1]}
+            )
+        )
 
 
 def test_the_python_version_is_never_unpickled(tmp_path):
-    source = write_files(tmp_path / "c", {"data_batch_1": b"\x80\x04.", "batches.meta": b"\x80\x04."})
+    source = write_files(
+        tmp_path / "c", {"data_batch_1": b"\x80\x04.", "batches.meta": b"\x80\x04."}
+    )
     with pytest.raises(DataError, match="This is the Python version, whose pickles are never read"):
         cifar(source)
 
@@ -128,7 +144,9 @@ def test_the_python_version_is_never_unpickled(tmp_path):
 def test_cifar_with_wrong_names_is_refused(tmp_path, cifar10):
     with pytest.raises(DataError, match=r"must name 10 classes, each once\. Found 2"):
         cifar(write_files(tmp_path / "c", cifar10 | {"batches.meta.txt": b"cat\ndog\n"}))
-    with pytest.raises(DataError, match=r"cifar100 needs .*train\.bin.*A folder or archive of pictures"):
+    with pytest.raises(
+        DataError, match=r"cifar100 needs .*train\.bin.*A folder or archive of pictures"
+    ):
         cifar(tmp_path / "c", "cifar100")
 
 
@@ -155,7 +173,10 @@ def test_labels_out_of_range_and_numbers_that_disagree_are_refused(write_mnist):
     folder = write_mnist(compressed=False)
     test_labels = folder / "t10k-labels-idx1-ubyte"
     for content, told in (
-        (bytes((0, 0, 8, 1, 0, 0, 0, 10)) + bytes([10] * 10), r"10 images have a label beyond 9 \(image 0 has 10\)"),
+        (
+            bytes((0, 0, 8, 1, 0, 0, 0, 10)) + bytes([10] * 10),
+            r"10 images have a label beyond 9 \(image 0 has 10\)",
+        ),
         (bytes((0, 0, 8, 1, 0, 0, 0, 2, 1, 2)), "test: there are 10 images and 2 labels"),
     ):
         test_labels.write_bytes(content)
@@ -178,7 +199,10 @@ def test_idx_files_that_are_wrong_are_refused():
         "header": (good[:9], "it is cut or damaged"),
         "cut": (good[:-3], "announces 256 bytes, and it holds 253"),
         "long": (good + b"x", "it holds 257"),
-        "cut.gz": (gzip.compress(np.random.default_rng(0).bytes(3000) + good)[:-40], "Found|cut or damaged"),
+        "cut.gz": (
+            gzip.compress(np.random.default_rng(0).bytes(3000) + good)[:-40],
+            "Found|cut or damaged",
+        ),
         "cutdata.gz": (gzip.compress(good)[:-12], "it is cut or damaged"),
         "bomb": (bytes((0, 0, 8, 3)) + b"\xff" * 12, "its header announces"),
     }

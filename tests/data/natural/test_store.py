@@ -4,7 +4,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.store import ImageStore, is_image_path, split_image_path, statistics_of, write_store
+from neurocontrast.data.natural.store import (
+    ImageStore,
+    is_image_path,
+    split_image_path,
+    statistics_of,
+    write_store,
+)
 from neurocontrast.exceptions import DataError
 
 
@@ -21,7 +27,12 @@ def store(tmp_path, pixels):
 def test_a_path_names_a_store_and_an_index():
     assert split_image_path("/a b/images.npy#17")[1] == 17
     assert str(split_image_path("/a b/x#1.npy#2")[0]) == "/a b/x#1.npy"
-    assert not any(map(is_image_path, ["images.npy", "images.npy#", "images.npy#-1", "a.nii.gz#3", "images.npy#1x"]))
+    assert not any(
+        map(
+            is_image_path,
+            ["images.npy", "images.npy#", "images.npy#-1", "a.nii.gz#3", "images.npy#1x"],
+        )
+    )
     with pytest.raises(DataError, match=r"images\.npy#17"):
         split_image_path("images.npy")
 
@@ -62,7 +73,9 @@ def test_a_store_takes_space_as_images_come_so_that_a_full_disk_is_an_error(tmp_
             yield np.zeros((3, 512, 1024), np.uint8)
 
     store = write_store(tmp_path, images(), n_images=4, shape=(3, 512, 1024))
-    assert sizes[0] == 0  # a map is as long as the whole from the start; what the disk cannot hold ends the process
+    assert (
+        sizes[0] == 0
+    )  # a map is as long as the whole from the start; what the disk cannot hold ends the process
     assert sizes == sorted(set(sizes))
     assert store.path.stat().st_size > 4 * 3 * 512 * 1024
 

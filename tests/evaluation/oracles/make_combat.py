@@ -16,8 +16,13 @@ age = np.round(generator.uniform(20, 80, N), 2)
 sex = generator.integers(0, 2, N).astype(float)
 shifts = {"london": 0.0, "paris": 1.5, "rome": -2.0}
 spreads = {"london": 1.0, "paris": 2.0, "rome": 0.6}
-x = generator.normal(size=(N, P)) * [[spreads[site]] for site in sites] + [[shifts[site]] for site in sites]
-x = np.round(x + np.outer(age / 10, generator.normal(size=P)) + np.outer(sex, generator.normal(size=P)) + 5, 4)
+x = generator.normal(size=(N, P)) * [[spreads[site]] for site in sites] + [
+    [shifts[site]] for site in sites
+]
+x = np.round(
+    x + np.outer(age / 10, generator.normal(size=P)) + np.outer(sex, generator.normal(size=P)) + 5,
+    4,
+)
 train = np.arange(N) % 4 != 3  # the others are only applied to
 
 

@@ -26,12 +26,18 @@ def test_sessions_of_a_subject_never_straddle_a_fold(data):
     owners = data.draw(st.lists(st.integers(0, n_subjects - 1), min_size=8, max_size=80))
     subjects = np.array([f"s{owner}" for owner in owners], dtype=object)
     codes = data.draw(st.lists(st.integers(0, 1), min_size=len(owners), max_size=len(owners)))
-    sites = data.draw(st.lists(st.sampled_from(["a", "b", "c", NO_SITE]), min_size=len(owners), max_size=len(owners)))
+    sites = data.draw(
+        st.lists(
+            st.sampled_from(["a", "b", "c", NO_SITE]), min_size=len(owners), max_size=len(owners)
+        )
+    )
     n_folds = data.draw(st.integers(2, 5))
     assume(len(set(owners)) >= n_folds)
     target = data.draw(st.sampled_from([binary(codes), continuous(owners)]))
 
-    splits = stratified(target, sites, subjects, n_folds=n_folds, n_repeats=2, seed=data.draw(st.integers(0, 5)))
+    splits = stratified(
+        target, sites, subjects, n_folds=n_folds, n_repeats=2, seed=data.draw(st.integers(0, 5))
+    )
 
     assert len(splits) == 2 * n_folds
     for split in splits:
@@ -47,7 +53,11 @@ def test_classes_and_class_by_site_differ_by_at_most_one_subject_between_folds()
     codes = generator.integers(0, 2, 203)
     sites = generator.choice(["a", "b", "c", "d"], 203, p=[0.6, 0.3, 0.08, 0.02])
     splits = stratified(binary(codes), sites, names(203), n_folds=5, n_repeats=3, seed=1)
-    for mask in [codes == 0, codes == 1, *[(codes == c) & (sites == s) for c in (0, 1) for s in "abcd"]]:
+    for mask in [
+        codes == 0,
+        codes == 1,
+        *[(codes == c) & (sites == s) for c in (0, 1) for s in "abcd"],
+    ]:
         for repeat in range(3):
             counts = [mask[split.test].sum() for split in splits if split.repeat == repeat]
             assert max(counts) - min(counts) <= 1
@@ -63,7 +73,10 @@ def test_a_continuous_target_has_alike_folds():
 def test_repeats_differ_and_seeds_decide():
     target, sites, subjects = binary(np.arange(40) % 2), ["a"] * 40, names(40)
     first, again, other = (
-        [split.test.tolist() for split in stratified(target, sites, subjects, n_folds=4, n_repeats=2, seed=seed)]
+        [
+            split.test.tolist()
+            for split in stratified(target, sites, subjects, n_folds=4, n_repeats=2, seed=seed)
+        ]
         for seed in (0, 0, 1)
     )
     assert first == again != other
@@ -76,13 +89,17 @@ def test_a_class_that_subjects_have_beside_a_common_one_is_spread_over_the_folds
     values = np.zeros(120, dtype=np.int64)
     values[2:30:3] = 1  # ten of forty, in one session of three
     for seed in range(5):
-        splits = stratified(binary(values), ["a"] * 120, subjects, n_folds=5, n_repeats=1, seed=seed)
+        splits = stratified(
+            binary(values), ["a"] * 120, subjects, n_folds=5, n_repeats=1, seed=seed
+        )
         assert [int(values[split.test].sum()) for split in splits] == [2] * 5
 
 
 def test_one_site_is_left_out_with_all_its_subjects():
     sites = ["a", "a", "b", "b", "c", "c"]
-    subjects = np.array(["1", "2", "1", "3", "4", "5"], dtype=object)  # subject 1 was scanned at a and at b
+    subjects = np.array(
+        ["1", "2", "1", "3", "4", "5"], dtype=object
+    )  # subject 1 was scanned at a and at b
     splits = leave_site_out(sites, subjects, names=list("uvwxyz"))
     assert [split.held_out_site for split in splits] == ["a", "b", "c"]
     assert splits[0].test.tolist() == [0, 1]
@@ -107,7 +124,10 @@ def test_leave_site_out_needs_two_sites_and_no_scan_without_one(sites, message):
 def test_a_site_held_out_and_the_people_seen_there_are_never_trained_on(data):
     n = data.draw(st.integers(4, 40))
     groups = np.array(
-        [(f"s{data.draw(st.integers(0, n))}", data.draw(st.sampled_from(["a", "b", "c"]))) for _ in range(n)]
+        [
+            (f"s{data.draw(st.integers(0, n))}", data.draw(st.sampled_from(["a", "b", "c"])))
+            for _ in range(n)
+        ]
     )
     assume(len(set(groups[:, 1])) > 1)
     splits = list(LeaveSiteOut().split(np.zeros(n), groups=groups))
@@ -130,17 +150,25 @@ def test_a_training_fold_with_one_class_is_refused():
     sites = ["a", "a", "b", "b"]
     subjects = np.array(list("1234"), dtype=object)
     splits = leave_site_out(sites, subjects, names=list("1234"))
-    with pytest.raises(DataError, match="site 'a' is held out, the training scans have 'control' only"):
+    with pytest.raises(
+        DataError, match="site 'a' is held out, the training scans have 'control' only"
+    ):
         check_splits(splits, binary([1, 1, 0, 0]), subjects)
 
 
 def test_two_training_scans_of_different_ages_can_teach_and_one_or_two_alike_cannot():
     def check(train, ages):
-        check_splits([Split(0, 0, np.array(train), np.array([len(ages) - 1]))], continuous(ages), names(len(ages)))
+        check_splits(
+            [Split(0, 0, np.array(train), np.array([len(ages) - 1]))],
+            continuous(ages),
+            names(len(ages)),
+        )
 
     check([0, 1], np.array([30.0, 40.0, 50.0]))
     for train in ([0], [0, 1]):
-        with pytest.raises(DataError, match=f"it does not vary in the {len(train)} scans that remain"):
+        with pytest.raises(
+            DataError, match=f"it does not vary in the {len(train)} scans that remain"
+        ):
             check(train, np.array([30.0, 30.0, 50.0]))
 
 
@@ -173,4 +201,8 @@ def test_the_value_of_a_subject_is_its_rarest_or_the_mean():
     owners = np.array(["a", "a", "b", "b", "c"], dtype=object)
     values = np.array([0, 1, 0, 0, 0])  # subject a is of a class that nobody else is of
     assert subject_values(values, owners).tolist() == [1, 0, 0]
-    assert subject_values(np.array([1.0, 2, 5, 6, 9]), owners, average=True).tolist() == [1.5, 5.5, 9]
+    assert subject_values(np.array([1.0, 2, 5, 6, 9]), owners, average=True).tolist() == [
+        1.5,
+        5.5,
+        9,
+    ]

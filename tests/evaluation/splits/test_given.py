@@ -15,7 +15,12 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold, read_split_file, run_study
+from neurocontrast.evaluation import (
+    LeaveSiteOut,
+    SiteStratifiedGroupKFold,
+    read_split_file,
+    run_study,
+)
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.findings import measure
 from tests.evaluation.quick import plan, warnings
@@ -58,7 +63,10 @@ def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, op
         np.testing.assert_array_equal(a.train, b.train)
     repeated = measure(again)
     assert repeated.evaluation.content()["splits"] == "file"
-    assert repeated.evaluation.content()["splits_digest"] == result.evaluation.content()["splits_digest"]
+    assert (
+        repeated.evaluation.content()["splits_digest"]
+        == result.evaluation.content()["splits_digest"]
+    )
     pd.testing.assert_frame_equal(repeated.tables["predictions"], result.tables["predictions"])
     assert first.covariates == again.covariates
 
@@ -78,13 +86,19 @@ def test_scans_without_a_fold_are_trained_on_and_never_tested(folds, plan_by_fil
 def test_a_subject_in_two_folds_is_refused(folds, plan_by_file, fold):
     folds["fold"] = folds["fold"].astype(object)
     folds.loc[3, "fold"] = fold
-    with pytest.raises(LeakageError, match=r"scans of 1 subjects are in different folds \(sub-0003\)"):
+    with pytest.raises(
+        LeakageError, match=r"scans of 1 subjects are in different folds \(sub-0003\)"
+    ):
         plan_by_file(folds)
 
 
-def test_where_sites_are_held_out_a_subject_of_two_sites_is_never_trained_on_and_tested(sessions, folds, plan_by_file):
+def test_where_sites_are_held_out_a_subject_of_two_sites_is_never_trained_on_and_tested(
+    sessions, folds, plan_by_file
+):
     table = sessions.table.copy()
-    table.loc[3, "site"] = next(site for site in table["site"].unique() if site != table.loc[3, "site"])
+    table.loc[3, "site"] = next(
+        site for site in table["site"].unique() if site != table.loc[3, "site"]
+    )
     folds["fold"] = table["site"].astype("category").cat.codes
     study = plan_by_file(folds, replace(sessions, table=table))
     assert all(split.held_out_site for split in study.splits)
@@ -97,15 +111,24 @@ def test_where_sites_are_held_out_a_subject_of_two_sites_is_never_trained_on_and
     [
         (lambda f: f.drop(columns="fold"), "missing columns: 'fold'; found: 'participant_id'"),
         (lambda f: f.rename(columns={"fold": "folds"}), "Did you mean 'folds'"),
-        (lambda f: f.assign(fold="first"), "column 'fold': must be 0, 1, 2 …, found row 2: 'first'"),
+        (
+            lambda f: f.assign(fold="first"),
+            "column 'fold': must be 0, 1, 2 …, found row 2: 'first'",
+        ),
         (lambda f: f.assign(repeat=-1), "column 'repeat'"),
         (lambda f: f.iloc[1:], "lacks 1 of the 80 scans to evaluate .sub-0000 session 1."),
         (lambda f: pd.concat([f, f.iloc[:1]]), "lists scans twice .sub-0000."),
-        (lambda f: pd.concat([f, f[:1].assign(participant_id="x")]), "1 scans that are not among .* .x session 1."),
+        (
+            lambda f: pd.concat([f, f[:1].assign(participant_id="x")]),
+            "1 scans that are not among .* .x session 1.",
+        ),
         (lambda f: f.assign(fold=f["fold"] + 1), "no scan in fold 0"),
         (lambda f: f.assign(fold=""), "repeat 0 has an empty fold in every row"),
         (lambda f: f.iloc[:0], "has no rows"),
-        (lambda f: f.assign(fold="1e300"), "column 'fold': must be 0, 1, 2 …, found row 2: '1e300'"),
+        (
+            lambda f: f.assign(fold="1e300"),
+            "column 'fold': must be 0, 1, 2 …, found row 2: '1e300'",
+        ),
     ],
 )
 def test_a_wrong_split_file_is_answered(folds, plan_by_file, change, message):
@@ -113,7 +136,9 @@ def test_a_wrong_split_file_is_answered(folds, plan_by_file, change, message):
         plan_by_file(change(folds))
 
 
-def test_the_sites_that_folds_hold_out_are_found_whatever_a_column_says(sessions, folds, plan_by_file):
+def test_the_sites_that_folds_hold_out_are_found_whatever_a_column_says(
+    sessions, folds, plan_by_file
+):
     def held_out() -> set[str | None]:
         return {split.held_out_site for split in plan_by_file(folds).splits}
 
@@ -134,7 +159,11 @@ def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
     ):
         named = plan(cohort, **options)
         for ours, theirs in zip(plan(cohort, cv=cv).splits, named.splits, strict=True):
-            assert (ours.repeat, ours.fold, ours.held_out_site) == (theirs.repeat, theirs.fold, theirs.held_out_site)
+            assert (ours.repeat, ours.fold, ours.held_out_site) == (
+                theirs.repeat,
+                theirs.fold,
+                theirs.held_out_site,
+            )
             assert np.array_equal(ours.test, theirs.test)
 
 
@@ -167,14 +196,18 @@ def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
 
 def test_repeats_are_recognised_by_scans_that_are_tested_again(cohort):
     study = plan(cohort, cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0))
-    assert [(split.repeat, split.fold) for split in study.splits] == [(r, f) for r in range(2) for f in range(3)]
+    assert [(split.repeat, split.fold) for split in study.splits] == [
+        (r, f) for r in range(2) for f in range(3)
+    ]
     summary = run_study(study).evaluation.content()
     assert (summary["n_folds"], summary["n_repeats"], summary["splits"]) == (3, 2, "custom")
     assert summary["splitter"] == "RepeatedStratifiedKFold(n_repeats=2, n_splits=3, random_state=0)"
 
 
 def test_scans_that_no_split_tests_are_said(cohort):
-    pairs = StratifiedShuffleSplit(2, test_size=0.2, random_state=0).split(cohort.features, cohort.table["diagnosis"])
+    pairs = StratifiedShuffleSplit(2, test_size=0.2, random_state=0).split(
+        cohort.features, cohort.table["diagnosis"]
+    )
     study = plan(cohort, cv=list(pairs))
     assert "fold_untested" in warnings(study)
     assert study.facts["splitter"] == "pairs of training and test rows"
@@ -191,16 +224,28 @@ def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
 @pytest.mark.parametrize(
     ("pairs", "error", "message"),
     [
-        ([([0, 1], [1, 2]), ([2], [3])], LeakageError, r"split 0 trains on 1 rows that it tests too \(\[1\]\)"),
+        (
+            [([0, 1], [1, 2]), ([2], [3])],
+            LeakageError,
+            r"split 0 trains on 1 rows that it tests too \(\[1\]\)",
+        ),
         ([([0, 1], [2]), ([0, 1], [])], DataError, "test rows of split 1 must be"),
         ([([], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),
-        ([([0, 1], [2]), ([0, 1], [60])], DataError, "split 1 must be different whole numbers from 0 to 59"),
+        (
+            [([0, 1], [2]), ([0, 1], [60])],
+            DataError,
+            "split 1 must be different whole numbers from 0 to 59",
+        ),
         ([([0, 0], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be different"),
         ([([0, 1], 2), ([0, 1], [3])], DataError, "test rows of split 0 must be"),
         ([([[0], [1]], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),
         ([([0, 1], [2])], DataError, "at least two splits are needed"),
         ([(0, 1, 2)], DataError, "split 0 must be a pair"),
-        ([(np.arange(90) < 30, np.arange(90) >= 60)], DataError, "training rows of split 0 must be"),
+        (
+            [(np.arange(90) < 30, np.arange(90) >= 60)],
+            DataError,
+            "training rows of split 0 must be",
+        ),
     ],
 )
 def test_pairs_that_are_no_split_are_named(cohort, pairs, error, message):
@@ -221,8 +266,18 @@ class Refusing(LeaveOneGroupOut):
     [
         (5, {}, ConfigError, "cv: must be a splitter"),
         ("leave-site-out", {}, ConfigError, "cv: must be a splitter"),
-        (Refusing(), {}, DataError, r"LeaveOneGroupOut\(\).*X \(features\), y \(diagnosis\), groups"),
-        (GroupKFold(3), {"splits": "leave-site-out"}, ConfigError, "splits=leave-site-out would too"),
+        (
+            Refusing(),
+            {},
+            DataError,
+            r"LeaveOneGroupOut\(\).*X \(features\), y \(diagnosis\), groups",
+        ),
+        (
+            GroupKFold(3),
+            {"splits": "leave-site-out"},
+            ConfigError,
+            "splits=leave-site-out would too",
+        ),
     ],
 )
 def test_what_makes_no_folds_is_told(cohort, cv, options, error, message):

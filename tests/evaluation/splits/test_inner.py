@@ -5,7 +5,12 @@ import pytest
 
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.splits.inner import inner_folds, penalty_folds, site_inner_folds, validation_split
+from neurocontrast.evaluation.splits.inner import (
+    inner_folds,
+    penalty_folds,
+    site_inner_folds,
+    validation_split,
+)
 from neurocontrast.evaluation.target import Target
 from tests.evaluation.quick import binary, continuous, names
 
@@ -53,7 +58,9 @@ def test_a_traveller_is_never_fitted_while_tried():
 def test_scans_without_a_site_form_one():
     train, subjects, sites = people(10, 10)
     sites[:10] = NO_SITE
-    assert sorted(len(tried) for _, tried in site_inner_folds(ages(20), train, subjects, sites)) == [10, 10]
+    assert sorted(
+        len(tried) for _, tried in site_inner_folds(ages(20), train, subjects, sites)
+    ) == [10, 10]
 
 
 def test_a_fold_whose_fitted_rows_lack_a_class_is_left_out():
@@ -85,7 +92,12 @@ def test_a_class_below_five_a_fold_is_spread_evenly(n_patients, even):
     codes[:n_patients] = 1
     train, subjects = np.arange(100), names(100)
     spreads = [
-        np.ptp([codes[tried].sum() for _, tried in inner_folds(binary(codes), train, subjects, n_folds=4, seed=seed)])
+        np.ptp(
+            [
+                codes[tried].sum()
+                for _, tried in inner_folds(binary(codes), train, subjects, n_folds=4, seed=seed)
+            ]
+        )
         for seed in range(10)
     ]
     assert bool(max(spreads) <= 1) is even
@@ -105,10 +117,14 @@ def test_the_penalty_is_tried_on_validation_rows_or_on_a_fifth_or_on_all_folds()
     train, subjects, sites = people(*[25] * 4)
     options = {"settings": EvaluationSettings(n_inner_folds=4, large_table=100), "seed": 0}
     assert len(penalty_folds(ages(100), train, subjects, **options)) == 4
-    ((fitted, tried),) = penalty_folds(ages(100), train, subjects, validation=np.array([2, 5]), **options)
+    ((fitted, tried),) = penalty_folds(
+        ages(100), train, subjects, validation=np.array([2, 5]), **options
+    )
     assert tried.tolist() == [2, 5]
     assert len(fitted) == 98
-    ((_, tried),) = penalty_folds(ages(100), train, subjects, validation=np.array([], dtype=int), **options)
+    ((_, tried),) = penalty_folds(
+        ages(100), train, subjects, validation=np.array([], dtype=int), **options
+    )
     assert len(tried) == 20
     options["settings"] = EvaluationSettings(n_inner_folds=4, large_table=99)
     ((_, tried),) = penalty_folds(ages(100), train, subjects, sites=sites, **options)
@@ -120,19 +136,27 @@ def test_the_penalty_is_tried_on_validation_rows_or_on_a_fifth_or_on_all_folds()
 
 def test_early_stopping_looks_at_a_part_as_large_as_an_inner_fold():
     train, subjects, sites = people(10, 25, 39, 26)
-    fitted, tried = validation_split(ages(100), train, subjects, sites=sites, settings=BY_SITE, seed=0)
+    fitted, tried = validation_split(
+        ages(100), train, subjects, sites=sites, settings=BY_SITE, seed=0
+    )
     assert set(sites[tried]) == {"1"}  # of 100 rows the nearest to a quarter
     assert len(fitted) == 75
     plain = EvaluationSettings(n_inner_folds=4)
-    fitted, tried = validation_split(ages(100), train, subjects, sites=sites, settings=plain, seed=0)
+    fitted, tried = validation_split(
+        ages(100), train, subjects, sites=sites, settings=plain, seed=0
+    )
     assert (len(fitted), len(tried)) == (75, 25)
     twice = np.repeat(names(50), 2)
     fitted, tried = validation_split(ages(100), train, twice, sites=sites, settings=plain, seed=0)
     assert len(tried) in (24, 26)
     assert not set(twice[fitted]) & set(twice[tried])
     one = np.array([1] + [0] * 99)
-    fitted, tried = validation_split(binary(one), train, subjects, sites=sites, settings=plain, seed=0)
+    fitted, tried = validation_split(
+        binary(one), train, subjects, sites=sites, settings=plain, seed=0
+    )
     assert (len(fitted), len(tried)) == (100, 0)
     one[1] = 1
-    fitted, tried = validation_split(binary(one), train, subjects, sites=sites, settings=plain, seed=0)
+    fitted, tried = validation_split(
+        binary(one), train, subjects, sites=sites, settings=plain, seed=0
+    )
     assert one[tried].sum() == 1

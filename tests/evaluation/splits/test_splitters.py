@@ -33,31 +33,54 @@ def groups(cohort):
 def test_cross_validate_and_cross_val_predict_take_two_columns_of_groups(cohort, groups, splitter):
     y = cohort.table["diagnosis"]
     found = cross_validate(
-        LogisticRegression(), cohort.features, y, groups=groups, cv=splitter, return_indices=True, scoring="roc_auc"
+        LogisticRegression(),
+        cohort.features,
+        y,
+        groups=groups,
+        cv=splitter,
+        return_indices=True,
+        scoring="roc_auc",
     )
     assert len(found["test_score"]) == splitter.get_n_splits(cohort.features, y, groups)
     for train, test in zip(found["indices"]["train"], found["indices"]["test"], strict=True):
         assert not set(groups["subject_id"].iloc[train]) & set(groups["subject_id"].iloc[test])
-    predicted = cross_val_predict(LogisticRegression(), cohort.features, y, groups=groups.to_numpy(), cv=splitter)
+    predicted = cross_val_predict(
+        LogisticRegression(), cohort.features, y, groups=groups.to_numpy(), cv=splitter
+    )
     assert set(predicted) == {"control", "patient"}
 
 
 @pytest.mark.parametrize("splitter", [SiteStratifiedGroupKFold(3, random_state=0), LeaveSiteOut()])
-def test_permutation_test_score_takes_both_by_metadata_routing_and_sites_as_one_column(cohort, groups, splitter):
+def test_permutation_test_score_takes_both_by_metadata_routing_and_sites_as_one_column(
+    cohort, groups, splitter
+):
     """Its `groups` are those within which labels are permuted, in one column."""
-    x, y, given = cohort.features, cohort.table["diagnosis"], {"cv": splitter, "n_permutations": 9, "random_state": 0}
+    x, y, given = (
+        cohort.features,
+        cohort.table["diagnosis"],
+        {"cv": splitter, "n_permutations": 9, "random_state": 0},
+    )
     with sklearn.config_context(enable_metadata_routing=True):
         params = {"groups": groups["subject_id"], "sites": groups["site"]}
-        score, permuted, p = permutation_test_score(LogisticRegression(), x, y, params=params, **given)
+        score, permuted, p = permutation_test_score(
+            LogisticRegression(), x, y, params=params, **given
+        )
     assert score > permuted.max()
     assert p == pytest.approx(0.1)
-    assert score == pytest.approx(cross_val_score(LogisticRegression(), x, y, groups=groups, cv=splitter).mean())
+    assert score == pytest.approx(
+        cross_val_score(LogisticRegression(), x, y, groups=groups, cv=splitter).mean()
+    )
     if isinstance(splitter, LeaveSiteOut):
-        assert permutation_test_score(LogisticRegression(), x, y, groups=groups["site"], **given)[2] == p
+        assert (
+            permutation_test_score(LogisticRegression(), x, y, groups=groups["site"], **given)[2]
+            == p
+        )
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_routing(cohort, groups, separate):
+def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_routing(
+    cohort, groups, separate
+):
     seen = []
 
     class Watched(SiteStratifiedGroupKFold):
@@ -67,11 +90,20 @@ def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_rout
                 seen.append(set(subjects[train]) & set(subjects[test]))
                 yield train, test
 
-    params = {"groups": groups["subject_id"], "sites": groups["site"]} if separate else {"groups": groups}
+    params = (
+        {"groups": groups["subject_id"], "sites": groups["site"]}
+        if separate
+        else {"groups": groups}
+    )
     search = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, cv=Watched(3, random_state=1))
     with sklearn.config_context(enable_metadata_routing=True):
         found = cross_validate(
-            search, cohort.features, cohort.table["diagnosis"], params=params, cv=LeaveSiteOut(), return_estimator=True
+            search,
+            cohort.features,
+            cohort.table["diagnosis"],
+            params=params,
+            cv=LeaveSiteOut(),
+            return_estimator=True,
         )
     assert len(found["estimator"]) == 3
     assert seen == [set()] * 9
@@ -80,13 +112,19 @@ def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_rout
 def test_an_int_deals_the_folds_of_an_evaluation_with_that_seed(cohort, groups):
     for target in ("diagnosis", "age"):
         study = plan(cohort, target=target, seed=7)
-        dealt = list(SiteStratifiedGroupKFold(5, random_state=7).split(groups, cohort.table[target], groups))
-        assert [test.tolist() for _, test in dealt] == [split.test.tolist() for split in study.splits]
+        dealt = list(
+            SiteStratifiedGroupKFold(5, random_state=7).split(groups, cohort.table[target], groups)
+        )
+        assert [test.tolist() for _, test in dealt] == [
+            split.test.tolist() for split in study.splits
+        ]
 
 
 def test_random_state_is_read_as_scikit_learn_reads_it(cohort, groups):
     def folds(state):
-        pairs = SiteStratifiedGroupKFold(3, random_state=state).split(groups, cohort.table["diagnosis"], groups)
+        pairs = SiteStratifiedGroupKFold(3, random_state=state).split(
+            groups, cohort.table["diagnosis"], groups
+        )
         return [test.tolist() for _, test in pairs]
 
     assert folds(3) == folds(3)
@@ -102,7 +140,11 @@ def test_random_state_is_read_as_scikit_learn_reads_it(cohort, groups):
         (None, None, "needs subject and site of each row"),
         (list("abcd"), None, r"found groups of shape \(4,\)"),
         (list("abcd"), list("abc"), r"sites=sites of one value a row"),
-        (pd.DataFrame({"subject": ["a", None, "c", ""], "place": list("xxyy")}), None, r"2 of 4 rows \(first: \[1, 3"),
+        (
+            pd.DataFrame({"subject": ["a", None, "c", ""], "place": list("xxyy")}),
+            None,
+            r"2 of 4 rows \(first: \[1, 3",
+        ),
     ],
 )
 def test_groups_that_do_not_serve_are_refused(groups, sites, message):
@@ -116,21 +158,35 @@ def test_arguments_that_cannot_be_are_refused(groups):
             SiteStratifiedGroupKFold(**wrong)
     splitter = SiteStratifiedGroupKFold(3)
     with pytest.raises(DataError, match="as many subjects, found 2"):
-        list(splitter.split(range(4), [0, 1, 0, 1], groups=[["a", "x"], ["a", "x"], ["b", "x"], ["b", "x"]]))
+        list(
+            splitter.split(
+                range(4), [0, 1, 0, 1], groups=[["a", "x"], ["a", "x"], ["b", "x"], ["b", "x"]]
+            )
+        )
     with pytest.raises(DataError, match="needs the target"):
         list(splitter.split(groups, groups=groups))
 
 
-@pytest.mark.parametrize("column", [list("aabbcc"), np.array(list("aabbcc")), pd.DataFrame({"site": list("aabbcc")})])
+@pytest.mark.parametrize(
+    "column", [list("aabbcc"), np.array(list("aabbcc")), pd.DataFrame({"site": list("aabbcc")})]
+)
 def test_one_column_of_groups_is_the_site(column):
     splitter = LeaveSiteOut()
     assert splitter.get_n_splits(groups=column) == 3
-    assert [test.tolist() for _, test in splitter.split(np.zeros((6, 2)), groups=column)] == [[0, 1], [2, 3], [4, 5]]
+    assert [test.tolist() for _, test in splitter.split(np.zeros((6, 2)), groups=column)] == [
+        [0, 1],
+        [2, 3],
+        [4, 5],
+    ]
 
 
 @pytest.mark.parametrize(
     "column",
-    [list("abcdef"), pd.Series(list("aabbcc"), name="subject_id"), pd.DataFrame({"participant_id": list("aabbcc")})],
+    [
+        list("abcdef"),
+        pd.Series(list("aabbcc"), name="subject_id"),
+        pd.DataFrame({"participant_id": list("aabbcc")}),
+    ],
 )
 def test_one_column_of_subjects_is_not_taken_for_sites(column):
     with pytest.raises(DataError, match="takes one column as sites, and these are subjects"):

@@ -10,7 +10,9 @@ from tests.evaluation import quick
 
 
 def evaluate(cohort, **options):
-    return quick.evaluate(cohort, **{"n_bootstraps": 50, "confounds": True, "C": (1e-2, 1.0), **options})
+    return quick.evaluate(
+        cohort, **{"n_bootstraps": 50, "confounds": True, "C": (1e-2, 1.0), **options}
+    )
 
 
 def confounds(cohort, **options):
@@ -54,7 +56,9 @@ def test_what_was_planted_is_found_and_what_was_not_is_at_chance(marked):
 
 def test_the_openbhb_score_is_made_of_its_parts(marked):
     score = marked.evaluation.content()["confounds"]["openbhb"]
-    assert score["score"] == pytest.approx(score["age_mae"] * score["site_balanced_accuracy"] ** 0.3)
+    assert score["score"] == pytest.approx(
+        score["age_mae"] * score["site_balanced_accuracy"] ** 0.3
+    )
     assert score["site_balanced_accuracy"] == pytest.approx(row(marked, "site")["value"])
     assert score["chance"] == pytest.approx(score["age_mae_chance"] * (1 / 3) ** 0.3)
     assert score["interval"][0] < score["score"] < score["interval"][1]
@@ -65,7 +69,9 @@ def test_the_openbhb_score_is_made_of_its_parts(marked):
 
 def test_features_without_site_score_better(make_cohort):
     cohorts = [make_cohort(200, site=site, age=1.5) for site in (0.0, 1.0)]
-    scores = [confounds(cohort, n_bootstraps=0, new_site=True)["openbhb"]["score"] for cohort in cohorts]
+    scores = [
+        confounds(cohort, n_bootstraps=0, new_site=True)["openbhb"]["score"] for cohort in cohorts
+    ]
     assert scores[0] < 0.8 * scores[1]
 
 
@@ -122,7 +128,9 @@ def test_one_site_no_age_no_classes_no_column_and_no_panel(make_cohort):
     assert evaluate(cohort).tables["confounds"].empty
 
 
-def test_readings_are_those_of_their_own_predictions_and_chance_of_what_the_training_rows_say(make_cohort):
+def test_readings_are_those_of_their_own_predictions_and_chance_of_what_the_training_rows_say(
+    make_cohort,
+):
     cohort = make_cohort(100, site=0.4)
     result, study = evaluate(cohort), quick.plan(cohort)
     reading = read_column(study, "site", np.arange(100))
@@ -131,9 +139,13 @@ def test_readings_are_those_of_their_own_predictions_and_chance_of_what_the_trai
     reading = read_column(study, "age", np.arange(100))
     ages, errors = reading.target.values, []
     for split in reading.splits:
-        guess = DummyRegressor(strategy="median").fit(np.zeros((len(split.train), 1)), ages[split.train])
+        guess = DummyRegressor(strategy="median").fit(
+            np.zeros((len(split.train), 1)), ages[split.train]
+        )
         errors.append(np.abs(ages[split.test] - guess.predict(np.zeros((len(split.test), 1)))))
-    assert row(result, "age", metric="mae")["chance"] == pytest.approx(np.concatenate(errors).mean())
+    assert row(result, "age", metric="mae")["chance"] == pytest.approx(
+        np.concatenate(errors).mean()
+    )
 
 
 def test_large_cohorts_are_drawn_from_by_subject():
@@ -164,9 +176,13 @@ def test_people_who_went_to_every_site_and_sessions_are_read_too(make_cohort):
     """Travelling subjects: more sites than half of the subjects, which as a target would look like an identifier."""
     cohort = make_cohort(12, n_sessions=8, diagnosis=0.3)
     cohort.table["site"] = "site-" + cohort.table["session"].astype(str)
-    cohort.features += 3 * np.random.default_rng(0).normal(size=(9, 20))[cohort.table["session"].astype(int)]
+    cohort.features += (
+        3 * np.random.default_rng(0).normal(size=(9, 20))[cohort.table["session"].astype(int)]
+    )
     cohort.table["education"] = [np.inf, *range(95)]
-    result = evaluate(cohort, n_folds=2, covariates=("education", "session"), bootstrap_unit="subject")
+    result = evaluate(
+        cohort, n_folds=2, covariates=("education", "session"), bootstrap_unit="subject"
+    )
     for column in ("site", "session"):
         assert row(result, column)["n_levels"] == 8
         assert row(result, column)["value"] > 0.9

@@ -18,13 +18,21 @@ RUN = {"run": {"weights": {"sha256": "a" * 64}}, "pretraining_subjects": []}
 def pair(make_cohort, n=160, n_test=60, **options):
     """One cohort cut in two, so that both have the same effects, at the same sites."""
     cohort = make_cohort(n, n_features=10, diagnosis=0.6, **options)
-    first, rest = cohort.table.iloc[: n - n_test], cohort.table.iloc[n - n_test :].reset_index(drop=True)
-    return (first.reset_index(drop=True), cohort.features[: n - n_test]), (rest, cohort.features[n - n_test :])
+    first, rest = (
+        cohort.table.iloc[: n - n_test],
+        cohort.table.iloc[n - n_test :].reset_index(drop=True),
+    )
+    return (first.reset_index(drop=True), cohort.features[: n - n_test]), (
+        rest,
+        cohort.features[n - n_test :],
+    )
 
 
 def run(training, test, *, info=RUN, test_info=RUN, **options):
     options = {"test": "others.parquet", **options}
-    study = plan_study(*training, settings=EvaluationSettings(**FAST | {"n_bootstraps": 50, **options}), info=info)
+    study = plan_study(
+        *training, settings=EvaluationSettings(**FAST | {"n_bootstraps": 50, **options}), info=info
+    )
     external = plan_external(study, *test, info=test_info, training_info=info)
     found = measure_external_test(Inputs(study, {}, external))
     return found.summary["external"], found.tables, external
@@ -44,7 +52,9 @@ def test_the_probe_of_all_scans_is_tested_once_on_the_others(make_cohort):
     auc = summary["metrics"]["auc"]
     assert auc["value"] == pytest.approx(roc_auc_score(truth, predictions["y_score"]))
     assert auc["interval"][0] < auc["value"] < auc["interval"][1]
-    assert summary["baseline"]["auc"]["value"] == pytest.approx(roc_auc_score(truth, predictions["baseline_score"]))
+    assert summary["baseline"]["auc"]["value"] == pytest.approx(
+        roc_auc_score(truth, predictions["baseline_score"])
+    )
     brier = summary["metrics"]["brier"]
     assert brier["interval"][0] < brier["value"] < brier["interval"][1]
     assert "auc_within_fold" not in summary["metrics"]  # there is one fold
@@ -54,7 +64,9 @@ def test_the_probe_of_all_scans_is_tested_once_on_the_others(make_cohort):
     assert summary["n_train"] == 100
     sites = tables["external_sites"].set_index("site")
     rows = (predictions["site"] == "site-1").to_numpy()
-    assert sites.loc["site-1", "auc"] == pytest.approx(roc_auc_score(truth[rows], predictions["y_score"][rows]))
+    assert sites.loc["site-1", "auc"] == pytest.approx(
+        roc_auc_score(truth[rows], predictions["y_score"][rows])
+    )
     assert sites["n"].sum() == 60
     json.dumps(summary, allow_nan=False)
 
@@ -68,7 +80,10 @@ def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_
     result = measure(study, external=external)
     assert alone.evaluation.content()["external"] is None
     assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
-    assert any("training table too" in warning["message"] for warning in result.evaluation.content()["warnings"])
+    assert any(
+        "training table too" in warning["message"]
+        for warning in result.evaluation.content()["warnings"]
+    )
     scores = result.tables["external_predictions"]["y_score"]
     np.testing.assert_allclose(scores, result.probe.predict(test[1]), atol=1e-6)
     pd.testing.assert_frame_equal(result.tables["predictions"], alone.tables["predictions"])
@@ -114,7 +129,9 @@ def test_where_is_for_both_and_test_where_for_the_test_set_alone(make_cohort):
     both = run(training, test, where={"site": ["site-0", "site-1"]})[0]
     n_elsewhere = int((test[0]["site"] == "site-2").sum())
     assert both["n"]["excluded"] == {"not selected by where": n_elsewhere}
-    own = run(training, test, where={"site": ["site-0", "site-1"]}, test_where={"site": ["site-2"]})[0]
+    own = run(
+        training, test, where={"site": ["site-0", "site-1"]}, test_where={"site": ["site-2"]}
+    )[0]
     assert own["sites"] == ["site-2"]
     assert own["n"]["scans"] == n_elsewhere
 
@@ -128,7 +145,8 @@ def with_shared(test):
 def test_people_that_were_trained_on_are_refused_unless_allowed(make_cohort):
     training, test = pair(make_cohort)
     with pytest.raises(
-        LeakageError, match=r"test: 2 of 60 subjects are in the training table too \(sub-0003, sub-0007"
+        LeakageError,
+        match=r"test: 2 of 60 subjects are in the training table too \(sub-0003, sub-0007",
     ):
         run(training, with_shared(test))
     summary, _, external = run(training, with_shared(test), allow_overlap=True)
@@ -139,7 +157,9 @@ def test_people_that_were_trained_on_are_refused_unless_allowed(make_cohort):
 def test_people_of_pretraining_are_refused_in_the_test_set_too(make_cohort):
     training, test = pair(make_cohort)
     seen = {**RUN, "pretraining_subjects": [subject_digest("sub-0150")]}
-    with pytest.raises(LeakageError, match=r"test: 1 of 60 subjects were in the pretraining cohort \(sub-0150"):
+    with pytest.raises(
+        LeakageError, match=r"test: 1 of 60 subjects were in the pretraining cohort \(sub-0150"
+    ):
         run(training, test, test_info=seen)
     assert run(training, test, test_info=seen, allow_overlap=True)[0]["n_overlap"] == 1
 
@@ -161,16 +181,44 @@ OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
     ("change", "options", "message"),
     [
         (lambda t, f: (t, f[:, :9]), {}, "fitted on 10 features, and this table has 9"),
-        (lambda t, f: (t, f), {"test_info": OTHER}, "encoder 'aaaaaaaaaaaa…', and these are of 'bbbbbb"),
-        (lambda t, f: (t, f), {"test_info": {**RUN, "precision": "bf16-mixed"}}, "'aaaaaaaaaaaa…, bf16-mixed'"),
+        (
+            lambda t, f: (t, f),
+            {"test_info": OTHER},
+            "encoder 'aaaaaaaaaaaa…', and these are of 'bbbbbb",
+        ),
+        (
+            lambda t, f: (t, f),
+            {"test_info": {**RUN, "precision": "bf16-mixed"}},
+            "'aaaaaaaaaaaa…, bf16-mixed'",
+        ),
         (lambda t, f: (t, f), {"test_info": {}}, "and these are of one that is not recorded"),
-        (lambda t, f: (t.drop(columns="diagnosis"), f), {}, "test: the table has no column 'diagnosis'"),
+        (
+            lambda t, f: (t.drop(columns="diagnosis"), f),
+            {},
+            "test: the table has no column 'diagnosis'",
+        ),
         (lambda t, f: (t.assign(diagnosis=None), f), {}, "missing in all 60 scans"),
-        (lambda t, f: (t.assign(diagnosis="Patient"), f), {}, "not trained on .'Patient' in 60 scans"),
+        (
+            lambda t, f: (t.assign(diagnosis="Patient"), f),
+            {},
+            "not trained on .'Patient' in 60 scans",
+        ),
         (lambda t, f: (t, f * np.nan), {}, "test: .*60 scans have NaN"),
-        (lambda t, f: (pd.concat([t, t]), np.tile(f, (2, 1))), {}, "test: .*share participant_id and session"),
-        (lambda t, f: (t.assign(age="old"), f), {"target": "age"}, "test: .*'age' must hold finite numbers"),
-        (lambda t, f: (t, f), {"test_where": {"site": ["site-9"]}}, "test: where: .*no value 'site-9'"),
+        (
+            lambda t, f: (pd.concat([t, t]), np.tile(f, (2, 1))),
+            {},
+            "test: .*share participant_id and session",
+        ),
+        (
+            lambda t, f: (t.assign(age="old"), f),
+            {"target": "age"},
+            "test: .*'age' must hold finite numbers",
+        ),
+        (
+            lambda t, f: (t, f),
+            {"test_where": {"site": ["site-9"]}},
+            "test: where: .*no value 'site-9'",
+        ),
         (
             lambda t, f: (t.assign(schooling="long"), f),
             {"covariates": ["schooling"]},

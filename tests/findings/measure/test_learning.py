@@ -64,7 +64,9 @@ def test_the_curve_rises_and_its_figures_are_those_of_its_table(make_cohort):
     assert points[1]["mean"] > points[0]["mean"] + 0.03
     for point in points:
         part = table[table["n_train"] == point["n_train"]]["auc"]
-        assert (point["mean"], point["sd"], point["n"]) == pytest.approx((part.mean(), part.std(), 6))
+        assert (point["mean"], point["sd"], point["n"]) == pytest.approx(
+            (part.mean(), part.std(), 6)
+        )
     assert summary["baseline"]["auc"][1]["mean"] < points[1]["mean"]
     json.dumps(summary, allow_nan=False)
 
@@ -95,7 +97,9 @@ def test_all_training_subjects_are_the_fold_itself(make_cohort):
     """The largest size has the training rows of the fold: the same scores but for the inner folds' chance."""
     cohort = make_cohort(90, n_sessions=2)
     result = measure(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
-    np.testing.assert_allclose(result.tables["learning_curve"]["auc"], result.tables["folds"]["auc"])
+    np.testing.assert_allclose(
+        result.tables["learning_curve"]["auc"], result.tables["folds"]["auc"]
+    )
     assert result.evaluation.content()["learning_curve"]["sizes"] == [60]
 
 
@@ -111,7 +115,10 @@ def test_curves_of_age_and_of_sites_held_out(make_cohort):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"train_sizes": (50, 61, 500)}, "61, 500 cannot be had: the smallest training fold has 60 subjects"),
+        (
+            {"train_sizes": (50, 61, 500)},
+            "61, 500 cannot be had: the smallest training fold has 60 subjects",
+        ),
         ({"train_sizes": (1,)}, r"sizes from 4 \(two subjects of every class\) to 60"),
         ({"train_sizes": (1,), "target": "age"}, "Give sizes from 2"),
     ],

@@ -10,7 +10,11 @@ from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import Inputs, measure
-from neurocontrast.findings.new_site.measure import MAX_GROUPS, measure_new_sites, plan_sites_left_out
+from neurocontrast.findings.new_site.measure import (
+    MAX_GROUPS,
+    measure_new_sites,
+    plan_sites_left_out,
+)
 from neurocontrast.progress import SILENT
 from tests.evaluation import quick
 
@@ -31,7 +35,9 @@ def content(cohort, **options):
 
 @pytest.fixture(scope="module")
 def shifted(make_cohort):
-    return evaluate(make_cohort(150, age=2.0, site=3.0), target="age", outlyingness=True, n_bootstraps=200)
+    return evaluate(
+        make_cohort(150, age=2.0, site=3.0), target="age", outlyingness=True, n_bootstraps=200
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,10 @@ def test_a_shift_between_sites_shows_as_an_error_at_the_unseen_one(shifted):
     assert home["value"] == pytest.approx(shifted.evaluation.metrics["mae"].pooled)
     assert ratio["value"] == pytest.approx(unseen["value"] / home["value"])
     assert 1.5 < ratio["low"] < ratio["value"] < ratio["high"]
-    gain, constant = block["unseen_minus_constant"]["embedding"]["mae"], block["unseen"]["constant"]["mae"]
+    gain, constant = (
+        block["unseen_minus_constant"]["embedding"]["mae"],
+        block["unseen"]["constant"]["mae"],
+    )
     assert gain["value"] == pytest.approx(unseen["value"] - constant["value"])
     assert "new_site_worse" in quick.warnings(shifted)
     json.dumps(block, allow_nan=False)
@@ -62,7 +71,9 @@ def test_the_table_has_each_site_unseen_and_known(shifted):
     assert (own["n"] == sites.loc[own.index, "n"]).all()
     assert (own["n"] + own["n_train"] == 150).all()
     pooled = np.average(own["mae"], weights=own["n"])
-    assert pooled == pytest.approx(shifted.evaluation.content()["new_site"]["unseen"]["embedding"]["mae"]["value"])
+    assert pooled == pytest.approx(
+        shifted.evaluation.content()["new_site"]["unseen"]["embedding"]["mae"]["value"]
+    )
     assert (own["mae_low"] < own["mae"]).all()
     assert own["bias"].abs().max() <= own["mae"].max()
 
@@ -87,7 +98,9 @@ def test_classes_have_a_ratio_of_their_losses(make_cohort, classes):
     block = content(make_cohort(120, classes=classes, diagnosis=0.5), n_bootstraps=50)["new_site"]
     assert set(block["ratio"]["embedding"]) == {"brier", "log_loss"}
     assert block["metric"] == ("auc" if len(classes) == 2 else "balanced_accuracy")
-    home, unseen, difference = (block[part]["embedding"]["auc"] for part in ("home", "unseen", "difference"))
+    home, unseen, difference = (
+        block[part]["embedding"]["auc"] for part in ("home", "unseen", "difference")
+    )
     assert difference["value"] == pytest.approx(unseen["value"] - home["value"])
     assert difference["low"] < difference["value"] < difference["high"]
 
@@ -112,7 +125,10 @@ def test_why_nothing_is_left_out(make_cohort):
         return plan_sites_left_out(plan(cohort, **options)).why_not
 
     cohort = make_cohort(60, n_sites=2)
-    assert note(cohort, target="site") == "the site is the target, and a site that is left out cannot be predicted"
+    assert (
+        note(cohort, target="site")
+        == "the site is the target, and a site that is left out cannot be predicted"
+    )
     assert note(cohort, harmonise="combat").startswith("harmonise=combat and residualise=[site]")
     assert note(make_cohort(60, n_sites=1)) == "one site only ('site-0')"
     assert note(cohort, new_site=False) == "not asked for (new_site=false)"
@@ -185,7 +201,9 @@ def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
     assert "2 of 2 training folds" in quick.warnings(study)["inner_splits_dealt"]
     arguments = (study.target, study.splits[0].train, study.subjects)
     dealt = inner_folds(*arguments, n_folds=3, seed=0)
-    for a, b in zip(dealt, inner_folds(*arguments, n_folds=3, seed=0, sites=study.sites), strict=True):
+    for a, b in zip(
+        dealt, inner_folds(*arguments, n_folds=3, seed=0, sites=study.sites), strict=True
+    ):
         np.testing.assert_array_equal(a[1], b[1])
     enough = plan(make_cohort(90, n_sites=4), inner_splits="leave-site-out")
     assert "inner_splits_dealt" not in quick.warnings(enough)
@@ -194,7 +212,10 @@ def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
 
 
 def test_a_penalty_chosen_for_unseen_sites_is_stronger_where_sites_shift_the_features(make_cohort):
-    cohort, grid = make_cohort(240, n_sites=6, n_features=100, age=0.5, site=1.5, diagnosis=0.0), 3.0 ** np.arange(1, 8)
+    cohort, grid = (
+        make_cohort(240, n_sites=6, n_features=100, age=0.5, site=1.5, diagnosis=0.0),
+        3.0 ** np.arange(1, 8),
+    )
     options = {"target": "age", "alpha": tuple(grid), "n_inner_folds": 5}
     stratified, by_site = (
         quick.evaluate(cohort, **options, inner_splits=inner).tables["folds"]["alpha"].median()

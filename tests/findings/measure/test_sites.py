@@ -24,7 +24,10 @@ def test_each_part_has_the_figures_of_its_own_predictions(measured, name):
         rows = {("site", site): table["site"] == site for site in sorted(set(table["site"]))}
     else:
         rows = {("sex", sex): table["sex"] == sex for sex in ("F", "M")}
-        rows |= {("age", band): table["age"].between(*ends, inclusive="left") for band, ends in BANDS.items()}
+        rows |= {
+            ("age", band): table["age"].between(*ends, inclusive="left")
+            for band, ends in BANDS.items()
+        }
         rows["age", "75 and over"] = table["age"] >= 75
         assert found["group_by"].tolist() == [column for column, _ in rows]
     assert found["site" if name == "sites" else "group"].tolist() == [part for _, part in rows]
@@ -33,7 +36,9 @@ def test_each_part_has_the_figures_of_its_own_predictions(measured, name):
         assert row["n"] == chosen.sum()
         assert row["n_patient"] == truth[chosen].sum()
         assert row["auc"] == pytest.approx(roc_auc_score(truth[chosen], table["y_score"][chosen]))
-        assert row["baseline_auc"] == pytest.approx(roc_auc_score(truth[chosen], table["baseline_score"][chosen]))
+        assert row["baseline_auc"] == pytest.approx(
+            roc_auc_score(truth[chosen], table["baseline_score"][chosen])
+        )
         if not row["note"]:
             assert row["auc_low"] <= row["auc"] <= row["auc_high"]
     assert found["auc_low"].notna().sum() >= 3
@@ -44,7 +49,10 @@ def test_small_parts_of_a_single_class_say_why_they_are_empty(make_cohort):
     cohort.table["sex"] = ["F"] * 114 + ["M"] * 6
     cohort.table.loc[114:, ["site", "diagnosis"]] = ["small", "control"]
     tables = evaluate(cohort).tables
-    for part in (tables["sites"].set_index("site").loc["small"], tables["groups"].set_index("group").loc["M"]):
+    for part in (
+        tables["sites"].set_index("site").loc["small"],
+        tables["groups"].set_index("group").loc["M"],
+    ):
         assert np.isnan(part["auc"])
         assert "single class (control)" in part["note"]
         assert "fewer than 10 subjects (6)" in part["note"]
@@ -79,13 +87,17 @@ def test_of_age_each_band_has_its_error(make_cohort):
 
 def test_many_sites_are_resampled_whole_in_groups_too(make_cohort):
     cohort = make_cohort(240, n_sites=24, site=1.0)
-    by_site, by_subject = (evaluate(cohort, **options) for options in ({}, {"bootstrap_unit": "subject"}))
+    by_site, by_subject = (
+        evaluate(cohort, **options) for options in ({}, {"bootstrap_unit": "subject"})
+    )
     one, other = (found.evaluation.content() for found in (by_site, by_subject))
     assert (one["bootstrap"]["unit"], one["bootstrap"]["n_units"]) == ("site", 24)
     assert other["bootstrap"]["unit"] == "subject"
     assert one["metrics"]["auc"]["pooled"] == other["metrics"]["auc"]["pooled"]
     assert one["metrics"]["auc"]["interval"] != other["metrics"]["auc"]["interval"]
-    one, other = (found.tables["groups"].set_index("group").loc["F"] for found in (by_site, by_subject))
+    one, other = (
+        found.tables["groups"].set_index("group").loc["F"] for found in (by_site, by_subject)
+    )
     assert one["auc"] == other["auc"]
     assert one["auc_low"] != other["auc_low"]
     notices = quick.warnings(quick.plan(make_cohort(60, n_sites=8), bootstrap_unit="site"))

@@ -11,8 +11,17 @@ from neurocontrast.findings.folder import EvaluationFolder
 OUTSIDE = {"n": 50, "n_outside": 4}
 
 
-def evaluated(confounds: pd.DataFrame | None = None, site: str | None = "A", **summary: object) -> EvaluationFolder:
-    base = {"format": 1, "target": "age", "kind": "continuous", "n": {}, "metrics": {}, "splits": "stratified"}
+def evaluated(
+    confounds: pd.DataFrame | None = None, site: str | None = "A", **summary: object
+) -> EvaluationFolder:
+    base = {
+        "format": 1,
+        "target": "age",
+        "kind": "continuous",
+        "n": {},
+        "metrics": {},
+        "splits": "stratified",
+    }
     empty, found = pd.DataFrame(), Evaluation.model_validate(base | summary)
     tested = pd.DataFrame({"repeat": 0, "fold": [0, 1], "site": site})
     return EvaluationFolder(Path(), found, tested, empty, empty, tables={"confounds": confounds})
@@ -38,9 +47,22 @@ def tabulate(*values: float, **evaluations: EvaluationFolder) -> pd.DataFrame:
 
 
 def test_the_table_takes_what_each_evaluation_has():
-    site = {"column": "site", "within": "all", "metric": "balanced_accuracy", "value": 0.6, "chance": 0.5}
+    site = {
+        "column": "site",
+        "within": "all",
+        "metric": "balanced_accuracy",
+        "value": 0.6,
+        "chance": 0.5,
+    }
     full = evaluated(new_site=block(10.0), outlyingness=OUTSIDE)
-    table = tabulate(5.5, 7.0, 8.0, a=full, b=evaluated(pd.DataFrame([site])), c=evaluated(splits="leave-site-out"))
+    table = tabulate(
+        5.5,
+        7.0,
+        8.0,
+        a=full,
+        b=evaluated(pd.DataFrame([site])),
+        c=evaluated(splits="leave-site-out"),
+    )
     found = table.loc["a", ["known", "unseen", "ratio", "constant", "n_outside"]]
     assert found.tolist() == [5.5, 10.0, 2.0, 9.0, 4.0]
     assert table.loc["b", ["site_balanced_accuracy", "known"]].tolist() == [0.6, 7.0]

@@ -14,17 +14,21 @@ def evaluated(make_cohort, tmp_path_factory: pytest.TempPathFactory):
     """Evaluate an invented cohort in a folder of its own."""
 
     def evaluate(*given: str, **options: object) -> Path:
-        return evaluate_scans(tmp_path_factory.mktemp("scans") / "e", make_cohort, *given, **options)
+        return evaluate_scans(
+            tmp_path_factory.mktemp("scans") / "e", make_cohort, *given, **options
+        )
 
     return evaluate
 
 
-# Evaluations that no test may change: of two classes with little and with everything, thrice, of several classes, of
-# age, and of images.
+# Evaluations that no test may change: of two classes with little and with everything, thrice, of
+# several classes, of age, and of images.
 @pytest.fixture(scope="session")
 def binary_folder(evaluated) -> Path:
     command = ["neurocontrast", "evaluate", "/data/people/emb.parquet"]
-    return rewrite(evaluated(), environment={"command": command, "packages": {"scikit-learn": "1.9.0"}})
+    return rewrite(
+        evaluated(), environment={"command": command, "packages": {"scikit-learn": "1.9.0"}}
+    )
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +93,9 @@ def build():
     """Build one section of an opened folder by its name."""
 
     def section(name: str, files):
-        return next(each for each in files.findings if each.name == name and each.fits(files)).show(files)
+        return next(each for each in files.findings if each.name == name and each.fits(files)).show(
+            files
+        )
 
     return section
 

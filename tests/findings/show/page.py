@@ -56,4 +56,7 @@ class Page(HTMLParser):
     def images(self) -> list[str]:
         """Every image as the SVG text that it holds."""
         prefix = "data:image/svg+xml;base64,"
-        return [base64.b64decode(image["src"].removeprefix(prefix)).decode() for image in self.all("img")]
+        return [
+            base64.b64decode(image["src"].removeprefix(prefix)).decode()
+            for image in self.all("img")
+        ]

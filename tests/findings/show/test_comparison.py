@@ -31,7 +31,14 @@ def make(**changes: object) -> Comparison:
         for name, gain, p in ((NAMES[1], 0.1, 0.004), (NAMES[2], -0.02, 0.5))
     ]  # fmt: skip
     curves = [
-        {"model": name, "metric": "auc", "n_train": size, "mean": 0.5 + size / 1000, "sd": 0.03, "n": 25}
+        {
+            "model": name,
+            "metric": "auc",
+            "n_train": size,
+            "mean": 0.5 + size / 1000,
+            "sd": 0.03,
+            "n": 25,
+        }
         for name in (*NAMES, "covariates only")
         for size in (50, 100, 200)
     ]
@@ -42,8 +49,12 @@ def make(**changes: object) -> Comparison:
                     "warnings": [{"code": "few_subjects", "message": "x"}]} for name in NAMES],
         "environment": {"neurocontrast": "0.1.0", "command": ["/data/people/x"]},
     }  # fmt: skip
-    tables = {name: changes.pop(name) for name in list(changes) if isinstance(changes[name], pd.DataFrame)}
-    made = Comparison(summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES)
+    tables = {
+        name: changes.pop(name) for name in list(changes) if isinstance(changes[name], pd.DataFrame)
+    }
+    made = Comparison(
+        summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES
+    )
     return replace(made, **{name: table.fillna(np.nan) for name, table in tables.items()})
 
 
@@ -53,7 +64,9 @@ def files():
 
 
 def test_a_pair_without_a_test_over_folds_is_told_so(files):
-    untested = files.differences.astype({"p_adjusted": object}).assign(p_adjusted=None, low=np.nan, high=np.nan)
+    untested = files.differences.astype({"p_adjusted": object}).assign(
+        p_adjusted=None, low=np.nan, high=np.nan
+    )
     changed = replace(files, differences=untested)
     html = render_comparison(changed, build_comparison(changed))
     assert "not tested over folds" in html
@@ -76,7 +89,9 @@ def test_the_page(files, sections):
     assert "untrained cannot be told apart from it by these data" in page.text
     assert "By AUC, and next to ntxent: <b>yaware is better; untrained cannot" in page.text
     assert "All models: x" in page.text
-    assert "5 folds × 2 repeats, stratified by the target; the same scans" in page.text, "there are no sites"
+    assert "5 folds × 2 repeats, stratified by the target; the same scans" in page.text, (
+        "there are no sites"
+    )
     alts = [image["alt"] for image in page.all("img")]
     assert len(alts) > 2
     assert all("0." in alt for alt in alts)
@@ -97,7 +112,9 @@ def test_figures(sections):
 
 
 def test_one_table_holds_all_models(sections):
-    table = next(b for s in sections if s.name == "result" for b in s.blocks if isinstance(b, Table))
+    table = next(
+        b for s in sections if s.name == "result" for b in s.blocks if isinstance(b, Table)
+    )
     of_auc = table.rows[:3]
     assert [row[1].text for row in of_auc] == ["ntxent (reference)", "<b>yaware", "untrained"]
     assert [row[7].text for row in of_auc] == ["–", "0.004", "0.5"]
@@ -110,7 +127,10 @@ def test_errors_that_grow_are_worse(files):
         for name in ("models", "differences")
     }
     files = make(kind="continuous", classes=[], **tables)
-    assert "<b>yaware is worse: MAE +0.100" in Page(render_comparison(files, build_comparison(files))).text
+    assert (
+        "<b>yaware is worse: MAE +0.100"
+        in Page(render_comparison(files, build_comparison(files))).text
+    )
 
 
 def test_a_warning_names_each_model_once():
@@ -119,11 +139,16 @@ def test_a_warning_names_each_model_once():
     files = make(models=models)
     text = Page(render_comparison(files, build_comparison(files))).text
     assert "ntxent: few subjects" in text
-    assert "Few. In the model's own report, see Confounds, and the rest." in text, "this page has no such section"
+    assert "Few. In the model's own report, see Confounds, and the rest." in text, (
+        "this page has no such section"
+    )
 
 
 def test_two_warnings_of_one_code_are_both_told():
-    raised = [{"code": "pooled_auc_mixes_folds", "message": f"Of the {name}."} for name in ("embedding", "baseline")]
+    raised = [
+        {"code": "pooled_auc_mixes_folds", "message": f"Of the {name}."}
+        for name in ("embedding", "baseline")
+    ]
     models = [{"name": name, "warnings": raised[place:]} for place, name in enumerate(NAMES[:2])]
     files = make(models=models)
     text = Page(render_comparison(files, build_comparison(files))).text
@@ -146,7 +171,9 @@ NEW_SITES = {
 
 
 def test_models_at_new_sites_stand_in_a_table():
-    files = make(kind="continuous", classes=[], tradeoff=pd.DataFrame({"model": ["a", "<i>b"], **NEW_SITES}))
+    files = make(
+        kind="continuous", classes=[], tradeoff=pd.DataFrame({"model": ["a", "<i>b"], **NEW_SITES})
+    )
     page = Page(render_comparison(files, build_comparison(files)))
     assert re.search(r"sites left out in turn \[\d\]", page.text)
     rows = {row[0]: row[1:] for row in page.rows if row}
@@ -157,7 +184,14 @@ def test_models_at_new_sites_stand_in_a_table():
 
 def test_models_of_images_are_compared_by_accuracy():
     images = [{"name": name, "run": IMAGES["run"], "warnings": []} for name in ("simclr", "supcon")]
-    row = {"metric": "accuracy", "low": 0.02, "high": 0.04, "n_folds": 1, "p_value": 0.001, "p_adjusted": 0.001}
+    row = {
+        "metric": "accuracy",
+        "low": 0.02,
+        "high": 0.04,
+        "n_folds": 1,
+        "p_value": 0.001,
+        "p_adjusted": 0.001,
+    }
     files = make(
         kind="multiclass", classes=["cat", "dog", "ship"], splits="fixed", n_folds=1, models=images,
         reference="simclr", target="label", differences=pd.DataFrame([row | {"model": "supcon", "reference": "simclr",
@@ -165,12 +199,18 @@ def test_models_of_images_are_compared_by_accuracy():
     )  # fmt: skip
     of_each = [("simclr", 0.90), ("supcon", 0.93)]
     table = pd.DataFrame(
-        [{"model": m, "metric": "accuracy", "value": v, "low": v, "high": v + 0.1} for m, v in of_each]
+        [
+            {"model": m, "metric": "accuracy", "value": v, "low": v, "high": v + 0.1}
+            for m, v in of_each
+        ]
     )
     files = replace(files, models=table, learning_curves=pd.DataFrame({"model": [], "metric": []}))
     page = Page(render_comparison(files, build_comparison(files)))
     assert of_brains(page) == []
-    assert "supcon is better: top-1 accuracy +3.0 points (+2.0 to +4.0, adjusted p = 0.001)." in page.text
+    assert (
+        "supcon is better: top-1 accuracy +3.0 points (+2.0 to +4.0, adjusted p = 0.001)."
+        in page.text
+    )
     assert "the same training, validation and test images for every model" in page.text
     assert "McNemar" in page.text
     assert "Nadeau" not in page.text

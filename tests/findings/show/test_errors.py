@@ -27,7 +27,9 @@ def test_the_most_confident_mistakes_come_first(binary_folder):
 def test_largest_residuals(age_folder):
     files = open_folder(age_folder)
     residual = files.predictions["y_score"] - files.predictions["y_true"]
-    assert list_errors(files)["error"].to_numpy(float) == pytest.approx(np.sort(residual.abs())[::-1])
+    assert list_errors(files)["error"].to_numpy(float) == pytest.approx(
+        np.sort(residual.abs())[::-1]
+    )
 
 
 def test_of_several_classes_the_true_one_got_least(several_folder):
@@ -43,7 +45,10 @@ def test_of_several_classes_the_true_one_got_least(several_folder):
 
 def test_over_repeats_the_majority_decides(repeated_folder, tmp_path):
     def change(table):
-        of_patient = table["participant_id"] == table.loc[table["y_true"] == "patient", "participant_id"].iloc[0]
+        of_patient = (
+            table["participant_id"]
+            == table.loc[table["y_true"] == "patient", "participant_id"].iloc[0]
+        )
         table.loc[of_patient, "y_score"] = [0.01, 0.02, 0.9]
         table.loc[of_patient, "y_pred"] = ["control"] * 2 + ["patient"]
         people.append(table.loc[of_patient, "participant_id"].iloc[0])
@@ -71,9 +76,17 @@ def test_the_age_that_is_predicted_is_as_rough(age_folder, tmp_path, build):
     (table,) = build("worst", files).blocks
     assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("89+", "60", "–")}
     assert set(draw_predicted(files).numbers["true"]) == {89.0}
-    assert [cell.text for cell in build("cohort", files).blocks[-1].rows[0][1:]] == ["1", "–", "–", "89+", "89+"]
+    assert [cell.text for cell in build("cohort", files).blocks[-1].rows[0][1:]] == [
+        "1",
+        "–",
+        "–",
+        "89+",
+        "89+",
+    ]
     (table,) = build("worst", open_folder(folder, show_ids=True)).blocks
-    assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("93.7", "60.2", "−33.5")}
+    assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {
+        ("93.7", "60.2", "−33.5")
+    }
 
 
 def test_ages_may_be_classes(changing, binary_folder, build):

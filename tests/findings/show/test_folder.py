@@ -23,7 +23,9 @@ def test_a_file_is_missing(folder, name):
 
 def test_one_site_has_no_section_of_its_own(folder, build):
     for n, shown in ((2, True), (1, False)):
-        section = build("sites", open_folder(edit(folder, "sites", lambda table, n=n: table.head(n))))
+        section = build(
+            "sites", open_folder(edit(folder, "sites", lambda table, n=n: table.head(n)))
+        )
         assert (section is not None) == shown
 
 
@@ -35,12 +37,18 @@ def test_one_site_has_no_section_of_its_own(folder, build):
         ({"positive": "nobody"}, r"evaluation\.json"),
         ({"classes": ["control"]}, r"evaluation\.json"),
         ({"learning_curve": {"metrics": {"auc": 3}}}, r"'learning_curve\.metrics\.auc': must be a"),
-        ({"learning_curve": {"metrics": {"auc": [{"n_train": "x"}]}}}, r"'learning_curve\.metrics\.auc\.0\.n_train'"),
+        (
+            {"learning_curve": {"metrics": {"auc": [{"n_train": "x"}]}}},
+            r"'learning_curve\.metrics\.auc\.0\.n_train'",
+        ),
         ({"permutation": {"n": 9, "p_values": {"auc": "small"}}}, r"'permutation\.p_values\.auc'"),
         ({"threshold": {"rule": "half", "values": 3}}, r"'threshold\.values'"),
         ({"probe": "logistic"}, "'probe'"),
         ({"external": {"metrics": {"auc": {"value": "high"}}}}, r"'external\.metrics\.auc\.value'"),
-        ({"new_site": {"unseen": {"embedding": {"mae": "low"}}}}, r"'new_site\.unseen\.embedding\.mae'"),
+        (
+            {"new_site": {"unseen": {"embedding": {"mae": "low"}}}},
+            r"'new_site\.unseen\.embedding\.mae'",
+        ),
         ({"split": {"n": {"train": "many"}}}, r"split\.n\.train"),
     ],
 )
@@ -65,7 +73,12 @@ def test_an_empty_table(folder):
         (".", None, ConfigError, r"has no evaluation\.json"),
         ("encoder.json", "{}", ConfigError, "run 'embed' and 'evaluate' first"),
         ("evaluation.json", '{"format": 1,', DataError, r"evaluation\.json: not readable as JSON"),
-        ("evaluation.json", '{"format": 1, "target": "x"}', DataError, "'kind' is missing; 'splits' is missing"),
+        (
+            "evaluation.json",
+            '{"format": 1, "target": "x"}',
+            DataError,
+            "'kind' is missing; 'splits' is missing",
+        ),
     ],
 )
 def test_what_is_no_evaluation_is_told_apart(tmp_path, path, content, error, says):
@@ -78,10 +91,19 @@ def test_what_is_no_evaluation_is_told_apart(tmp_path, path, content, error, say
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda t: t.assign(y_score=["0.5"] * 3 + ["high"] * 117), "'y_score': must be numbers, found row 5: 'high'"),
-        (lambda t: t.assign(y_true="Patient"), "'y_true': 'Patient' is not a class of evaluation.json: 'control'"),
+        (
+            lambda t: t.assign(y_score=["0.5"] * 3 + ["high"] * 117),
+            "'y_score': must be numbers, found row 5: 'high'",
+        ),
+        (
+            lambda t: t.assign(y_true="Patient"),
+            "'y_true': 'Patient' is not a class of evaluation.json: 'control'",
+        ),
         *[
-            (lambda t, name=name: t.drop(columns=name), rf"predictions\.tsv: missing columns: '{name}'")
+            (
+                lambda t, name=name: t.drop(columns=name),
+                rf"predictions\.tsv: missing columns: '{name}'",
+            )
             for name in ("y_score", "y_pred")
         ],
     ],

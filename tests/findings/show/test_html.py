@@ -13,7 +13,14 @@ from neurocontrast.page.style import distinct_labels, plain_label, shorten
 from tests.findings.show.folders import rewrite
 from tests.findings.show.page import Page
 
-HOSTILE = ["<script>alert(1)</script>", 'quote" onload="x', "$x_1$ {{ 7 }}", "St. Ł–東京", "&amp;", "a\x07b"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    'quote" onload="x',
+    "$x_1$ {{ 7 }}",
+    "St. Ł–東京",
+    "&amp;",
+    "a\x07b",
+]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +69,9 @@ def test_simulated_data_are_labelled(html):
 
 
 def test_names_of_users_are_escaped(evaluated, render):
-    folder = evaluated(sites=HOSTILE, classes=("<b>control", "pa</script>tient"), positive="pa</script>tient")
+    folder = evaluated(
+        sites=HOSTILE, classes=("<b>control", "pa</script>tient"), positive="pa</script>tient"
+    )
     rewrite(folder, warnings=[{"code": "x", "message": "<img src=http://example.org/x.png>"}])
     html = render(folder)
     page = Page(html)
@@ -103,7 +112,9 @@ def test_what_is_missing_is_said(folder, render):
 
 def test_absent_values_get_a_dash_and_a_reason(html):
     page = Page(html)
-    row = next(row for row in page.rows if row[0] == "site-02" and "single class (control)" in row[-1])
+    row = next(
+        row for row in page.rows if row[0] == "site-02" and "single class (control)" in row[-1]
+    )
     assert row[3:5] == ["–"] * 2
     titles = [abbreviation["title"] for abbreviation in page.all("abbr")]
     assert titles

@@ -21,7 +21,9 @@ BRAIN = re.compile(
 def of_brains(page: Page) -> list[str]:
     """Words of brain imaging that a page of images has, but for its settings and the title of a reference."""
     text = page.text.partition("Resolved configuration")[0]
-    return BRAIN.findall(text.replace("prediction in patients and for medical images; reports of scans have", ""))
+    return BRAIN.findall(
+        text.replace("prediction in patients and for medical images; reports of scans have", "")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +45,15 @@ def test_it_has_no_section_that_only_brains_have(page):
 
 def test_it_leads_with_top_1_its_interval_and_chance(page, image_folder):
     metrics = json.loads((image_folder / "evaluation.json").read_text())["metrics"]
-    value, low, high = (100 * each for each in (metrics["accuracy"]["pooled"], *metrics["accuracy"]["interval"]))
+    value, low, high = (
+        100 * each for each in (metrics["accuracy"]["pooled"], *metrics["accuracy"]["interval"])
+    )
     assert f"Top-1 accuracy {value:.1f}% 95% interval {low:.1f} to {high:.1f}%" in page.text
     assert "chance 14.3%" in page.text
-    assert f"For {100 * metrics['top5_accuracy']['pooled']:.1f} of 100 the right class is among the five" in page.text
+    assert (
+        f"For {100 * metrics['top5_accuracy']['pooled']:.1f} of 100 the right class is among the five"
+        in page.text
+    )
     assert page.rows[1][0].strip() == "Top-1 accuracy"
 
 
@@ -67,10 +74,15 @@ def test_methods_say_what_was_done_and_cite_only_that(image_folder):
     text, cite = methods_of(open_folder(image_folder))
     assert "those of CIFAR-10" in text
     assert "200 training, 60 validation and 140 test images" in text
-    assert "C = 0.01 chosen on the validation images, fitted on the 260 images of training and validation" in text
+    assert (
+        "C = 0.01 chosen on the validation images, fitted on the 260 images of training and validation"
+        in text
+    )
     assert "No test image was seen in pretraining." in text
     assert "nilearn" not in text
-    marks = {int(number) for found in re.findall(r"\[([\d, ]+)\]", text) for number in found.split(",")}
+    marks = {
+        int(number) for found in re.findall(r"\[([\d, ]+)\]", text) for number in found.split(",")
+    }
     assert marks == {number for number, _ in cite.listed()}
     assert "fitted to its optimum by Newton's method" in text
 
@@ -83,8 +95,13 @@ def test_an_evaluation_with_folds_says_so(image_folder, changing):
 
 
 def test_the_column_of_permutation_p_values_is_explained(image_folder, changing):
-    files = changing(image_folder)(permutation={"n": 19, "unit": "subject", "p_values": {"accuracy": 0.05}})
-    assert "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = 19" in table_metrics(files).note
+    files = changing(image_folder)(
+        permutation={"n": 19, "unit": "subject", "p_values": {"accuracy": 0.05}}
+    )
+    assert (
+        "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = 19"
+        in table_metrics(files).note
+    )
 
 
 def test_many_classes_become_a_heat_map(tmp_path):
@@ -99,7 +116,10 @@ def test_many_classes_become_a_heat_map(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"classes": ("no", "yes")}, r"\d%"), ({"target": "wings"}, r"Mean absolute error of wings: \d\.\d+")],
+    [
+        ({"classes": ("no", "yes")}, r"\d%"),
+        ({"target": "wings"}, r"Mean absolute error of wings: \d\.\d+"),
+    ],
 )
 def test_a_binary_and_a_continuous_target_have_pages_too(tmp_path, render, given, said):
     page = Page(render(evaluate_images(tmp_path / "e", **given)))
@@ -110,4 +130,7 @@ def test_a_binary_and_a_continuous_target_have_pages_too(tmp_path, render, given
 @pytest.mark.slow
 def test_ten_thousand_images_of_a_hundred_classes_make_a_small_page(tmp_path, render):
     names = [f"class {index}" for index in range(100)]
-    assert len(render(evaluate_images(tmp_path / "large", n=10_000, classes=names, n_bootstraps=0))) < 3_000_000
+    assert (
+        len(render(evaluate_images(tmp_path / "large", n=10_000, classes=names, n_bootstraps=0)))
+        < 3_000_000
+    )

@@ -18,7 +18,9 @@ def shown(undrawn):
     def show(folder):
         files = open_folder(folder)
         sections = build_sections(files)
-        return [picture.name for picture in list_pictures(sections)], Page(render_report(files, sections))
+        return [picture.name for picture in list_pictures(sections)], Page(
+            render_report(files, sections)
+        )
 
     return show
 
@@ -31,7 +33,13 @@ def test_two_classes(binary_folder, shown):
 
 def test_several_classes(several_folder, shown):
     names, page = shown(several_folder)
-    expected = {"confusion", "sites_balanced_accuracy", "calibration_1", "calibration_4", "external_confusion"}
+    expected = {
+        "confusion",
+        "sites_balanced_accuracy",
+        "calibration_1",
+        "calibration_4",
+        "external_confusion",
+    }
     assert expected <= set(names)
     assert "guessing would give 25" in page.text
     assert "chance 0.25" in page.text
@@ -39,7 +47,13 @@ def test_several_classes(several_folder, shown):
 
 def test_numbers(age_folder, shown):
     names, page = shown(age_folder)
-    assert {"predicted_true", "sites_mae", "sites_r2", "external_predicted_true", "learning_mae"} <= set(names)
+    assert {
+        "predicted_true",
+        "sites_mae",
+        "sites_r2",
+        "external_predicted_true",
+        "learning_mae",
+    } <= set(names)
     assert not {"roc", "confusion"} & set(names)
     assert not {"calibration", "curves"} & set(page.headings())
     assert "years on average" in page.text
@@ -60,29 +74,43 @@ def test_confusion_counts_agree_with_the_metrics(binary_folder, repeated_folder,
     recalls = counts.diagonal() / counts.sum(axis=1)
     assert recalls.mean() == pytest.approx(files.metrics["balanced_accuracy"].pooled)
     assert counts.sum() == files.summary.n.scans
-    assert count_confusion(open_folder(repeated_folder)).sum() == pytest.approx(files.summary.n.scans)
+    assert count_confusion(open_folder(repeated_folder)).sum() == pytest.approx(
+        files.summary.n.scans
+    )
     decided = open_folder(edit(folder, "predictions", lambda table: table.assign(y_pred="patient")))
     assert count_confusion(decided)[:, 0].sum() == 0
 
 
 def test_each_repeat_has_its_curve(repeated_folder, build):
     files = open_folder(repeated_folder)
-    roc = next(picture for picture in list_pictures([build("curves", files)]) if picture.name == "roc")
+    roc = next(
+        picture for picture in list_pictures([build("curves", files)]) if picture.name == "roc"
+    )
     curves = roc.numbers[roc.numbers["curve"] == "Embedding"].groupby("repeat")
     areas = [np.trapezoid(rows["y"], rows["x"]) for _, rows in curves]
     assert areas == pytest.approx(
-        [roc_auc_score(rows["y_true"] == "patient", rows["y_score"]) for _, rows in files.predictions.groupby("repeat")]
+        [
+            roc_auc_score(rows["y_true"] == "patient", rows["y_score"])
+            for _, rows in files.predictions.groupby("repeat")
+        ]
     )
     assert "a line for each repeat" in roc.caption
 
 
 def test_a_report_without_a_single_metric_still_says_what_it_can(folder, shown):
-    absent = dict.fromkeys(("mean", "sd", "pooled", "interval")) | {"n_folds_defined": 0, "reason": "single class"}
+    absent = dict.fromkeys(("mean", "sd", "pooled", "interval")) | {
+        "n_folds_defined": 0,
+        "reason": "single class",
+    }
     rewrite(folder, metrics={"auc": absent}, baseline={}, increment={}, n={"scans": 120}, run=None, objective=None,
             environment={}, bootstrap={"n": 0})  # fmt: skip
     edit(folder, "predictions", lambda table: table.assign(y_true="control"))
     for name in ("sites", "folds"):
-        edit(folder, name, lambda table: table.assign(**{column: "" for column in table if "auc" in column}))
+        edit(
+            folder,
+            name,
+            lambda table: table.assign(**{column: "" for column in table if "auc" in column}),
+        )
     _, page = shown(folder)
     assert "No figure of merit could be computed" in page.text
     assert "No curve is defined" in page.text

@@ -48,7 +48,8 @@ def test_numbers_on_the_page_are_those_of_the_files(folder, build):
         return f"{value:.2f}{low:.2f} to {high:.2f}"
 
     pooled = [
-        [block[place]["embedding"]["mae"][key] for key in ("value", "low", "high")] for place in ("home", "unseen")
+        [block[place]["embedding"]["mae"][key] for key in ("value", "low", "high")]
+        for place in ("home", "unseen")
     ]
     assert rows["All left out, pooled"][2:4] == [said(*each) for each in pooled]
     assert rows["All left out, pooled"][6] == f"{block['unseen']['constant']['mae']['value']:.2f}"
@@ -56,12 +57,19 @@ def test_numbers_on_the_page_are_those_of_the_files(folder, build):
     assert len(block["left_out"]) == 4
     for site in block["left_out"]:
         own = table.loc[(site, "embedding")]
-        assert rows[site][2:4] == [said(*own[[key, f"{key}_low", f"{key}_high"]]) for key in ("home_mae", "mae")]
+        assert rows[site][2:4] == [
+            said(*own[[key, f"{key}_low", f"{key}_high"]]) for key in ("home_mae", "mae")
+        ]
         assert rows[site][4] == f"{own['mae'] / own['home_mae']:.2f}"
         assert rows[site][6] == f"{table.loc[(site, 'constant'), 'mae']:.2f}"
     found = block["site_predictability"]
-    assert f"with a balanced accuracy of {found['balanced_accuracy']:.2f} ({found['low']:.2f} to " in texts(section)
-    unsure = change(folder, site_predictability=found | {"balanced_accuracy": 1.0, "low": None, "high": None})
+    assert (
+        f"with a balanced accuracy of {found['balanced_accuracy']:.2f} ({found['low']:.2f} to "
+        in texts(section)
+    )
+    unsure = change(
+        folder, site_predictability=found | {"balanced_accuracy": 1.0, "low": None, "high": None}
+    )
     assert "with a balanced accuracy of 1.00 (chance 0.25)" in texts(build("new_site", unsure))
 
 
@@ -86,14 +94,18 @@ def test_the_sentence_claims_what_intervals_allow(folder, unseen, ratio, says):
         unseen__constant={"mae": figure(11.0)},
     )  # fmt: skip
     said = say_new_site(files)
-    assert said.startswith("At a site that the model has not seen, the mean absolute error of age is")
+    assert said.startswith(
+        "At a site that the model has not seen, the mean absolute error of age is"
+    )
     assert says in said
 
 
 def test_a_paired_difference_decides(folder):
     for ends, word in (((-1.0, -0.1), "better"), ((-1.0, 0.3), "not shown")):
         paired = {"embedding": {"mae": figure(-0.5, *ends)}}
-        files = change(folder, unseen__embedding__mae=figure(10.5, 9.5, 11.5), unseen_minus_constant=paired)
+        files = change(
+            folder, unseen__embedding__mae=figure(10.5, 9.5, 11.5), unseen_minus_constant=paired
+        )
         assert judge_constant(files, "mae") == word
 
 
@@ -111,12 +123,20 @@ def test_classes_are_said_by_their_own_metric(full_folder, several_folder, tmp_p
         unseen__constant={"brier": figure(0.25)}, unseen_minus_constant={},
     )  # fmt: skip
     said = say_new_site(files)
-    assert "the AUC of diagnosis is 0.60 (95% interval 0.55 to 0.65; 120 scans), against 0.80 (0.75 to 0.85)" in said
-    assert "That is above chance (0.50). The Brier score there is 2.00 (1.70 to 2.40) times that at known sites" in said
+    assert (
+        "the AUC of diagnosis is 0.60 (95% interval 0.55 to 0.65; 120 scans), against 0.80 (0.75 to 0.85)"
+        in said
+    )
+    assert (
+        "That is above chance (0.50). The Brier score there is 2.00 (1.70 to 2.40) times that at known sites"
+        in said
+    )
     assert said.endswith("; a constant guess was not compared.")
     files = change(folder, unseen_minus_constant={"embedding": {"brier": {"value": 0.05}}})
     assert say_new_site(files).endswith("that is no better than the constant guess (0.25).")
-    assert [picture.name for picture in list_pictures([build("new_site", files)])] == ["new_sites_auc"]
+    assert [picture.name for picture in list_pictures([build("new_site", files)])] == [
+        "new_sites_auc"
+    ]
     files = change(folder, unseen__embedding__auc=figure(0.52, 0.47, 0.57, 120))
     assert "That it is better than chance (0.50) there is not shown" in say_new_site(files)
     assert "the balanced accuracy of diagnosis is " in say_new_site(open_folder(several_folder))
@@ -145,7 +165,10 @@ def test_where_there_is_none_it_says_why(folder, build, keys, says):
 def test_the_table_tells_bias_and_spread_apart(folder, build):
     def header(table) -> set[str]:
         shown = build("new_site", open_folder(edit(folder, "new_sites", lambda _: table)))
-        return {str(name) for name in next(block for block in shown.blocks if isinstance(block, Table)).header}
+        return {
+            str(name)
+            for name in next(block for block in shown.blocks if isinstance(block, Table)).header
+        }
 
     table = pd.read_csv(folder / "new_sites.tsv", sep="\t", keep_default_na=False, na_values=[""])
     assert {"Bias", "Spread"} <= header(table)

@@ -61,7 +61,11 @@ def test_the_page_is_sound(html):
     [
         ("half", [0.5], "at the threshold 0.5"),
         (0.3, [0.3], "at the threshold 0.3"),
-        ("prevalence", [0.2, 0.4], "(0.20 to 0.40 over folds), set to the share of positives in the training fold"),
+        (
+            "prevalence",
+            [0.2, 0.4],
+            "(0.20 to 0.40 over folds), set to the share of positives in the training fold",
+        ),
     ],
 )
 def test_the_rule_of_the_threshold_is_told(folder, build, rule, values, says):
@@ -78,7 +82,9 @@ def test_flow_counts_and_tells(folder, build):
     assert steps["left_out"].tolist() == [False, False, True]
     assert steps.loc[2, ["step", "n_subjects"]].tolist() == ["Left out: Image not readable", 7]
     (folder / "flow.tsv").unlink()  # as evaluations of earlier versions have none
-    older = build("cohort", open_folder(rewrite(folder, n={"scans": 120, "excluded": {"target missing": 4}})))
+    older = build(
+        "cohort", open_folder(rewrite(folder, n={"scans": 120, "excluded": {"target missing": 4}}))
+    )
     assert ("Left out: Target missing", "4") in older.blocks[0].facts
 
 
@@ -86,7 +92,11 @@ def test_names_in_every_file_are_escaped(folder, render):
     bad = "<script>alert(1)</script>"
     for name, column in (("sites", "site"), ("confounds", "column"), ("flow", "reason"),
                          ("external_sites", "site"), ("sites", "note"), ("confounds", "note")):  # fmt: skip
-        edit(folder, name, lambda table, column=column: table.assign(**{column: [bad, *table[column][1:]]}))
+        edit(
+            folder,
+            name,
+            lambda table, column=column: table.assign(**{column: [bad, *table[column][1:]]}),
+        )
     about = json.loads((folder / "explanation" / "explain.json").read_text())
     about |= {"method": bad, "positive": bad, "warnings": [bad]}
     (folder / "explanation" / "explain.json").write_text(json.dumps(about))
@@ -109,7 +119,9 @@ def test_a_map_that_cannot_be_shown_is_named(folder, build):
 
 def test_a_map_is_only_looked_for_in_its_folder(folder):
     path = folder / "explanation" / "explain.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"map": "../../../elsewhere/saliency.nii.gz"}))
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"map": "../../../elsewhere/saliency.nii.gz"})
+    )
     assert open_folder(folder).explanation.map_path == folder / "explanation" / "saliency.nii.gz"
 
 
@@ -121,13 +133,19 @@ def test_what_lies_outside_the_brain_is_told(full_folder):
     assert share_outside(nibabel.Nifti1Image(data, image.affine)) == pytest.approx(1.0)
 
 
-# --- scans outside the distribution that a model learned from -------------------------------------------------------
+# --- scans outside the distribution that a model learned from
+# -------------------------------------------------------
 def test_counts_are_those_of_the_files(folder, build):
     kinds = {"outside": str, "session": str}
     table = pd.read_csv(folder / "outlyingness.tsv", sep="\t", dtype=kinds, keep_default_na=False)
     table["outside"] = (table["site"] == "site-04").astype(str)
     by_site = [
-        {"site": site, "n": len(part), "n_outside": len(part) * (site == "site-04"), "median_percentile": 7.0}
+        {
+            "site": site,
+            "n": len(part),
+            "n_outside": len(part) * (site == "site-04"),
+            "median_percentile": 7.0,
+        }
         for site, part in table.groupby("site")
     ]
     n_outside = sum(each["n_outside"] for each in by_site)
@@ -162,4 +180,6 @@ def test_a_scan_without_a_score_is_neither_inside_nor_outside(folder, build):
         table.loc[:9, ["mahalanobis", "mahalanobis_percentile", "outside"]] = ""
 
     files = open_folder(edit(folder, "outlyingness", change))
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", Page(render_report(files, [build("outlyingness", files)])).text)
+    assert not re.search(
+        r"\b(nan|NaN|None|inf)\b", Page(render_report(files, [build("outlyingness", files)])).text
+    )

@@ -10,14 +10,31 @@ from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.external import external_part
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.predictions import draw_curve
-from neurocontrast.findings.prose import loss_citations, naming, permutation_result, write_paragraphs
-from neurocontrast.findings.result import draw_headline, list_warnings, rivals, say_result, table_metrics
+from neurocontrast.findings.prose import (
+    loss_citations,
+    naming,
+    permutation_result,
+    write_paragraphs,
+)
+from neurocontrast.findings.result import (
+    draw_headline,
+    list_warnings,
+    rivals,
+    say_result,
+    table_metrics,
+)
 from neurocontrast.findings.sites import table_folds
 from neurocontrast.page.blocks import Citations
 from neurocontrast.page.wording import DASH, interval_text, number_text, shorten_paths
 from tests.findings.show.folders import INFO
 
-ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}
+ABOUT = {
+    "spacing_mm": 4,
+    "mask": "MNI152 brain",
+    "n_voxels": 29398,
+    "n_components": 60,
+    "standardised": "each scan",
+}
 
 
 def methods_of(files) -> str:
@@ -40,14 +57,18 @@ def changed(binary_folder, changing):
         ("mae", [1.0, 3.0], "does worse"),
     ],
 )
-def test_the_increment_is_read_by_its_interval_and_of_errors_less_is_better(changed, metric, interval, says):
+def test_the_increment_is_read_by_its_interval_and_of_errors_less_is_better(
+    changed, metric, interval, says
+):
     increment = {"difference": sum(interval or [0.2]) / 2, "interval": interval}
     assert says in say_result(changed(increment={metric: increment}), "increment", metric)
 
 
 def test_pairs_for_a_clinician(changed):
     values = {"mean": 0.7, "sd": 0.1, "pooled": 0.78, "interval": [0.7, 0.85], "n_folds_defined": 5}
-    text = say_result(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}), "plain")
+    text = say_result(
+        changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}), "plain"
+    )
     assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
     assert "gives 64" in text
     assert "Knowing only age and head size (TIV)" in say_result(
@@ -60,8 +81,18 @@ def test_pairs_for_a_clinician(changed):
 
 
 def test_what_was_done_to_volumes_is_told(changed):
-    contract = {"spacing_mm": 4.0, "shape": [46, 55, 46], "smooth_mm": 0.0, "normalise": "percentile", "erode_mm": 4.0}
-    text = methods_of(changed(run={"preprocessing": contract | {"percentiles": [1.0, 99.0], "transform_version": 1}}))
+    contract = {
+        "spacing_mm": 4.0,
+        "shape": [46, 55, 46],
+        "smooth_mm": 0.0,
+        "normalise": "percentile",
+        "erode_mm": 4.0,
+    }
+    text = methods_of(
+        changed(
+            run={"preprocessing": contract | {"percentiles": [1.0, 99.0], "transform_version": 1}}
+        )
+    )
     told = "spacing 4 mm; shape 46, 55, 46; normalise percentile; erode 4 mm; percentiles 1, 99."
     assert f"Preprocessing: {told}" in text
 
@@ -70,14 +101,27 @@ def test_what_was_done_to_volumes_is_told(changed):
     ("warnings", "shown"),
     [
         (["a bare one"], [("a bare one", "")]),
-        ([{"code": "few_subjects", "message": "Only 9.", "explanation": "Beware."}], [("Only 9.", "Beware.")]),
+        (
+            [{"code": "few_subjects", "message": "Only 9.", "explanation": "Beware."}],
+            [("Only 9.", "Beware.")],
+        ),
         # Digits are hidden only where people are listed.
         (
-            [{"code": "duplicate_overlap", "message": "sub-0001 and sub-0002 are the same; 12 of 120 scans."}],
+            [
+                {
+                    "code": "duplicate_overlap",
+                    "message": "sub-0001 and sub-0002 are the same; 12 of 120 scans.",
+                }
+            ],
             [("[id] and [id] are the same; 12 of 120 scans.", "")],
         ),
         (
-            [{"code": "voxels_left_out", "message": "7 of 120 are absent (7, sub-0002): /people/x/sub-0002_T1w.nii"}],
+            [
+                {
+                    "code": "voxels_left_out",
+                    "message": "7 of 120 are absent (7, sub-0002): /people/x/sub-0002_T1w.nii",
+                }
+            ],
             [("7 of 120 are absent ([id], [id]): …/[id]_T1w.nii", "")],
         ),
     ],
@@ -88,18 +132,30 @@ def test_warnings_come_with_their_explanation_and_without_names(changed, warning
     assert list_warnings(files) == shown
 
 
-PARTS = {"n": {"train": 90, "validation": 10, "test": 20}, "chosen_on": "validation", "refit_on": ["train"]}
+PARTS = {
+    "n": {"train": 90, "validation": 10, "test": 20},
+    "chosen_on": "validation",
+    "refit_on": ["train"],
+}
 UNKNOWN = [{"code": "overlap_unknown", "message": "?"}]
 
 
 @pytest.mark.parametrize(
     ("keys", "says", "untrue"),
     [
-        ({}, "No evaluated subject.*says nothing about patients.*only sites left out", "could not be checked|in turn"),
+        (
+            {},
+            "No evaluated subject.*says nothing about patients.*only sites left out",
+            "could not be checked|in turn",
+        ),
         ({"simulated": False}, "no diagnosis of any one person", "nothing about patients"),
         ({"warnings": UNKNOWN}, "could not be checked", "No evaluated subject"),
         ({"splits": "leave-site-out"}, "left out in turn", "only sites left out"),
-        ({"splits": "custom", "splitter": "Own(n_splits=5)"}, r"5 folds, made by Own\(n_splits=5\)", "stratified"),
+        (
+            {"splits": "custom", "splitter": "Own(n_splits=5)"},
+            r"5 folds, made by Own\(n_splits=5\)",
+            "stratified",
+        ),
         (
             {"splits": "fixed", "split": PARTS},
             "strength chosen on the validation scans",
@@ -110,28 +166,58 @@ UNKNOWN = [{"code": "overlap_unknown", "message": "?"}]
             "No baseline of covariates",
             "covariates alone|Knowing only|baseline used|beyond",
         ),
-        ({"bootstrap": {"n": 9, "unit": "site", "level": 0.975}}, "central 97.5%", "98%|draws of subjects"),
+        (
+            {"bootstrap": {"n": 9, "unit": "site", "level": 0.975}},
+            "central 97.5%",
+            "98%|draws of subjects",
+        ),
     ],
 )
 def test_what_is_said_follows_the_evaluation(changed, keys, says, untrue):
     files = changed(**keys)
-    told = [methods_of(files), draw_headline(files).caption, say_result(files, "plain"), say_result(files, "reviewer")]
+    told = [
+        methods_of(files),
+        draw_headline(files).caption,
+        say_result(files, "plain"),
+        say_result(files, "reviewer"),
+    ]
     text = " ".join(told + [text for _, text in write_paragraphs("silences.j2", files)])
     assert re.search(says, text)
     assert not re.search(untrue, text)
 
 
 def test_objective_and_kernel():
-    kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+    kernel = [
+        {"column": "age", "type": "gaussian", "sigma": 5.0},
+        {"column": "sex", "type": "categorical"},
+    ]
     assert naming("kernel", kernel) == "age (gaussian, sigma 5) × sex (categorical)"
-    vector = {"column": "anatomy", "type": "gaussian", "sigma": 1.0, "standardise": True, "columns": ["gm_ml", "wm_ml"]}
+    vector = {
+        "column": "anatomy",
+        "type": "gaussian",
+        "sigma": 1.0,
+        "standardise": True,
+        "columns": ["gm_ml", "wm_ml"],
+    }
     text = "anatomy (gaussian, sigma 1, standardise yes, columns gm_ml, wm_ml)"
     assert naming("kernel", [vector]) == text
-    assert naming("kernel", [vector | {"standardise": False}]) == text.replace("standardise yes, ", "")
-    assert naming("kernel", [{"column": "site", "type": "different", "within": 0.0}]) == "site (different, within 0)"
-    simclr = {"loss": "ntxent", "title": "NT-Xent (SimCLR)", "citation": "Chen T. SimCLR. ICML 2020."}
+    assert naming("kernel", [vector | {"standardise": False}]) == text.replace(
+        "standardise yes, ", ""
+    )
+    assert (
+        naming("kernel", [{"column": "site", "type": "different", "within": 0.0}])
+        == "site (different, within 0)"
+    )
+    simclr = {
+        "loss": "ntxent",
+        "title": "NT-Xent (SimCLR)",
+        "citation": "Chen T. SimCLR. ICML 2020.",
+    }
     assert naming("objective", {**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
-    assert naming("objective", {"loss": "supcon", "label": "diagnosis"}) == "supcon, groups of diagnosis"
+    assert (
+        naming("objective", {"loss": "supcon", "label": "diagnosis"})
+        == "supcon, groups of diagnosis"
+    )
     parts = {"a": simclr, "b": {"loss": "fair_cclk", "title": "fair CCL-K", "kernel": kernel[1:]}}
     assert loss_citations({"loss": "sum", "objectives": parts}) == ["Chen T. SimCLR. ICML 2020."]
     assert naming("objective", {"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
@@ -155,7 +241,8 @@ def test_paths_are_shortened(text, short):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, DASH), (float("nan"), DASH), (0.1234, "0.123"), (-0.0001, "0.000"), (-1.5, "−1.500")]
+    ("value", "text"),
+    [(None, DASH), (float("nan"), DASH), (0.1234, "0.123"), (-0.0001, "0.000"), (-1.5, "−1.500")],
 )
 def test_numbers(value, text):
     assert number_text(value) == text
@@ -170,10 +257,17 @@ def test_intervals():
 def with_voxels(changing, full_folder):
     def add(difference=-0.05, interval=(-0.09, -0.01), p_value=0.02):
         metrics = json.loads((full_folder / "evaluation.json").read_text())["metrics"]
-        increment = {"difference": difference, "interval": interval and list(interval), "p_value": p_value}
+        increment = {
+            "difference": difference,
+            "interval": interval and list(interval),
+            "p_value": p_value,
+        }
         software = ["scikit-learn", "nilearn"]
         return changing(full_folder)(
-            voxels=metrics, voxels_increment=dict.fromkeys(metrics, increment), voxels_about=ABOUT, software=software
+            voxels=metrics,
+            voxels_increment=dict.fromkeys(metrics, increment),
+            voxels_about=ABOUT,
+            software=software,
         )
 
     return add
@@ -182,7 +276,10 @@ def with_voxels(changing, full_folder):
 def test_the_headline_has_three_models(with_voxels, full_folder):
     rows = draw_headline(with_voxels()).numbers
     assert list(rows["model"]) == ["Embedding", "Only age + sex + site", "Only voxels"]
-    assert list(draw_headline(open_folder(full_folder)).numbers["model"]) == ["Embedding", "Only age + sex + site"]
+    assert list(draw_headline(open_folder(full_folder)).numbers["model"]) == [
+        "Embedding",
+        "Only age + sex + site",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +300,10 @@ def test_the_comparison_is_read_by_its_interval(with_voxels, interval, words):
 def test_a_reviewer_is_told_the_test_and_the_components(with_voxels):
     text = say_result(with_voxels(), "reviewer")
     assert "60 principal components of the voxels" in text
-    assert "difference −0.050 (−0.090 to −0.010), corrected resampled t-test over folds p = 0.02" in text
+    assert (
+        "difference −0.050 (−0.090 to −0.010), corrected resampled t-test over folds p = 0.02"
+        in text
+    )
     assert "t-test over folds" not in say_result(with_voxels(p_value=None), "reviewer")
 
 
@@ -222,7 +322,9 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
     increment = {"difference": 0.05, "interval": [0.01, 0.09], "p_value": 0.02}
     columns = [f"vol_{number}" for number in range(12)]
     files = changing(full_folder)(
-        regional=metrics, regional_increment=dict.fromkeys(metrics, increment), regional_columns=columns
+        regional=metrics,
+        regional_increment=dict.fromkeys(metrics, increment),
+        regional_columns=columns,
     )
     assert list(draw_headline(files).numbers["model"])[2:] == ["Only regions"]
     assert {"Regions only", "Minus regions"} <= set(table_metrics(files).header)
@@ -237,7 +339,9 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
 def test_the_external_baseline_is_named_by_the_covariates_that_it_had(full_folder):
     files = open_folder(full_folder)
     assert "site" in files.summary.baseline_covariates
-    assert "Baseline (age + sex): " in draw_curve(external_part(files), "roc").alt, "its site was never seen"
+    assert "Baseline (age + sex): " in draw_curve(external_part(files), "roc").alt, (
+        "its site was never seen"
+    )
 
 
 def test_one_test_set_is_not_called_out_of_fold(changing, full_folder):
@@ -246,27 +350,41 @@ def test_one_test_set_is_not_called_out_of_fold(changing, full_folder):
     assert "at sites" not in say_result(files, "sentence")
     assert "out-of-fold" not in draw_headline(files).alt
     assert "fitted on the scans of training" in methods_of(files)
-    external = json.loads((full_folder / "evaluation.json").read_text())["external"] | {"n_overlap": 3}
-    assert "3 of the subjects had been seen before" in methods_of(changing(full_folder)(external=external))
+    external = json.loads((full_folder / "evaluation.json").read_text())["external"] | {
+        "n_overlap": 3
+    }
+    assert "3 of the subjects had been seen before" in methods_of(
+        changing(full_folder)(external=external)
+    )
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, changing, full_folder):
     full = changing(full_folder)
-    environment = {"neurocontrast": "0.1.0", "packages": {"scikit-learn": "1.9.0", "nilearn": "0.14.1"}}
-    assert "nilearn 0.14.1" in methods_of(full(environment=environment, software=["scikit-learn", "nilearn"]))
-    assert "nilearn 0.14.1" in methods_of(full(environment=environment, software=None))  # which shows a map
+    environment = {
+        "neurocontrast": "0.1.0",
+        "packages": {"scikit-learn": "1.9.0", "nilearn": "0.14.1"},
+    }
+    assert "nilearn 0.14.1" in methods_of(
+        full(environment=environment, software=["scikit-learn", "nilearn"])
+    )
+    assert "nilearn 0.14.1" in methods_of(
+        full(environment=environment, software=None)
+    )  # which shows a map
     text = methods_of(changed(environment=environment, software=None))
     assert "nilearn" not in text
     assert "scikit-learn 1.9.0" in text
 
 
-# --- the methods text: citations have references, p-values are what they are called ----------------------------------
+# --- the methods text: citations have references, p-values are what they are called
+# ----------------------------------
 IMPORTED = {"title": "MONAI's DenseNet121", "citation": "Cardoso MJ (2022). MONAI."}
 
 
 @pytest.fixture
 def files(full_folder, changing):
-    harmonised = json.loads((full_folder / "evaluation.json").read_text())["confounds"] | {"harmonise": "combat"}
+    harmonised = json.loads((full_folder / "evaluation.json").read_text())["confounds"] | {
+        "harmonise": "combat"
+    }
     permutation = {"n": 999, "unit": "subject", "within_site": True, "p_values": {"auc": 0.004}}
     return changing(full_folder)(confounds=harmonised, permutation=permutation)
 
@@ -293,7 +411,9 @@ def test_the_p_value_is_named(written, files):
     assert "of the same site" in text
     assert "pooled out-of-fold AUC" in text
     assert permutation_result(files, "brier") is None
-    assert "permutation p = 0.004 (3 of 999 permutations within site as good)" in say_result(files, "reviewer")
+    assert "permutation p = 0.004 (3 of 999 permutations within site as good)" in say_result(
+        files, "reviewer"
+    )
 
 
 def test_the_text_follows_the_run(written):
@@ -327,11 +447,16 @@ def test_references_are_written_in_full(written):
     ("run", "told"),
     [
         ({"imported": IMPORTED}, "The weights were taken over from MONAI's DenseNet121 ["),
-        ({"init": {"imported": IMPORTED}}, "Training began with the weights of MONAI's DenseNet121 ["),
+        (
+            {"init": {"imported": IMPORTED}},
+            "Training began with the weights of MONAI's DenseNet121 [",
+        ),
         ({"init": {"name": "first"}}, "Training began with the weights of another run, “first”."),
     ],
 )
-def test_weights_that_training_began_with_and_those_taken_over_are_cited(full_folder, changing, run, told):
+def test_weights_that_training_began_with_and_those_taken_over_are_cited(
+    full_folder, changing, run, told
+):
     cite = Citations()
     paragraphs = dict(write_methods(changing(full_folder)(run=INFO["run"] | run), cite))
     assert told in paragraphs["Representation."]
@@ -339,8 +464,14 @@ def test_weights_that_training_began_with_and_those_taken_over_are_cited(full_fo
 
 
 def test_a_linear_encoder_has_no_epochs_and_no_head(full_folder, changing):
-    objective = {"loss": "none", "title": "none: fitted in one pass", "citation": "Hotelling H (1933)."}
-    written = write_methods(changing(full_folder)(objective=objective, run=INFO["run"] | {"epochs": 50}), Citations())
+    objective = {
+        "loss": "none",
+        "title": "none: fitted in one pass",
+        "citation": "Hotelling H (1933).",
+    }
+    written = write_methods(
+        changing(full_folder)(objective=objective, run=INFO["run"] | {"epochs": 50}), Citations()
+    )
     text = dict(written)["Representation."]
     assert "epochs" not in text
     assert text.endswith("Features were frozen.")

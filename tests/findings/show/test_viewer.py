@@ -23,16 +23,34 @@ FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3, 
 def evaluated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("viewer")
     generator = np.random.default_rng(0)
-    nib.save(nib.Nifti1Image(generator.random((10, 12, 14), dtype=np.float32), np.eye(4)), folder / "brain.nii.gz")
+    nib.save(
+        nib.Nifti1Image(generator.random((10, 12, 14), dtype=np.float32), np.eye(4)),
+        folder / "brain.nii.gz",
+    )
     (folder / "torn.nii.gz").write_bytes(b"\x1f\x8b\x00")
     names = [f"sub-{number:02d}" for number in range(N)]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "site": ["a", "b"] * (N // 2)})
+    table = pd.DataFrame(
+        {"participant_id": names, "subject_id": names, "session": "", "site": ["a", "b"] * (N // 2)}
+    )
     table["path"] = str(folder / "brain.nii.gz")
-    table.loc[1, "path"], table.loc[2, "path"] = str(folder / "torn.nii.gz"), str(folder / "gone.nii.gz")
-    table["age"], table["sex"] = np.where(np.arange(N) == 3, np.nan, 20.0 + np.arange(N)), ["F", "F", "M", "M"] * 6
-    table["diagnosis"], table["ward"] = ["control", "patient", "patient"] * 8, ["</script><b>", "a & b"] * (N // 2)
-    write_embeddings(folder / "emb.parquet", table, generator.normal(size=(N, 5)).astype(np.float32), {})
-    return nc.evaluate(folder / "emb.parquet", target="diagnosis", out=folder / "evaluation", **FAST)
+    table.loc[1, "path"], table.loc[2, "path"] = (
+        str(folder / "torn.nii.gz"),
+        str(folder / "gone.nii.gz"),
+    )
+    table["age"], table["sex"] = (
+        np.where(np.arange(N) == 3, np.nan, 20.0 + np.arange(N)),
+        ["F", "F", "M", "M"] * 6,
+    )
+    table["diagnosis"], table["ward"] = (
+        ["control", "patient", "patient"] * 8,
+        ["</script><b>", "a & b"] * (N // 2),
+    )
+    write_embeddings(
+        folder / "emb.parquet", table, generator.normal(size=(N, 5)).astype(np.float32), {}
+    )
+    return nc.evaluate(
+        folder / "emb.parquet", target="diagnosis", out=folder / "evaluation", **FAST
+    )
 
 
 def read(page):
@@ -71,7 +89,9 @@ def test_a_few_scans_of_many_have_slices(evaluated, tmp_path, monkeypatch):
 
 def test_other_embeddings_are_refused_and_no_page_is_written(evaluated, tmp_path):
     away = shutil.copytree(evaluated, tmp_path / "far" / "away")
-    with pytest.raises(ConfigError, match=r"the embeddings 'emb\.parquet' that were evaluated are not near"):
+    with pytest.raises(
+        ConfigError, match=r"the embeddings 'emb\.parquet' that were evaluated are not near"
+    ):
         nc.report(away, figures=False, viewer=True)
     (tmp_path / "emb.parquet").write_bytes(b"changed")
     with pytest.raises(ConfigError, match="or have changed since"):

@@ -32,7 +32,9 @@ WHOLE = np.zeros((3, 2), dtype=int), np.tile([24, 20], (3, 1))
 
 def back(radians=0.0, zoom=1.0, shift=(0.0, 0.0)) -> np.ndarray:
     """Return the way from places in a view of 24 × 20 pixels to those in the image, for each of three images."""
-    linear = np.array([[np.cos(radians), np.sin(radians)], [-np.sin(radians), np.cos(radians)]]) / zoom
+    linear = (
+        np.array([[np.cos(radians), np.sin(radians)], [-np.sin(radians), np.cos(radians)]]) / zoom
+    )
     centre = np.array([11.5, 9.5])
     offset = centre - linear @ (centre + shift)
     return np.tile(np.concatenate([linear, offset[:, None]], axis=1), (3, 1, 1))
@@ -52,7 +54,10 @@ def test_contrast_is_the_same_in_any_batch_and_by_any_number_of_threads():
 
 def _pillow_per_channel(image: np.ndarray, change) -> np.ndarray:
     """Apply a Pillow operation in floating point, which it has for one channel only."""
-    return np.stack([np.asarray(change(Image.fromarray(image[..., c].astype(np.float32)))) for c in range(3)], axis=-1)
+    return np.stack(
+        [np.asarray(change(Image.fromarray(image[..., c].astype(np.float32)))) for c in range(3)],
+        axis=-1,
+    )
 
 
 def test_an_affine_is_pillows_transform(pixels):
@@ -83,7 +88,9 @@ def test_blur_is_scipys(pixels):
     sigma = np.array([0.1, 0.8, 2.0])
     made = blur(to_batch(pixels), sigma_pixels=sigma, radius_pixels=None, largest=2.0)
     for i in range(3):
-        expected = ndimage.gaussian_filter(pixels[i] / 255.0, (sigma[i], sigma[i], 0), mode="mirror")
+        expected = ndimage.gaussian_filter(
+            pixels[i] / 255.0, (sigma[i], sigma[i], 0), mode="mirror"
+        )
         assert np.abs(levels(made)[i] / 255.0 - expected).max() < 2e-6
 
 

@@ -25,9 +25,12 @@ from neurocontrast.transforms.natural.settings import (
 from neurocontrast.transforms.natural.views import draw_affine, draw_boxes, draw_jitter
 
 EVERYTHING = ImageAugmentSettings(
-    affine=ImageAffineSettings(probability=0.5), crop=ResizedCropSettings(probability=0.7), blur=ImageBlurSettings()
+    affine=ImageAffineSettings(probability=0.5),
+    crop=ResizedCropSettings(probability=0.7),
+    blur=ImageBlurSettings(),
 )
-# Sides whose product is no multiple of a processor's vectors: what is left over is computed another way.
+# Sides whose product is no multiple of a processor's vectors: what is left over is computed another
+# way.
 SIZES = [(32, 32), (17, 19), (1, 9)]
 
 
@@ -36,7 +39,9 @@ def made_by(settings, seed):
 
 
 def random_images(n: int, size: tuple[int, int] = (32, 32)) -> torch.Tensor:
-    return torch.randint(0, 256, (n, 3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        0, 256, (n, 3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -56,7 +61,9 @@ def test_floating_point_images_give_the_views_of_their_bytes(dtype, settings):
     views = made_by(settings, 0)
     scaled = (images.to(torch.float32) / 255.0).to(dtype)
     before = scaled.clone()
-    assert torch.equal(views.view(scaled, range(4), epoch=0, view=0), views.view(images, range(4), epoch=0, view=0))
+    assert torch.equal(
+        views.view(scaled, range(4), epoch=0, view=0), views.view(images, range(4), epoch=0, view=0)
+    )
     assert torch.equal(scaled, before)
 
 
@@ -84,7 +91,9 @@ def _colours_changed(x: np.ndarray, factors: np.ndarray, order: np.ndarray) -> n
             x = factor * x + (1 - factor) * (x @ luma)[..., None]
         else:
             hsv = [colorsys.rgb_to_hsv(*rgb) for rgb in x.reshape(-1, 3)]
-            x = np.array([colorsys.hsv_to_rgb((h + factor) % 1.0, s, v) for h, s, v in hsv]).reshape(x.shape)
+            x = np.array(
+                [colorsys.hsv_to_rgb((h + factor) % 1.0, s, v) for h, s, v in hsv]
+            ).reshape(x.shape)
         x = np.clip(x, 0.0, 1.0)
     return x
 
@@ -108,8 +117,13 @@ def test_operations_come_in_their_order_and_colours_in_each_views_own():
     assert gray.any()
     for i in range(10):
         (top, left), (height, width) = corners[i], sizes[i]
-        box = images[i, :, top : top + height, left : left + width].numpy().astype(np.float32) / 255.0
-        resized = [np.asarray(Image.fromarray(c).resize(size[::-1], Image.Resampling.BILINEAR)) for c in box]
+        box = (
+            images[i, :, top : top + height, left : left + width].numpy().astype(np.float32) / 255.0
+        )
+        resized = [
+            np.asarray(Image.fromarray(c).resize(size[::-1], Image.Resampling.BILINEAR))
+            for c in box
+        ]
         x = np.stack(resized, axis=-1).astype(np.float64)
         if flipped[i]:
             x = x[:, ::-1]
@@ -123,7 +137,11 @@ def test_operations_come_in_their_order_and_colours_in_each_views_own():
 @pytest.mark.parametrize(
     ("images", "samples", "said"),
     [
-        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), [0, 1], r"\(batch, 3, height, width\).*\(2, 1, 8, 8\)"),
+        (
+            torch.zeros(2, 1, 8, 8, dtype=torch.uint8),
+            [0, 1],
+            r"\(batch, 3, height, width\).*\(2, 1, 8, 8\)",
+        ),
         (torch.zeros(3, 8, 8, dtype=torch.uint8), [0, 1, 2], r"\(3, 8, 8\)"),
         (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), [0], r"and 1 seeds"),
         (torch.zeros(2, 3, 8, 8, dtype=torch.int64), [0, 1], "torch.int64"),
@@ -157,12 +175,15 @@ def test_without_kornia_the_message_says_what_to_install(monkeypatch):
         RandImageViewd("image")
 
 
-# --- what is drawn ---------------------------------------------------------------------------------------------------
+# --- what is drawn
+# ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
 def test_operations_are_applied_as_often_as_said(probability):
     n, size = 4000, (32, 32)
     affine = draw_affine(ImageAffineSettings(probability=probability), range(n), size)
-    _, boxes = draw_boxes(ResizedCropSettings(probability=probability, scale=(0.2, 0.5)), range(n), size)
+    _, boxes = draw_boxes(
+        ResizedCropSettings(probability=probability, scale=(0.2, 0.5)), range(n), size
+    )
     applied = {
         "affine": (affine != np.eye(2, 3)).any(axis=(1, 2)),
         "crop": (boxes != 32).any(axis=1),
@@ -170,7 +191,9 @@ def test_operations_are_applied_as_often_as_said(probability):
     }
     for name, found in applied.items():
         # Five standard errors: wrong once in a million.
-        assert abs(found.mean() - probability) <= 5 * np.sqrt(probability * (1 - probability) / n), name
+        assert abs(found.mean() - probability) <= 5 * np.sqrt(
+            probability * (1 - probability) / n
+        ), name
 
 
 @pytest.mark.parametrize("size", [(32, 32), (20, 45), (1, 1), (3, 200)])
@@ -194,14 +217,17 @@ def test_an_image_too_long_for_every_try_gets_the_largest_box_in_the_middle():
 
 def test_areas_are_uniform_and_ratios_even_on_a_logarithmic_scale():
     size = (1000, 1000)
-    corners, sizes = draw_boxes(ResizedCropSettings(scale=(0.1, 0.5), ratio=(0.5, 2.0)), range(4000), size)
+    corners, sizes = draw_boxes(
+        ResizedCropSettings(scale=(0.1, 0.5), ratio=(0.5, 2.0)), range(4000), size
+    )
     area = sizes.prod(axis=1) / 1e6
     ratio = np.log2(sizes[:, 1] / sizes[:, 0])
     assert stats.kstest(area, stats.uniform(0.1, 0.4).cdf).pvalue > 1e-3
     assert stats.kstest(ratio, stats.uniform(-1.0, 2.0).cdf).pvalue > 1e-3
     for place in (corners / (1001 - sizes)).T:
         assert stats.kstest(place, "uniform").pvalue > 1e-3
-    # A box of the whole area fits only where it is square: so it is in torchvision, from whose rule this is.
+    # A box of the whole area fits only where it is square: so it is in torchvision, from whose rule
+    # this is.
     area = draw_boxes(ResizedCropSettings(), range(4000), size)[1].prod(axis=1) / 1e6
     assert (area > 0.9).mean() < 0.6 * ((area > 0.4) & (area < 0.5)).mean()
 
@@ -210,10 +236,15 @@ def test_affine_numbers_lie_where_they_should():
     settings = ImageAffineSettings(degrees=20.0, translate=0.1, scale=(0.5, 2.0))
     back = draw_affine(settings, range(3000), (20, 40))
     linear, centre = back[:, :, :2], np.array([9.5, 19.5])
-    assert np.isclose(np.abs(np.rad2deg(np.arctan2(linear[:, 0, 1], linear[:, 0, 0]))).max(), 20.0, atol=0.1)
+    assert np.isclose(
+        np.abs(np.rad2deg(np.arctan2(linear[:, 0, 1], linear[:, 0, 0]))).max(), 20.0, atol=0.1
+    )
     shift = np.linalg.solve(linear, (centre - back[:, :, 2])[..., None])[..., 0] - centre
     assert np.allclose(np.abs(shift).max(axis=0), [2.0, 4.0], atol=0.05)
-    assert stats.kstest(-np.log2(np.linalg.det(linear)) / 2, stats.uniform(-1.0, 2.0).cdf).pvalue > 1e-3
+    assert (
+        stats.kstest(-np.log2(np.linalg.det(linear)) / 2, stats.uniform(-1.0, 2.0).cdf).pvalue
+        > 1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,7 +263,17 @@ def test_wrong_settings_are_refused(make, named):
 def test_the_defaults_are_supcons_and_survive_being_written():
     supcon = ImageAugmentSettings()
     jitter = supcon.colour_jitter.model_dump()
-    assert jitter == {"probability": 0.8, "brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
-    assert (supcon.crop.scale, supcon.flip.probability, supcon.grayscale.probability) == ((0.2, 1.0), 0.5, 0.2)
+    assert jitter == {
+        "probability": 0.8,
+        "brightness": 0.4,
+        "contrast": 0.4,
+        "saturation": 0.4,
+        "hue": 0.1,
+    }
+    assert (supcon.crop.scale, supcon.flip.probability, supcon.grayscale.probability) == (
+        (0.2, 1.0),
+        0.5,
+        0.2,
+    )
     for settings in (supcon, ImageAugmentSettings.off()):
         assert ImageAugmentSettings.model_validate_json(settings.model_dump_json()) == settings

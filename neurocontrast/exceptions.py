@@ -39,7 +39,7 @@ class NeurocontrastError(Exception):
 
 
 class NeurocontrastWarning(UserWarning):
-    """Category of every warning of the Python API, so that a pipeline can turn it off or make it an error."""
+    """Category of the Python API's warnings, which a pipeline can silence or raise."""
 
 
 class ConfigError(NeurocontrastError):

@@ -25,13 +25,7 @@ from neurocontrast.evaluation.record import read_evaluation
 from neurocontrast.files import write_text
 
 NAMES = ("frozen", "fine-tuned", "from scratch")
-PLAIN = (
-    Path(__file__).resolve().parent.parent
-    / "neurocontrast"
-    / "recipes"
-    / "brain"
-    / "yaware_plain.yaml"
-)
+PLAIN = Path(__file__).resolve().parent.parent / "configs" / "brain" / "yaware_plain.yaml"
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 Volumes are random, in the cache's precision; networks, views, loss, batch and optimiser are the recipe's::
 
-    python benchmarks/first_step.py neurocontrast/recipes/brain/*_reference.yaml --micro-batch-size
+    python benchmarks/first_step.py configs/brain/*_reference.yaml --micro-batch-size
     1 python benchmarks/first_step.py yaware_reference --micro-batch-size 16 --device cuda
 """
 

@@ -60,9 +60,7 @@ def make_run(prepared: Path, work: Path) -> Path:
         f"data.cache_dir={work / 'cache'}",
         f"data.where={{site: [{', '.join(LEARNED_FROM)}]}}",
     ]
-    config = neurocontrast.load_config(
-        ROOT / "neurocontrast/recipes/brain/tissue_discriminants.yaml", overrides
-    )
+    config = neurocontrast.load_config(ROOT / "configs/brain/tissue_discriminants.yaml", overrides)
     return neurocontrast.pretrain(config, out=work / "run", resume=True)
 
 

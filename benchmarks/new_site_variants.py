@@ -10,7 +10,7 @@ import yaml
 
 __all__ = ["CONFIGS", "VARIANTS", "Variant"]
 
-CONFIGS = Path(__file__).resolve().parent.parent / "neurocontrast" / "recipes" / "brain"
+CONFIGS = Path(__file__).resolve().parent.parent / "configs" / "brain"
 DEFAULT = yaml.safe_load((CONFIGS / "yaware.yaml").read_text())
 BRAIN: dict[str, Any] = {f"data.{key}": DEFAULT["data"][key] for key in ("normalise", "erode_mm")}
 VIEWS: dict[str, Any] = {f"augment.{name}": chosen for name, chosen in DEFAULT["augment"].items()}
@@ -22,7 +22,7 @@ FEATURES = {"encoder.projection": []}
 
 @dataclass(frozen=True)
 class Variant:
-    """A configuration of ``neurocontrast/recipes/brain``, settings changed in it, and what stands in the table."""
+    """A configuration of ``configs/brain``, settings changed in it, and what stands in the table."""
 
     label: str
     recipe: str = "yaware_plain"

@@ -21,13 +21,7 @@ from pathlib import Path
 import neurocontrast
 from neurocontrast.display import console_progress
 
-RECIPE = (
-    Path(__file__).resolve().parent.parent
-    / "neurocontrast"
-    / "recipes"
-    / "brain"
-    / "yaware_plain.yaml"
-)
+RECIPE = Path(__file__).resolve().parent.parent / "configs" / "brain" / "yaware_plain.yaml"
 OFF = dict.fromkeys(("flip", "blur", "noise", "cutout", "crop"), "null")
 PUBLISHED = {
     "flip": "{probability: 0.5}",

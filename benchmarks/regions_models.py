@@ -32,7 +32,7 @@ __all__ = ["DEFAULTS", "LOSSES", "TRIALS", "WITH_RATES", "components", "encode",
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]
-RECIPE = Path(__file__).parents[1] / "neurocontrast" / "recipes" / "brain" / "measures.yaml"
+RECIPE = Path(__file__).parents[1] / "configs" / "brain" / "measures.yaml"
 EPOCHS, MIN_STEPS, NOISE = 40, 150, 0.3
 MAX_MISSING = 0.1  # one person lacks 13 of 179 measures, all others at most 7
 KERNEL_LOSSES = ("conditional A+U", "y-Aware", "L^exp")

@@ -96,15 +96,19 @@ def test_the_distributions_hold_the_package_and_a_page_whose_links_lead_somewher
             archive.read(next(name for name in names if name.endswith("/METADATA")))
         )
     assert {name.split("/")[0].split("-")[0] for name in names} == {"neurocontrast"}
+    recipes = {path.relative_to(ROOT).as_posix() for path in (ROOT / "configs").glob("*/*.yaml")}
+    assert {name for name in names if "/configs/" in name} == {
+        f"neurocontrast/{recipe}" for recipe in recipes
+    }
     known = "neurocontrast/weights/brain-maps-lda/answer/"
     scans = {name for name in names if name.endswith((".nii.gz", ".tsv"))}
     assert scans == {f"{known}{tissue}.nii.gz" for tissue in ("gm", "wm", "csf")}, (
         "maps of one person, under CC0"
     )
     with tarfile.open(source) as archive:
-        assert {"tests", "sample"}.isdisjoint(
-            Path(name).parts[1] for name in archive.getnames()[1:]
-        )
+        paths = [Path(name) for name in archive.getnames()[1:]]
+    assert {"tests", "sample"}.isdisjoint(path.parts[1] for path in paths)
+    assert recipes <= {Path(*path.parts[1:]).as_posix() for path in paths}
     (repository,) = [
         url.split(", ")[1] for url in about.get_all("Project-URL") if url.startswith("Repository, ")
     ]

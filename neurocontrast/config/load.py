@@ -29,7 +29,6 @@ from neurocontrast.files import write_text
 from neurocontrast.reading import DAMAGE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
-_RECIPES = Path(__file__).parents[1] / "recipes"
 _PATHS = (
     ("data", "participants"),
     ("data", "measures"),
@@ -270,9 +269,18 @@ def parse_value(text: str, *, place: str) -> Any:
         raise ConfigError(f"{place}: not valid YAML: {' '.join(str(error).split())}.") from None
 
 
+def recipes_folder() -> Path:
+    """Locate the recipes: inside an installed package, beside the package in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "configs"
+    if installed.is_dir():
+        return installed
+    return package.parent / "configs"
+
+
 def list_recipes() -> dict[str, Path]:
     """Return the file of each recipe by its name."""
-    files = sorted(_RECIPES.glob("*/*.yaml"))
+    files = sorted(recipes_folder().glob("*/*.yaml"))
     return {
         f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file
         for file in files

@@ -39,9 +39,7 @@ def test_the_commands_of_the_page_lead_to_a_report(shared_folder, tmp_path, monk
     pytest.importorskip("deepbet")
     monkeypatch.chdir(tmp_path)
     write_bids(tmp_path / "bids", shared_folder / "data" / "brains", n_volunteers=4, n_study=12)
-    recipe = (ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml").read_text(
-        encoding="utf-8"
-    )
+    recipe = (ROOT / "configs" / "brain" / "yaware.yaml").read_text(encoding="utf-8")
     # A file of the name that the page gives is read in place of the recipe: the page's commands
     # stay as they are.
     for line, smaller in SMALLER.items():

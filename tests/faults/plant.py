@@ -22,7 +22,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("faults.tsv")
-PARTS = ("neurocontrast", "tests", "pipelines", "sample", "docs", "pyproject.toml", "README.md")
+PARTS = (
+    "neurocontrast",
+    "configs",
+    "tests",
+    "pipelines",
+    "sample",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+)
 MAX_SECONDS = 600  # a test; one that a fault makes endless has found it
 # Loaded once, before the copies are tested: most of a short test's time.
 LIBRARIES = ("monai.transforms", "nibabel", "pandas", "pytest", "scipy.stats", "sklearn.linear_model",

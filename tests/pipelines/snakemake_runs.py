@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def link_repository(folder):
     """Give a folder the recipes and the workflows, so that nothing is written to the repository itself."""
-    for name in ("neurocontrast", "pipelines"):
+    for name in ("neurocontrast", "configs", "pipelines"):
         (folder / name).symlink_to(ROOT / name)
     return folder
 

@@ -20,7 +20,7 @@ from tests.pipelines.snakemake_runs import (
 )
 
 SHIPPED = ["uniformity_small", "uniformity_full", "subjects_small", "subjects_full"]
-RECIPE = "neurocontrast/recipes/brain/conditional_reference.yaml"
+RECIPE = "configs/brain/conditional_reference.yaml"
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.pipelines.snakemake_runs import (
     run_snakemake,
 )
 
-RECIPE = ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml"
+RECIPE = ROOT / "configs" / "brain" / "yaware.yaml"
 
 
 def _tiny(**changes):
@@ -121,7 +121,7 @@ def test_from_digits_to_a_table_with_simulated_attributes(tmp_path):
     }
     supcon = {"objective": {"loss": "supcon", "label": "cluster_2"}}
     content = {
-        "title": "Tiny", "question": "Does it run?", "recipe": "neurocontrast/recipes/natural/fair_cclk_small.yaml",
+        "title": "Tiny", "question": "Does it run?", "recipe": "configs/natural/fair_cclk_small.yaml",
         "images": {"clusters": {"columns": ["attr_*"], "n_clusters": [2, 3]},
                    "n_train": 200, "n_validation": 60, "n_test": 60},
         "annotation": {"columns": ["attr_round", "attr_line"], "flip": 0.1, "classes": classes},

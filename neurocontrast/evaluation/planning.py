@@ -109,8 +109,7 @@ def plan_study(
             )
     study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
-        model = make(study)
-        study = study if model is None else study.with_model(model)
+        study = study.with_outcome(make(study))
     return study
 
 

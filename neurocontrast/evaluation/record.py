@@ -123,6 +123,8 @@ class Increment(Section):
     difference: StrictFloat | None = None
     interval: Interval = None
     p_value: StrictFloat | None = None
+    p_adjusted: StrictFloat | None = None
+    """The p-value adjusted by Holm for the rivals of the evaluation; None where there is one rival."""
 
 
 class Estimate(Section):
@@ -139,6 +141,8 @@ class Rival(Section):
 
     name: str
     what: str
+    of: str | None = None
+    """Key of the first model of the same measures, which this one stands beside; None of the first."""
 
 
 class Counts(Section):
@@ -238,6 +242,8 @@ class Evaluation(Section):
     n_repeats: StrictInt = 1
     seed: StrictInt | None = None
     probe: Probe = Probe()
+    estimators: dict[str, Probe] = {}
+    """Estimator of each model by its key; earlier versions wrote that of the embedding alone (`probe`)."""
     n: Counts
     metrics: dict[str, Metric]
     baseline: dict[str, Metric] = {}

@@ -60,6 +60,22 @@ class Study:
         models = tuple((others | {model.name: model}).values())
         return replace(self, models=models).with_notices(model.notices)
 
+    def with_outcome(self, outcome: Model | Notice | None) -> Study:
+        """Return the study with a model that could be made, or with the warning that says why it was not."""
+        if isinstance(outcome, Notice):
+            return self.with_notices([outcome])
+        return self if outcome is None else self.with_model(outcome)
+
+    def describe(self, model: Model) -> dict[str, Any]:
+        """Return the name, expression and title of a model's estimator, as `evaluation.json` holds them."""
+        n_train = max(len(split.train) for split in self.splits)
+        return model.describe(self.target, self.settings, n_train=n_train)
+
+    def estimator_title(self, model: Model) -> str:
+        """Return how a model's estimator is called in a sentence."""
+        described = self.describe(model)
+        return str(described.get("title") or described["name"])
+
     def with_notices(self, notices: Iterable[Notice]) -> Study:
         """Return the study with further warnings."""
         return replace(self, notices=[*self.notices, *notices])
@@ -97,8 +113,7 @@ class Study:
     @property
     def probe(self) -> dict[str, Any]:
         """What the first model is, as the section ``probe`` of `evaluation.json` says it."""
-        n_train = max(len(split.train) for split in self.splits)
-        return self.models[0].describe(self.target, self.settings, n_train=n_train)
+        return self.describe(self.models[0])
 
     @property
     def why_not_stored(self) -> str | None:

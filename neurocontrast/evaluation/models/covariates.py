@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.adjustment import choose_covariates
-from neurocontrast.evaluation.estimators import EstimatorError
-from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, fit_probe
+from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
+from neurocontrast.evaluation.models.own import why_unfit
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows
@@ -52,10 +52,27 @@ def make_baseline(study: Study) -> Model:
     about = {"baseline_covariates": list(names)}
     if study.fixed and not names and target.kind != "continuous":
         return ConstantModel("baseline", about=about, notices=tuple(found))
-    why_not = _try(study, names)
-    estimator = None if why_not else study.estimator
     design = CovariateDesign(study.table, names)
-    return ProbeModel("baseline", design, estimator, about=about, notices=(*found, *why_not))
+    model = ProbeModel("baseline", design, about=about, notices=tuple(found))
+    # At new sites the same model goes without the site.
+    tried = tuple(name for name in names if name != "site")
+    return with_estimator(model, study, tried, study.splits[0].train)
+
+
+def with_estimator(model: ProbeModel, study: Study, names: Sequence[str], rows: Rows) -> ProbeModel:
+    """Return a baseline with the user's estimator, or the default probe and a warning where it fits no such columns.
+
+    Without a covariate the baseline is the average of the training rows, which only a built-in
+    probe is sure to predict.
+    """
+    columns = CovariateDesign(study.table, tuple(names))
+    if study.estimator is None or not model.design.names:
+        return replace(model, estimator=None)
+    why = why_unfit(study, columns, rows) if names else None
+    if why is None:
+        return replace(model, estimator=study.estimator)
+    notice = Notice.of("baseline_default", n=len(model.design.names), error=why)
+    return replace(model, estimator=None, notices=(*model.notices, notice))
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
@@ -63,18 +80,6 @@ def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> 
     about = {"baseline_covariates": list(names)}
     if not isinstance(model, ProbeModel):
         return replace(model, about=about)
-    return replace(model, design=CovariateDesign(table, tuple(names)), about=about)
-
-
-def _try(study: Study, names: Sequence[str]) -> list[Notice]:
-    """Fit the user's estimator to one fold without the site, as at new sites; return a warning where that fails."""
-    if study.estimator is None:
-        return []
-    rows, settings = study.splits[0].train, study.settings
-    names = tuple(name for name in names if name != "site")
-    try:
-        fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
-                  settings=settings, seed=settings.seed, estimator=study.estimator, pairs=[])  # fmt: skip
-    except EstimatorError as error:
-        return [Notice.of("baseline_default", n=len(names), error=error)]
-    return []
+    estimator = model.estimator if names else None
+    design = CovariateDesign(table, tuple(names))
+    return replace(model, design=design, about=about, estimator=estimator)

@@ -198,6 +198,13 @@ class Rival(NamedTuple):
     """In a sentence, a plural."""
     over: str
     """What the encoder is no gain over."""
+    of: str = ""
+    """Name of the first model of the same scans' measures, which this one stands beside; empty for the first."""
+
+    def describe(self) -> dict[str, str]:
+        """Return the entry of ``rivals`` in ``evaluation.json``."""
+        names = {"name": self.name, "what": self.what}
+        return names | {"of": self.of} if self.of else names
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,18 +269,18 @@ class ProbeModel(Model):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        fitted, grid = (
-            probe.make(n_train > settings.large_table),
-            {probe.strength: probe.strengths(settings)},
-        )
-        text = " ".join(
-            f"GridSearchCV(make_pipeline({scaler_of(self.design)!r}, {fitted!r}), {grid})".split()
-        )
-        about = {"estimator": text, "title": probe.title, "citation": probe.citation}
+        steps = [repr(scaler_of(self.design)), repr(probe.make(n_train > settings.large_table))]
+        grid = {probe.strength: probe.strengths(settings)}
+        if probe.widths:
+            steps.insert(1, "KernelPCA(kernel='rbf')")
+            grid["gamma"] = list(probe.widths)
+        text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
         return {
-            "name": probe_name(settings, target.kind),
+            "name": probe.name or probe_name(settings, target.kind),
             "own": False,
-            **about,
+            "estimator": text,
+            "title": probe.title,
+            "citation": probe.citation,
             "strength_name": probe.strength,
         }
 
@@ -300,6 +307,17 @@ class ConstantModel(Model):
     def predict(self, target: Target, split: Split, **_: Any) -> Prediction:
         """Return the same for every test row."""
         return constant_prediction(target, split.train, len(split.test))
+
+    def describe(
+        self,
+        target: Target,
+        settings: EvaluationSettings,  # noqa: ARG002
+        *,
+        n_train: int,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return the section ``probe`` of ``evaluation.json``, as far as it is about the model."""
+        name = "median" if target.kind == "continuous" else "class shares"
+        return {"name": name, "own": False, "estimator": name, "strength_name": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,4 +387,6 @@ def _predict_split(
     try:
         return number, model.predict(target, split, seed=seed, **given)
     except EstimatorError as error:
-        raise EstimatorError(f"{error} (fold {split.fold} of repeat {split.repeat})") from error
+        place = f"fold {split.fold} of repeat {split.repeat}"
+        whose = "" if model.name == "embedding" else f"model '{model.name}', "
+        raise EstimatorError(f"{error} ({whose}{place})") from error

@@ -39,7 +39,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
-from neurocontrast.findings.result import rivals
+from neurocontrast.findings.rivals import rivals
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels

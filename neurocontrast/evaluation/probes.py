@@ -70,7 +70,10 @@ WIDTHS = (0.1, 0.3, 1.0)
 """Factors of Gaussian kernels; 1 is scikit-learn's ``gamma="scale"``, and towards 0 the fit becomes linear."""
 N_LANDMARKS = 400
 """Most training scans that a kernel compares with; of more, as many are drawn (Nyström's method)."""
-NYSTROM = "Williams CKI, Seeger M. Using the Nyström method to speed up kernel machines. Adv Neural Inf Process Syst 2001;13:682-688."
+NYSTROM = (
+    "Williams CKI, Seeger M. Using the Nyström method to speed up kernel machines. "
+    "Adv Neural Inf Process Syst 2001;13:682-688."
+)
 
 _KERNEL_LOGISTIC = Probe(
     "kernel logistic regression",

@@ -66,12 +66,13 @@ def with_estimator(model: ProbeModel, study: Study, names: Sequence[str], rows: 
     probe is sure to predict.
     """
     columns = CovariateDesign(study.table, tuple(names))
-    if study.estimator is None or not model.design.names:
+    n_covariates = len(model.about["baseline_covariates"])
+    if study.estimator is None or not n_covariates:
         return replace(model, estimator=None)
     why = why_unfit(study, columns, rows) if names else None
     if why is None:
         return replace(model, estimator=study.estimator)
-    notice = Notice.of("baseline_default", n=len(model.design.names), error=why)
+    notice = Notice.of("baseline_default", n=n_covariates, error=why)
     return replace(model, estimator=None, notices=(*model.notices, notice))
 
 

@@ -22,7 +22,8 @@ from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.learning import LearningCurve, tabulate_curves
 from neurocontrast.findings.new_site.measure import NewSite
 from neurocontrast.findings.outside import Outlyingness
-from neurocontrast.findings.result import hide_ids, rivals
+from neurocontrast.findings.result import hide_ids
+from neurocontrast.findings.rivals import rivals
 from neurocontrast.seeds import derive_seed
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}

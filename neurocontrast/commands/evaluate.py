@@ -39,7 +39,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
-from neurocontrast.findings.rivals import rivals
+from neurocontrast.findings.rivals import estimator_title, rivals
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
@@ -108,9 +108,18 @@ class EvaluationResult(os.PathLike[str]):
         return {name: metrics for name, metrics in found.items() if metrics}
 
     @property
+    def _estimators(self) -> dict[str, str]:
+        """Return how the estimator of each model is called, by the names of `models`."""
+        record = self.record
+        keys = {"embedding": "embedding", "covariates only": "baseline"}
+        keys |= {rival.name: rival.key for rival in rivals(record)}
+        return {name: estimator_title(record.estimators.get(key)) for name, key in keys.items()}
+
+    @property
     def table(self) -> pd.DataFrame:
-        """Every metric of every model: its value with its interval, and mean and deviation over folds."""
+        """Every metric of every model: value with interval, mean and deviation over folds, and its estimator."""
         rows = []
+        estimators = self._estimators
         for model, metrics in self.models.items():
             for name, metric in metrics.items():
                 low, high = metric.interval or (None, None)
@@ -121,7 +130,8 @@ class EvaluationResult(os.PathLike[str]):
                     "low": low,
                     "high": high,
                 }
-                rows.append({**row, "mean": metric.mean, "sd": metric.sd})
+                spread = {"mean": metric.mean, "sd": metric.sd}
+                rows.append({**row, **spread, "estimator": estimators.get(model)})
         return pd.DataFrame(rows)
 
     def report(self, **options: Any) -> Path:

@@ -112,12 +112,16 @@ class EvaluationResult(os.PathLike[str]):
         """Return how the estimator of each model is called, by the names of `models`."""
         record = self.record
         keys = {"embedding": "embedding", "covariates only": "baseline"}
-        keys |= {rival.name: rival.key for rival in rivals(record)}
-        return {name: estimator_title(record.estimators.get(key)) for name, key in keys.items()}
+        for rival in rivals(record):
+            keys[rival.name] = rival.key
+        titles = {}
+        for name, key in keys.items():
+            titles[name] = estimator_title(record.estimators.get(key))
+        return titles
 
     @property
     def table(self) -> pd.DataFrame:
-        """Every metric of every model: value with interval, mean and deviation over folds, and its estimator."""
+        """Every metric of every model, with interval, mean and deviation over folds, and estimator."""
         rows = []
         estimators = self._estimators
         for model, metrics in self.models.items():

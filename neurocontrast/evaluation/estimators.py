@@ -38,7 +38,7 @@ class EstimatorError(ConfigError):
 
 
 class FittedModel(NamedTuple):
-    """An estimator fitted on training rows, and the features of the test rows; of a built-in probe what was chosen."""
+    """An estimator fitted on training rows, the features of test rows, and a probe's choices."""
 
     estimator: Any
     x_test: Floats
@@ -58,7 +58,7 @@ def fit_built_in(
     pairs: Pairs,
     settings: EvaluationSettings,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows.
+    """Choose the strength on inner folds, of equals the strongest penalty, and fit all training rows.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
     and rotated once for the whole grid. The width of a kernel is chosen with the strength.
@@ -74,8 +74,10 @@ def fit_built_in(
             folds = [
                 (standardised(design, *pair), values[pair[0]], values[pair[1]]) for pair in pairs
             ]
-            tried = [_best(model, probe, grid, folds, width=width) for width in widths]
-            choice = min(tried, key=attrgetter("loss"))
+            choices = []
+            for width in widths:
+                choices.append(_best(model, probe, grid, folds, width=width))
+            choice = min(choices, key=attrgetter("loss"))
         x = _expand(standardised(design, rows, test), choice.width)
         strength = {probe.strength: choice.strength}
         fitted = clone(model).set_params(**strength).fit(x.train, values[rows])
@@ -120,10 +122,10 @@ def _best(
 
 
 def _expand(x: Matrices, width: float | None) -> Matrices:
-    """Replace features by those of a Gaussian kernel, to which a linear fit is the kernel's; None keeps them.
+    """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel.
 
-    They are scaled so that distances of near scans are those of the features, and penalties mean
-    the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
+    Without a width features are kept. New ones have the distances of near scans, so that penalties
+    mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
     """
     if width is None:
         return x

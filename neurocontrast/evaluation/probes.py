@@ -1,4 +1,4 @@
-"""The built-in probes: a scikit-learn estimator each, linear or of a kernel, with the grid of its penalty."""
+"""The built-in probes: scikit-learn estimators, linear or of a kernel, with a grid of penalties."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Probe:
     name: str = ""
     """Name in ``evaluation.json`` of a probe that the setting ``probe`` cannot name."""
     widths: tuple[float, ...] = ()
-    """Factors that the kernel exp(−factor · d²/v) is tried with: d is a distance, v the variance of all features."""
+    """Factors that the kernel exp(−factor · d²/v) is tried with, for a distance d and the total variance v."""
 
     def strengths(self, settings: Settings) -> list[float]:
         """Return the strengths to choose from, the strongest penalty first."""
@@ -67,9 +67,9 @@ PROBES: dict[str, Probe] = {
 
 
 WIDTHS = (0.1, 0.3, 1.0)
-"""Factors of Gaussian kernels; 1 is scikit-learn's ``gamma="scale"``, and towards 0 the fit becomes linear."""
+"""Factors of Gaussian kernels; 1 is scikit-learn's ``gamma="scale"``, towards 0 fits get linear."""
 N_LANDMARKS = 400
-"""Most training scans that a kernel compares with; of more, as many are drawn (Nyström's method)."""
+"""Most training scans that a kernel compares with; of more, as many are drawn (Nyström)."""
 NYSTROM = (
     "Williams CKI, Seeger M. Using the Nyström method to speed up kernel machines. "
     "Adv Neural Inf Process Syst 2001;13:682-688."
@@ -100,5 +100,5 @@ _KERNEL_RIDGE = Probe(
 
 
 def kernel_probe(kind: str) -> Probe:
-    """Return the probe of a second rival: kernel ridge for a continuous target, else kernel logistic regression."""
-    return _KERNEL_RIDGE if kind == "continuous" else _KERNEL_LOGISTIC
+    """Return the probe of a second rival: kernel ridge for numbers, kernel logistic for classes."""
+    return {"continuous": _KERNEL_RIDGE}.get(kind, _KERNEL_LOGISTIC)

@@ -124,7 +124,14 @@ class Increment(Section):
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value adjusted by Holm for the rivals of the evaluation; None where there is one rival."""
+    """The p-value adjusted by Holm for the number of rivals; None where there is one."""
+
+    @property
+    def p_tested(self) -> float | None:
+        """The p-value, adjusted where there are several rivals."""
+        if self.p_adjusted is None:
+            return self.p_value
+        return self.p_adjusted
 
 
 class Estimate(Section):
@@ -142,7 +149,7 @@ class Rival(Section):
     name: str
     what: str
     of: str | None = None
-    """Key of the first model of the same measures, which this one stands beside; None of the first."""
+    """Key of the first model of the same measures, which this one stands beside."""
 
 
 class Counts(Section):
@@ -243,7 +250,7 @@ class Evaluation(Section):
     seed: StrictInt | None = None
     probe: Probe = Probe()
     estimators: dict[str, Probe] = {}
-    """Estimator of each model by its key; earlier versions wrote that of the embedding alone (`probe`)."""
+    """Estimator of each model by its key; earlier versions wrote the embedding's alone (`probe`)."""
     n: Counts
     metrics: dict[str, Metric]
     baseline: dict[str, Metric] = {}

@@ -215,8 +215,11 @@ def metric_summary(
 
 
 def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
-    """Adjust the p-values of each metric by Holm for the number of rivals, where there are several."""
-    increments = [figures[f"{model.name}_increment"] for model in study.models if model.rival]
+    """Adjust the p-values of each metric by Holm, where there are several rivals."""
+    increments = []
+    for model in study.models:
+        if model.rival:
+            increments.append(figures[f"{model.name}_increment"])
     if len(increments) < 2:
         return
     for name in study.target.metric_names:
@@ -228,16 +231,18 @@ def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
 def look_at_rival(
     figures: Mapping[str, Any], model: Model, metric: str, *, by: str = ""
 ) -> list[Notice]:
-    """Return a warning where a model without an encoder does as well as the embedding by the leading metric.
+    """Return a warning where a model without an encoder does as well as the embedding.
 
-    `by` names the model's estimator.
+    They are compared by the leading `metric`; `by` names the model's estimator.
     """
     ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
     if model.rival is None or ours is None or theirs is None:
         return []
     if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
-    what = model.rival.what + (f" by {by}" if by else "")
+    what = model.rival.what
+    if by:
+        what += f" by {by}"
     name = {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
     return [
         Notice.of(
@@ -309,7 +314,7 @@ def _compose(
         },
         **figures,
         "rivals": {model.name: model.rival.describe() for model in study.models if model.rival},
-        "estimators": {model.name: study.describe(model) for model in study.models},
+        "estimators": study.estimators,
         **dict(chain.from_iterable(model.about.items() for model in study.models)),
         "threshold": {
             "rule": settings.threshold,

@@ -154,15 +154,16 @@ def plan_external(
 
 
 def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Notice]]:
-    """Return the baseline of the covariates that both tables have, and a warning where its estimator had to change."""
+    """Return the baseline of covariates of both tables, and a warning if its estimator had to change."""
     model = with_covariates(joined.models[1], joined.table, names)
     if not isinstance(model, ProbeModel) or model.estimator is None:
         return model, []
     fitting = with_estimator(replace(model, notices=()), joined, names, joined.splits[0].train)
-    return fitting, [
-        Notice(f"external_{notice.code}", f"test: {notice.message}", notice.explanation)
-        for notice in fitting.notices
-    ]
+    notices = []
+    for notice in fitting.notices:
+        code = f"external_{notice.code}"
+        notices.append(Notice(code, f"test: {notice.message}", notice.explanation))
+    return fitting, notices
 
 
 @contextmanager

@@ -69,8 +69,8 @@ def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> st
         key=key,
         permutation=permutation_result(files, key),
         others=models,
-        strongest=strongest(models, key) if key else [],
-        verdict=say_rivals(files.summary, key) if key else "",
+        strongest=strongest(models, key or ""),
+        verdict=say_rivals(files.summary, key or ""),
         estimators=say_estimators(files.summary),
         same_estimator=_same_estimator(files),
     )
@@ -99,7 +99,10 @@ def _cards(files: EvaluationFolder) -> list[Card]:
         _card(files, key, f" of {naming('covariates', files)} only", s.baseline.get(key)),
         Card("Difference", number_text(increment.difference, digits=2, signed=True),
              gain + ("" if about.higher_is_better else "; negative is better")),
-        *(_card(files, key, f" of {rival.named}", rival.metrics[key]) for rival in strongest(rivals(s), key)),
+        *[
+            _card(files, key, f" of {rival.named}", rival.metrics[key])
+            for rival in strongest(rivals(s), key)
+        ],
     ]  # fmt: skip
 
 
@@ -192,7 +195,8 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         )
         columns.append(Column("p", f"{rival.key}_p", "p", reason=reason))
         texts.append(
-            f"p next to {rival.name}: corrected resampled t-test of embedding and {rival.name} over folds."
+            f"p next to {rival.name}: corrected resampled t-test of embedding and {rival.name} "
+            "over folds."
         )
     if len(models) > 1:
         texts.append(f"These are adjusted by Holm for {len(models)} models within each metric.")
@@ -237,7 +241,7 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
         row |= {
             name: point_estimate(figures.get(key)),
             f"{name}_gain": gain.difference,
-            f"{name}_p": gain.p_value if gain.p_adjusted is None else gain.p_adjusted,
+            f"{name}_p": gain.p_tested,
         }
         row |= ends(f"{name}_gain", gain.interval)
     return row

@@ -57,7 +57,7 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
 
 
 def _with_both(study: Study, model: ProbeModel) -> Study:
-    """Return the study with the model of its voxels, where its estimator fits, and with the kernel model beside."""
+    """Return the study with the model of its voxels, and with the kernel model of them."""
     outcome = keep_fitting(study, model)
     second = make_second(study, model)
     return study.with_outcome(outcome).with_outcome(second)

@@ -26,4 +26,5 @@ __all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "OutOfFold", "Predi
            "cross_validate", "decide_scores", "fit_probe", "gather", "split_seed"]  # fmt: skip
 
 MODELS = (make_baseline, make_regional, make_kernel)
-"""What the embedding is compared with: each returns its model of a study, None without a use, or why there is none."""
+"""What the embedding is compared with: each returns its model of a study, None without a use for it,
+or the warning that says why there is none."""

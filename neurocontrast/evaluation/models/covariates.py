@@ -1,4 +1,4 @@
-"""The baseline: what age, sex, site and other covariates say without the scan."""
+"""The baseline: age, sex, site and other covariates without the scan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CovariateDesign:
 
 
 def make_baseline(study: Study) -> Model:
-    """Return the covariates of the settings that can be used, with the estimator of the embedding where it fits them.
+    """Return the usable covariates of the settings, with the embedding's estimator if possible.
 
     Images that no covariate is known of have the shares of the classes as their baseline.
     """
@@ -60,7 +60,7 @@ def make_baseline(study: Study) -> Model:
 
 
 def with_estimator(model: ProbeModel, study: Study, names: Sequence[str], rows: Rows) -> ProbeModel:
-    """Return a baseline with the user's estimator, or the default probe and a warning where it fits no such columns.
+    """Return a baseline with the user's estimator, or the default probe and a warning.
 
     Without a covariate the baseline is the average of the training rows, which only a built-in
     probe is sure to predict.
@@ -69,7 +69,9 @@ def with_estimator(model: ProbeModel, study: Study, names: Sequence[str], rows: 
     n_covariates = len(model.about["baseline_covariates"])
     if study.estimator is None or not n_covariates:
         return replace(model, estimator=None)
-    why = why_unfit(study, columns, rows) if names else None
+    why = None
+    if names:
+        why = why_unfit(study, columns, rows)
     if why is None:
         return replace(model, estimator=study.estimator)
     notice = Notice.of("baseline_default", n=n_covariates, error=why)
@@ -81,6 +83,8 @@ def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> 
     about = {"baseline_covariates": list(names)}
     if not isinstance(model, ProbeModel):
         return replace(model, about=about)
-    estimator = model.estimator if names else None
     design = CovariateDesign(table, tuple(names))
-    return replace(model, design=design, about=about, estimator=estimator)
+    changed = replace(model, design=design, about=about)
+    if names:
+        return changed
+    return replace(changed, estimator=None)

@@ -1,4 +1,4 @@
-"""The second rival: a model that is not linear, of the regional measures or components that the first one has."""
+"""The second rival: a model that is not linear, of the measures or components of the first one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasureDesign:
-    """Columns of numbers, gaps filled with the training mean; a mark of rare gaps would outweigh all distances."""
+    """Columns of numbers, gaps filled with the training mean.
+
+    Marks of rare gaps, which linear models get, would outweigh all other distances.
+    """
 
     table: pd.DataFrame
     names: tuple[str, ...]
@@ -32,13 +35,15 @@ class MeasureDesign:
 
 
 def make_kernel(study: Study) -> ProbeModel | None:
-    """Return a kernel model of the regional measures; None without them, or with an estimator of the user's."""
-    regional = next((model for model in study.models if model.name == "regional"), None)
-    return make_second(study, regional) if isinstance(regional, ProbeModel) else None
+    """Return a kernel model of the regional measures; None without them, or beside an own estimator."""
+    for model in study.models:
+        if model.name == "regional" and isinstance(model, ProbeModel):
+            return make_second(study, model)
+    return None
 
 
 def make_second(study: Study, first: ProbeModel) -> ProbeModel | None:
-    """Return a kernel model beside a linear rival; None where both would have the user's own estimator."""
+    """Return a kernel model beside a linear rival; None where the user gave the estimator."""
     if study.estimator is not None or first.rival is None:
         return None
     design = first.design

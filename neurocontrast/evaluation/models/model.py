@@ -31,7 +31,7 @@ from neurocontrast.seeds import derive_seed
 
 @dataclass(frozen=True)
 class Prediction:
-    """The scores and decisions of a fitted model on its test rows, and what was chosen.
+    """The scores and decisions of a fitted model on its test rows, and its threshold and strength.
 
     The threshold is None unless the target is binary and has probabilities; the strength is NaN for
     a user's estimator.
@@ -189,6 +189,10 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
     return OutOfFold(scores, decisions, folds, predictions)
 
 
+Description = dict[str, str | bool | None]
+"""``name``, ``own``, ``estimator`` and more keys of an estimator's section of ``evaluation.json``."""
+
+
 class Rival(NamedTuple):
     """How reports and warnings name a model that needs no encoder."""
 
@@ -199,12 +203,14 @@ class Rival(NamedTuple):
     over: str
     """What the encoder is no gain over."""
     of: str = ""
-    """Name of the first model of the same scans' measures, which this one stands beside; empty for the first."""
+    """Name of the first model of the same measures, which this one stands beside; empty for it."""
 
     def describe(self) -> dict[str, str]:
         """Return the entry of ``rivals`` in ``evaluation.json``."""
         names = {"name": self.name, "what": self.what}
-        return names | {"of": self.of} if self.of else names
+        if self.of:
+            names["of"] = self.of
+        return names
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +235,7 @@ class Model:
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
-    ) -> dict[str, Any]:
+    ) -> Description:
         """Return ``name``, ``own``, ``estimator`` and more keys of the section ``probe`` of ``evaluation.json``."""
         raise NotImplementedError
 
@@ -250,7 +256,7 @@ class ProbeModel(Model):
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
-        """Fit the estimator on the training rows, and return what it says of the test rows."""
+        """Fit the estimator on the training rows, and predict the test rows."""
         return fit_probe(
             self.design,
             target,
@@ -263,8 +269,8 @@ class ProbeModel(Model):
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
-    ) -> dict[str, Any]:
-        """Return the section ``probe`` of ``evaluation.json``, as far as it is about the estimator."""
+    ) -> Description:
+        """Return the name, the expression and the grid of the estimator."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
@@ -290,7 +296,9 @@ class ProbeModel(Model):
             return "your own estimator is not written, which would need pickle; logistic and ridge are, as arrays"
         adjusted = settings.harmonise != "none" or settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-        return why if adjusted else None
+        if adjusted:
+            return why
+        return None
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
         return (
@@ -314,9 +322,11 @@ class ConstantModel(Model):
         settings: EvaluationSettings,  # noqa: ARG002
         *,
         n_train: int,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Return the section ``probe`` of ``evaluation.json``, as far as it is about the model."""
-        name = "median" if target.kind == "continuous" else "class shares"
+    ) -> Description:
+        """Return the name and the expression of the model."""
+        name = "class shares"
+        if target.kind == "continuous":
+            name = "median"
         return {"name": name, "own": False, "estimator": name, "strength_name": None}
 
 
@@ -335,7 +345,7 @@ class GivenModel(Model):
     predictions: Mapping[tuple[int, int], Prediction] = field(default_factory=dict)
 
     def predict(self, target: Target, split: Split, **_: Any) -> Prediction:  # noqa: ARG002
-        """Return what was predicted in the split."""
+        """Return the predictions of the split."""
         return self.predictions[split.repeat, split.fold]
 
     def describe(
@@ -344,8 +354,8 @@ class GivenModel(Model):
         settings: EvaluationSettings,  # noqa: ARG002
         *,
         n_train: int,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Return the section ``probe`` of ``evaluation.json``, as far as it is about the model."""
+    ) -> Description:
+        """Return the name and the expression of the model."""
         return {"name": self.title, "own": True, "estimator": self.text, "strength_name": None}
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
@@ -363,7 +373,7 @@ def cross_validate(
     sites: Texts | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Return what a model says of the test rows of every split."""
+    """Predict the test rows of every split."""
     given = {"subjects": subjects, "settings": settings, "sites": sites}
     tasks = [(number, model, target, split, given) for number, split in enumerate(splits)]
     found = {}
@@ -387,6 +397,7 @@ def _predict_split(
     try:
         return number, model.predict(target, split, seed=seed, **given)
     except EstimatorError as error:
-        place = f"fold {split.fold} of repeat {split.repeat}"
-        whose = "" if model.name == "embedding" else f"model '{model.name}', "
-        raise EstimatorError(f"{error} ({whose}{place})") from error
+        where = f"fold {split.fold} of repeat {split.repeat}"
+        if model.name != "embedding":
+            where = f"model '{model.name}', {where}"
+        raise EstimatorError(f"{error} ({where})") from error

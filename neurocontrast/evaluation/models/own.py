@@ -1,7 +1,8 @@
-"""The user's own estimator on other matrices than the embedding: whether a model can have it, and why not."""
+"""The user's own estimator on other matrices than the embedding: which models can have one."""
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sklearn.base import BaseEstimator
@@ -21,7 +22,7 @@ _BY_POSITION = ("categorical_features", "interaction_cst", "monotonic_cst")
 
 
 def why_unfit(study: Study, design: Design, rows: Rows) -> str | None:
-    """Try the user's own estimator on training rows; return why a model cannot have it, None where it can."""
+    """Try the user's own estimator on training rows; return the reason if none can be fitted."""
     if study.estimator is None:
         return None
     picked = find_picked_columns(study.estimator)
@@ -47,7 +48,7 @@ def why_unfit(study: Study, design: Design, rows: Rows) -> str | None:
 
 
 def keep_fitting(study: Study, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a rival that the study's estimator fits; a warning that it is left out where it does not.
+    """Return a rival that the study's estimator fits; else a warning that the rival is left out.
 
     A rival with another estimator than the embedding would compare two estimators.
     """
@@ -58,7 +59,7 @@ def keep_fitting(study: Study, model: ProbeModel) -> ProbeModel | Notice:
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:
-    """Return the step or parameter of an estimator that names columns by position; None without one."""
+    """Return the step or parameter that names columns by position; None without one."""
     parameters = {"": estimator, **estimator.get_params(deep=True)}
     for path, value in parameters.items():
         name = path.rpartition("__")[2]
@@ -70,5 +71,5 @@ def find_picked_columns(estimator: BaseEstimator) -> str | None:
 
 
 def _picks(transformer: ColumnTransformer) -> bool:
-    chosen = [columns for _, _, columns in transformer.transformers]
+    chosen = map(itemgetter(2), transformer.transformers)
     return any(not callable(columns) and columns != slice(None) for columns in chosen)

@@ -1,4 +1,4 @@
-"""Volumes, thicknesses and other measures of regions, which need no encoder, with the study's estimator."""
+"""Volumes, thicknesses and other measures of regions, which need no encoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make_regional(study: Study) -> ProbeModel | Notice | None:
-    """Return the columns that the setting `regional` names, with the study's estimator; None without any."""
+    """Return the columns that `regional` names, with the study's estimator; None without any."""
     names = choose_numbers(
         study.table, study.settings.regional, option="regional", target=study.target.name
     )

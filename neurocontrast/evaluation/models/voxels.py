@@ -1,4 +1,4 @@
-"""Principal components of the voxels of the scans, which need no encoder, with the study's estimator."""
+"""Principal components of the voxels of the scans, which need no encoder."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
 
 
 def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
-    """Return the study's estimator on principal components of scans, from inner products (n, n) of their voxels.
+    """Return the study's estimator on principal components of scans.
 
-    `about` says how the voxels were read.
+    `products` (n, n) are inner products of their voxels; `about` says how the voxels were read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
     rival = Rival(

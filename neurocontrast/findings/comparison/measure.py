@@ -294,11 +294,13 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
 
 
 def _estimator_of(files: EvaluationFolder) -> str | None:
-    """Return the estimator on frozen features, of the user's own with its parameters; None of a trained network."""
+    """Return the estimator on frozen features, an own one with parameters; None of a network."""
     if files.summary.finetuning:
         return None
     probe = files.summary.probe
-    return probe.estimator if probe.own else estimator_title(probe) or None
+    if probe.own:
+        return probe.estimator
+    return estimator_title(probe) or None
 
 
 def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str, Any]:

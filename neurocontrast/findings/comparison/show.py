@@ -221,11 +221,10 @@ def _say(files: Comparison, what: str) -> str:
     rows = files.differences[files.differences["metric"] == files.headline].dropna(
         subset=["difference"]
     )
-    estimators = {
-        model["name"]: model["estimator"]
-        for model in files.summary["models"]
-        if model.get("estimator")
-    }
+    estimators = {}
+    for model in files.summary["models"]:
+        if model.get("estimator"):
+            estimators[model["name"]] = model["estimator"]
     mixed = len(set(estimators.values())) > 1
     names = {"rows": rows.to_dict("records"), "estimators": estimators, "mixed": mixed}
     return write(_TEXT, files, what=what, **names)

@@ -185,7 +185,7 @@ def evaluate(
         All choices together; `target` and `options` go before them.
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
-        one; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
+        one, to the embedding and to what it is compared with; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
         imports one.
     cv : splitter, or iterable of index pairs, optional
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
@@ -225,7 +225,7 @@ def evaluate(
         estimator = import_estimator(chosen.probe)
     planned, contract = chosen, (read.info.get("run") or {}).get("preprocessing") or {}
     if contract.get("kind") == "measures" and not chosen.regional and chosen.voxels != "off":
-        # An encoder of regional measures is compared with a linear model of the same ones.
+        # An encoder of regional measures is compared with models of the same ones.
         names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
         planned = chosen.model_copy(update={"regional": tuple(names)})
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)

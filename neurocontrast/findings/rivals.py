@@ -122,7 +122,7 @@ def say_rivals(s: Evaluation, metric: str) -> str:
     """Say of each kind of measures how the embedding does beside the models of them."""
     alike: dict[str, list[Rival]] = {}
     for model in rivals(s):
-        if model.difference(metric) is not None:
+        if None not in (model.difference(metric), model.value(metric)):
             alike.setdefault(model.of, []).append(model)
     sentences = []
     for models in alike.values():

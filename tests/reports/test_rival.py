@@ -301,6 +301,15 @@ class TestTheSecondRival:
         assert first.fits[0].strength == second.fits[0].strength
         assert first.scores[0, test[0]] == second.scores[0, test[0]]
 
+    def test_gaps_are_filled_from_training_rows(self):
+        table = people()
+        table.loc[[0, 119], "roi_0"] = np.nan
+        train = np.arange(60)
+        first, second = plan(table).models[-1].design(train, np.arange(60, N_SCANS))
+        average = table["roi_0"][train].mean()
+        assert first[0, 0] == pytest.approx(average)
+        assert second[-1, 0] == pytest.approx(average)
+
     @pytest.mark.parametrize("classes", [2, 3])
     def test_classes_have_probabilities(self, classes):
         table = people()

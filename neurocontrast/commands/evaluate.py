@@ -39,7 +39,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
-from neurocontrast.findings.result import rivals
+from neurocontrast.findings.rivals import estimator_title, rivals
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
@@ -108,9 +108,22 @@ class EvaluationResult(os.PathLike[str]):
         return {name: metrics for name, metrics in found.items() if metrics}
 
     @property
+    def _estimators(self) -> dict[str, str]:
+        """Return how the estimator of each model is called, by the names of `models`."""
+        record = self.record
+        keys = {"embedding": "embedding", "covariates only": "baseline"}
+        for rival in rivals(record):
+            keys[rival.name] = rival.key
+        titles = {}
+        for name, key in keys.items():
+            titles[name] = estimator_title(record.estimators.get(key))
+        return titles
+
+    @property
     def table(self) -> pd.DataFrame:
-        """Every metric of every model: its value with its interval, and mean and deviation over folds."""
+        """Every metric of every model, with interval, mean and deviation over folds, and estimator."""
         rows = []
+        estimators = self._estimators
         for model, metrics in self.models.items():
             for name, metric in metrics.items():
                 low, high = metric.interval or (None, None)
@@ -121,7 +134,8 @@ class EvaluationResult(os.PathLike[str]):
                     "low": low,
                     "high": high,
                 }
-                rows.append({**row, "mean": metric.mean, "sd": metric.sd})
+                spread = {"mean": metric.mean, "sd": metric.sd}
+                rows.append({**row, **spread, "estimator": estimators.get(model)})
         return pd.DataFrame(rows)
 
     def report(self, **options: Any) -> Path:
@@ -171,7 +185,7 @@ def evaluate(
         All choices together; `target` and `options` go before them.
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
-        one; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
+        one, to the embedding and to what it is compared with; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
         imports one.
     cv : splitter, or iterable of index pairs, optional
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
@@ -211,7 +225,7 @@ def evaluate(
         estimator = import_estimator(chosen.probe)
     planned, contract = chosen, (read.info.get("run") or {}).get("preprocessing") or {}
     if contract.get("kind") == "measures" and not chosen.regional and chosen.voxels != "off":
-        # An encoder of regional measures is compared with a linear model of the same ones.
+        # An encoder of regional measures is compared with models of the same ones.
         names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
         planned = chosen.model_copy(update={"regional": tuple(names)})
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)

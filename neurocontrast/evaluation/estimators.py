@@ -6,20 +6,22 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.decomposition import KernelPCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
+from sklearn.utils import get_tags, resample
 
 from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, standardised
 from neurocontrast.evaluation.metrics import LOG_FLOOR
-from neurocontrast.evaluation.probes import Probe
+from neurocontrast.evaluation.probes import N_LANDMARKS, Probe
 from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
@@ -36,7 +38,7 @@ class EstimatorError(ConfigError):
 
 
 class FittedModel(NamedTuple):
-    """An estimator fitted on training rows, and the features of the test rows; of a built-in probe what was chosen."""
+    """An estimator fitted on training rows, the features of test rows, and a probe's choices."""
 
     estimator: Any
     x_test: Floats
@@ -56,25 +58,40 @@ def fit_built_in(
     pairs: Pairs,
     settings: EvaluationSettings,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows.
+    """Choose the strength on inner folds, of equals the strongest penalty, and fit all training rows.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
-    and rotated once for the whole grid.
+    and rotated once for the whole grid. The width of a kernel is chosen with the strength.
     """
     large, grid = len(rows) > settings.large_table, probe.strengths(settings)
-    model, strength = probe.make(large), sorted(grid)[len(grid) // 2]
     if isinstance(design, FeatureDesign):
         design = replace(design, single=large)
+    model = probe.make(large)
+    widths: Sequence[float | None] = probe.widths or (None,)
+    choice = _Choice(sorted(grid)[len(grid) // 2], widths[len(widths) // 2])
     with _counting() as failed:
-        if pairs and len(grid) > 1:
+        if pairs and len(grid) * len(widths) > 1:
             folds = [
                 (standardised(design, *pair), values[pair[0]], values[pair[1]]) for pair in pairs
             ]
-            strength = _best(model, probe, grid, folds)
-        x = standardised(design, rows, test)
-        fitted = clone(model).set_params(**{probe.strength: strength}).fit(x.train, values[rows])
-    chosen = bool(pairs) or len(grid) == 1
-    return FittedModel(fitted, x.test, len(failed), float(strength), x.scaler, x.axes, chosen)
+            choices = []
+            for width in widths:
+                choices.append(_best(model, probe, grid, folds, width=width))
+            choice = min(choices, key=attrgetter("loss"))
+        x = _expand(standardised(design, rows, test), choice.width)
+        strength = {probe.strength: choice.strength}
+        fitted = clone(model).set_params(**strength).fit(x.train, values[rows])
+    chosen = bool(pairs) or len(grid) * len(widths) == 1
+    n_failed = len(failed)
+    return FittedModel(fitted, x.test, n_failed, float(choice.strength), x.scaler, x.axes, chosen)
+
+
+class _Choice(NamedTuple):
+    """A strength of the penalty, the factor of a kernel, and their mean loss over inner folds."""
+
+    strength: float
+    width: float | None = None
+    loss: float = float("nan")
 
 
 def _best(
@@ -82,11 +99,14 @@ def _best(
     probe: Probe,
     grid: Sequence[float],
     folds: Sequence[tuple[Matrices, Labels, Labels]],
-) -> float:
+    *,
+    width: float | None = None,
+) -> _Choice:
     """Return the strength with the least mean loss of the folds, the first of equals.
 
     The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
     """
+    folds = [(_expand(x, width), fit, tried) for x, fit, tried in folds]
     losses: list[float] = []
     for strength in grid:
         set_up = clone(model).set_params(**{probe.strength: strength})
@@ -97,7 +117,27 @@ def _best(
         )
         if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
             break
-    return grid[int(np.argmin(losses))]
+    best = int(np.argmin(losses))
+    return _Choice(grid[best], width, losses[best])
+
+
+def _expand(x: Matrices, width: float | None) -> Matrices:
+    """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel.
+
+    Without a width features are kept. New ones have the distances of near scans, so that penalties
+    mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
+    """
+    if width is None:
+        return x
+    gamma = width / max(float(x.train.var(axis=0).sum()), 1e-12)
+    landmarks = x.train
+    if len(landmarks) > N_LANDMARKS:
+        landmarks = resample(landmarks, replace=False, n_samples=N_LANDMARKS, random_state=0)
+    kernel = KernelPCA(kernel="rbf", gamma=gamma, eigen_solver="dense", remove_zero_eig=True)
+    kernel.fit(landmarks)
+    scale = np.sqrt(2 * gamma)
+    train = kernel.transform(x.train) / scale
+    return x._replace(train=train, test=kernel.transform(x.test) / scale)
 
 
 def _loss(model: Any, x: Floats, y: Labels) -> float:

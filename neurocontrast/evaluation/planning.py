@@ -109,8 +109,7 @@ def plan_study(
             )
     study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
-        model = make(study)
-        study = study if model is None else study.with_model(model)
+        study = study.with_outcome(make(study))
     return study
 
 
@@ -257,7 +256,7 @@ def _plan(
 def _describe_fixed(
     column: str, split: Split, table: pd.DataFrame, info: Mapping[str, Any], n_twins: int
 ) -> dict[str, Any]:
-    """Return the parts of the fixed design, and what was done with each."""
+    """Return the parts of the fixed design, and the use of each."""
     parts = parts_of(split)
     validated = len(parts["validation"]) > 0
     seen = None if info.get("pretraining_subjects") is None else pretrained(table, info)

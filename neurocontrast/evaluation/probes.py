@@ -1,4 +1,4 @@
-"""The built-in probes: a linear scikit-learn estimator each, with the grid of its penalty."""
+"""The built-in probes: scikit-learn estimators, linear or of a kernel, with a grid of penalties."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ from neurocontrast.settings import Settings
 
 @dataclass(frozen=True)
 class Probe:
-    """A linear estimator of standardised features, whose penalty is chosen by log-loss or squared error."""
+    """An estimator of standardised features, whose penalty is chosen by log-loss or squared error.
+
+    With `widths` it is fitted to the features of a Gaussian kernel, whose width is chosen likewise.
+    """
 
     title: str
     """Name in a sentence."""
@@ -26,6 +29,10 @@ class Probe:
     """Whether the largest value is the strongest penalty."""
     gives_up: bool = False
     """Whether the rest of the grid is left out once the score has fallen three times in a row."""
+    name: str = ""
+    """Name in ``evaluation.json`` of a probe that the setting ``probe`` cannot name."""
+    widths: tuple[float, ...] = ()
+    """Factors that the kernel exp(−factor · d²/v) is tried with, for a distance d and the total variance v."""
 
     def strengths(self, settings: Settings) -> list[float]:
         """Return the strengths to choose from, the strongest penalty first."""
@@ -59,6 +66,39 @@ PROBES: dict[str, Probe] = {
 """The built-in probes, by the name that the setting ``probe`` takes."""
 
 
-def default_probe(kind: str) -> Probe:
-    """Return the probe of models that are not the embedding: ridge for a continuous target, else logistic."""
-    return PROBES["ridge" if kind == "continuous" else "logistic"]
+WIDTHS = (0.1, 0.3, 1.0)
+"""Factors of Gaussian kernels; 1 is scikit-learn's ``gamma="scale"``, towards 0 fits get linear."""
+N_LANDMARKS = 400
+"""Most training scans that a kernel compares with; of more, as many are drawn (Nyström)."""
+NYSTROM = (
+    "Williams CKI, Seeger M. Using the Nyström method to speed up kernel machines. "
+    "Adv Neural Inf Process Syst 2001;13:682-688."
+)
+
+_KERNEL_LOGISTIC = Probe(
+    "kernel logistic regression",
+    "Zhu J, Hastie T. Kernel logistic regression and the import vector machine. "
+    "J Comput Graph Stat 2005;14:185-205.",
+    lambda _: _logistic(large=True),
+    strength="C",
+    gives_up=True,
+    name="kernel-logistic",
+    widths=WIDTHS,
+)
+_KERNEL_RIDGE = Probe(
+    "kernel ridge regression",
+    "Saunders C, Gammerman A, Vovk V. Ridge regression learning algorithm in dual variables. "
+    "Proc Int Conf Mach Learn 1998;515-521.",
+    lambda _: Ridge(),
+    strength="alpha",
+    continuous=True,
+    descending=True,
+    gives_up=True,
+    name="kernel-ridge",
+    widths=WIDTHS,
+)
+
+
+def kernel_probe(kind: str) -> Probe:
+    """Return the probe of a second rival: kernel ridge for numbers, kernel logistic for classes."""
+    return {"continuous": _KERNEL_RIDGE}.get(kind, _KERNEL_LOGISTIC)

@@ -123,6 +123,15 @@ class Increment(Section):
     difference: StrictFloat | None = None
     interval: Interval = None
     p_value: StrictFloat | None = None
+    p_adjusted: StrictFloat | None = None
+    """The p-value adjusted by Holm for the number of rivals; None where there is one."""
+
+    @property
+    def p_tested(self) -> float | None:
+        """The p-value, adjusted where there are several rivals."""
+        if self.p_adjusted is None:
+            return self.p_value
+        return self.p_adjusted
 
 
 class Estimate(Section):
@@ -139,6 +148,8 @@ class Rival(Section):
 
     name: str
     what: str
+    of: str | None = None
+    """Key of the first model of the same measures, which this one stands beside."""
 
 
 class Counts(Section):
@@ -238,6 +249,8 @@ class Evaluation(Section):
     n_repeats: StrictInt = 1
     seed: StrictInt | None = None
     probe: Probe = Probe()
+    estimators: dict[str, Probe] = {}
+    """Estimator of each model by its key; earlier versions wrote the embedding's alone (`probe`)."""
     n: Counts
     metrics: dict[str, Metric]
     baseline: dict[str, Metric] = {}

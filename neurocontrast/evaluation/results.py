@@ -21,7 +21,7 @@ from neurocontrast.evaluation.metrics import (
 from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
-from neurocontrast.evaluation.significance import fold_p_value, permutation_test
+from neurocontrast.evaluation.significance import fold_p_value, holm, permutation_test
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
@@ -82,12 +82,11 @@ def run_study(
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     reference = training_reference(study)
     notices = [*study.notices, *_look_at_results(figures, models, study.facts)]
-    rivals = (
-        look_at_rival(figures, model, study.target.metric_names[0])
-        for model in study.models
-        if model.rival
-    )
-    notices += chain.from_iterable(rivals)
+    leading = study.target.metric_names[0]
+    for model in study.models:
+        if model.rival:
+            by = study.estimator_title(model)
+            notices += look_at_rival(figures, model, leading, by=by)
     probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
         chosen, strength = study, models["embedding"].fits[0].strength
@@ -211,20 +210,40 @@ def metric_summary(
         figures[f"{other}_increment"] = {
             name: against(other, name) | {"p_value": p_value(other, name)} for name in names
         }
+    _adjust_p_values(study, figures)
     return figures
 
 
-def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list[Notice]:
-    """Return a warning where a model without an encoder does as well as the embedding by the leading metric."""
+def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
+    """Adjust the p-values of each metric by Holm, where there are several rivals."""
+    increments = []
+    for model in study.models:
+        if model.rival:
+            increments.append(figures[f"{model.name}_increment"])
+    if len(increments) < 2:
+        return
+    for name in study.target.metric_names:
+        adjusted = holm([increment[name]["p_value"] for increment in increments])
+        for increment, p_value in zip(increments, adjusted, strict=True):
+            increment[name]["p_adjusted"] = p_value
+
+
+def look_at_rival(
+    figures: Mapping[str, Any], model: Model, metric: str, *, by: str = ""
+) -> list[Notice]:
+    """Return a warning where a model without an encoder does as well as the embedding.
+
+    They are compared by the leading `metric`; `by` names the model's estimator.
+    """
     ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
     if model.rival is None or ours is None or theirs is None:
         return []
     if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
-    what, name = (
-        model.rival.what,
-        {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
-    )
+    what = model.rival.what
+    if by:
+        what += f" by {by}"
+    name = {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
     return [
         Notice.of(
             "as_good", model=model.name, What=what[:1].upper() + what[1:], metric=name, theirs=theirs, ours=ours,
@@ -294,11 +313,8 @@ def _compose(
             "excluded": excluded,
         },
         **figures,
-        "rivals": {
-            each.name: {"name": each.rival.name, "what": each.rival.what}
-            for each in study.models
-            if each.rival
-        },
+        "rivals": {model.name: model.rival.describe() for model in study.models if model.rival},
+        "estimators": study.estimators,
         **dict(chain.from_iterable(model.about.items() for model in study.models)),
         "threshold": {
             "rule": settings.threshold,

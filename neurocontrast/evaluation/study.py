@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import adjustments
 from neurocontrast.evaluation.designs import Block, FeatureDesign
-from neurocontrast.evaluation.models.model import GivenModel, Model, split_seed
+from neurocontrast.evaluation.models.model import Description, GivenModel, Model, split_seed
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -60,6 +60,32 @@ class Study:
         models = tuple((others | {model.name: model}).values())
         return replace(self, models=models).with_notices(model.notices)
 
+    def with_outcome(self, outcome: Model | Notice | None) -> Study:
+        """Return the study with a model, or with the warning that says why there is none."""
+        if isinstance(outcome, Notice):
+            return self.with_notices([outcome])
+        if outcome is None:
+            return self
+        return self.with_model(outcome)
+
+    def describe(self, model: Model) -> Description:
+        """Return name, expression and title of a model's estimator, as `evaluation.json` has them."""
+        n_train = max(len(split.train) for split in self.splits)
+        return model.describe(self.target, self.settings, n_train=n_train)
+
+    @property
+    def estimators(self) -> dict[str, Description]:
+        """Name, expression and title of the estimator of each model, by the name of the model."""
+        described = {}
+        for model in self.models:
+            described[model.name] = self.describe(model)
+        return described
+
+    def estimator_title(self, model: Model) -> str:
+        """Return how a model's estimator is called in a sentence."""
+        described = self.describe(model)
+        return str(described.get("title") or described["name"])
+
     def with_notices(self, notices: Iterable[Notice]) -> Study:
         """Return the study with further warnings."""
         return replace(self, notices=[*self.notices, *notices])
@@ -75,7 +101,8 @@ class Study:
             how = (
                 f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
             )
-            how += f", {n_repeats} times" if n_repeats > 1 else ""
+            if n_repeats > 1:
+                how += f", {n_repeats} times"
         what = "" if isinstance(self.models[0], GivenModel) else " probe"
         return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe['name']}{what}"
 
@@ -95,10 +122,9 @@ class Study:
         return tuple(self.models[1].about["baseline_covariates"])
 
     @property
-    def probe(self) -> dict[str, Any]:
-        """What the first model is, as the section ``probe`` of `evaluation.json` says it."""
-        n_train = max(len(split.train) for split in self.splits)
-        return self.models[0].describe(self.target, self.settings, n_train=n_train)
+    def probe(self) -> Description:
+        """The section ``probe`` of `evaluation.json`: the estimator of the first model."""
+        return self.describe(self.models[0])
 
     @property
     def why_not_stored(self) -> str | None:

@@ -52,7 +52,9 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Return one row a split: sizes, metrics of every model, and the strength that the probe chose."""
-    target, strength, rows = study.target, study.probe["strength_name"], []
+    target = study.target
+    strength = study.probe["strength_name"]
+    rows = []
     names = [metric for metric in target.metric_names if metric not in POOLED_ONLY]
     for number, split in enumerate(study.splits):
         truth = target.values[split.test]
@@ -71,7 +73,7 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             row |= {
                 model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names
             }
-        if strength is not None:
+        if isinstance(strength, str):
             row[strength] = models["embedding"].fits[number].strength
         rows.append(row | {"held_out_site": split.held_out_site})
     return pd.DataFrame(rows)

@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -22,8 +22,8 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
-from neurocontrast.evaluation.models.covariates import with_covariates
+from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, gather
+from neurocontrast.evaluation.models.covariates import with_covariates, with_estimator
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
@@ -46,7 +46,8 @@ from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingness_blocks
 from neurocontrast.findings.predictions import draw_confusion, draw_curve, draw_predicted
 from neurocontrast.findings.prose import section, write_paragraphs
-from neurocontrast.findings.result import rivals, table_metrics
+from neurocontrast.findings.result import table_metrics
+from neurocontrast.findings.rivals import rivals
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
 
@@ -138,8 +139,9 @@ def plan_external(
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     n_overlap, leaks = _check_leaks(study, joined, chosen, info)
     names, dropped = _covariates(study, chosen)
-    baseline = [Notice.of("external_baseline", name=each) for each in dropped]
-    notices += [*found, *leaks, *baseline]
+    without = [Notice.of("external_baseline", name=each) for each in dropped]
+    baseline, unfit = _fit_baseline(joined, names)
+    notices += [*found, *leaks, *without, *unfit]
     excluded = {
         "not selected by where": len(tidy) - len(kept),
         f"{target.name} missing": int((~present).sum()),
@@ -147,11 +149,21 @@ def plan_external(
     excluded = {why: n for why, n in excluded.items() if n}
     tested = study.models[0]
     assert isinstance(tested, ProbeModel)
-    models = (
-        replace(tested, design=joined.design()),
-        with_covariates(study.models[1], joined.table, names),
-    )
+    models = (replace(tested, design=joined.design()), baseline)
     return External(replace(joined, models=models), excluded, shared + n_overlap, notices)
+
+
+def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Notice]]:
+    """Return the baseline of covariates of both tables, and a warning if its estimator had to change."""
+    model = with_covariates(joined.models[1], joined.table, names)
+    if not isinstance(model, ProbeModel) or model.estimator is None:
+        return model, []
+    fitting = with_estimator(replace(model, notices=()), joined, names, joined.splits[0].train)
+    notices = []
+    for notice in fitting.notices:
+        code = f"external_{notice.code}"
+        notices.append(Notice(code, f"test: {notice.message}", notice.explanation))
+    return fitting, notices
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, Results
 from neurocontrast.findings.prose import section
-from neurocontrast.findings.result import rivals
+from neurocontrast.findings.rivals import rivals
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Section, pictures
 from neurocontrast.page.wording import Words, capitalise, leading_metrics, number_text

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from neurocontrast.evaluation.probes import N_LANDMARKS, NYSTROM
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import permutation_result, section, template_of, write_paragraphs
@@ -48,6 +49,7 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
             label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels
         ],
         headline=files.headline,
+        nystrom={"n": N_LANDMARKS, "citation": NYSTROM},
         permutation=permutation_result(files, files.headline),
     )
 

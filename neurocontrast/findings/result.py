@@ -1,12 +1,13 @@
 """The result: numbers in large print, two sentences, the intervals, and all metrics."""
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from neurocontrast.evaluation.record import Evaluation, Increment, Metric
+from neurocontrast.evaluation.record import Increment, Metric
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import naming, permutation_result, write
+from neurocontrast.findings.rivals import rivals, say_estimators, say_rivals, strongest
 from neurocontrast.page import style
 from neurocontrast.page.blocks import (
     Block,
@@ -60,34 +61,27 @@ def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> st
     to voxels and regional measures).
     """
     key = key or files.headline
+    models = rivals(files.summary)
     return write(
         "result.j2",
         files,
         what=what,
         key=key,
         permutation=permutation_result(files, key),
-        others=rivals(files.summary),
+        others=models,
+        strongest=strongest(models, key or ""),
+        verdict=say_rivals(files.summary, key or ""),
+        estimators=say_estimators(files.summary),
+        same_estimator=_same_estimator(files),
     )
 
 
-class Rival(NamedTuple):
-    """A model of the scans without encoder: its key, how it is called in tables and in text, and its figures."""
-
-    key: str
-    name: str
-    what: str
-    metrics: dict[str, Metric]
-    increment: dict[str, Increment]
-
-
-def rivals(s: Evaluation) -> list[Rival]:
-    """Return the voxels, the regional measures and further models that need no encoder, as far as they were fitted."""
-    older = {"voxels": f"{s.voxels_about.n_components} principal components of the voxels",
-             "regional": f"{len(s.regional_columns)} regional measures"}  # fmt: skip
-    named = {key: (key.replace("regional", "regions"), what) for key, what in older.items()}
-    named |= {key: (each.name, each.what) for key, each in s.rivals.items()}
-    found = [Rival(key, name, what, *s.figures(key)) for key, (name, what) in named.items()]
-    return [each for each in found if each.metrics]
+def _same_estimator(files: EvaluationFolder) -> bool:
+    """Tell whether embedding and covariates have estimators of one name, as far as was written."""
+    estimators = files.summary.estimators
+    if files.summary.finetuning or not {"embedding", "baseline"} <= set(estimators):
+        return True
+    return estimators["embedding"].name == estimators["baseline"].name
 
 
 def _cards(files: EvaluationFolder) -> list[Card]:
@@ -105,7 +99,10 @@ def _cards(files: EvaluationFolder) -> list[Card]:
         _card(files, key, f" of {naming('covariates', files)} only", s.baseline.get(key)),
         Card("Difference", number_text(increment.difference, digits=2, signed=True),
              gain + ("" if about.higher_is_better else "; negative is better")),
-        *(_card(files, key, f" of {each.what}", each.metrics[key]) for each in rivals(s) if key in each.metrics),
+        *[
+            _card(files, key, f" of {rival.named}", rival.metrics[key])
+            for rival in strongest(rivals(s), key)
+        ],
     ]  # fmt: skip
 
 
@@ -177,6 +174,7 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     rows, abouts = [_metric_row(files, key) for key in keys], [files.describe(key) for key in keys]
     columns = [Column("Metric", "metric", "heading"), Column("Pooled", "pooled", interval=True)]
     texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
+    texts.append(say_estimators(s))
     if any(row["sd"] is not None for row in rows):
         columns += [Column("Mean of folds", "mean")]
     if s.baseline_covariates:
@@ -189,15 +187,19 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
         texts.append(say_result(files, "p"))
-    for each in rivals(s):
+    models = rivals(s)
+    for rival in models:
         reason = "not tested: no better or worse, too few folds, or sites held out"
         columns += _against(
-            f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined"
+            f"{rival.name} only".capitalize(), f"Minus {rival.name}", rival.key, "not defined"
         )
-        columns.append(Column("p", f"{each.key}_p", "p", reason=reason))
+        columns.append(Column("p", f"{rival.key}_p", "p", reason=reason))
         texts.append(
-            f"p next to {each.name}: corrected resampled t-test of embedding and {each.name} over folds."
+            f"p next to {rival.name}: corrected resampled t-test of embedding and {rival.name} "
+            "over folds."
         )
+    if len(models) > 1:
+        texts.append(f"These are adjusted by Holm for {len(models)} models within each metric.")
     about = f"All metrics, of all tested {files.words.items} at once, with their {files.percent} intervals."
     if any(row["sd"] is not None for row in rows):
         about += " Under means of folds: their standard deviation and number, a spread and not an interval."
@@ -239,7 +241,7 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
         row |= {
             name: point_estimate(figures.get(key)),
             f"{name}_gain": gain.difference,
-            f"{name}_p": gain.p_value,
+            f"{name}_p": gain.p_tested,
         }
         row |= ends(f"{name}_gain", gain.interval)
     return row

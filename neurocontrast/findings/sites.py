@@ -21,7 +21,7 @@ from neurocontrast.evaluation.uncertainty import (
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import section
-from neurocontrast.findings.result import rivals
+from neurocontrast.findings.rivals import rivals
 from neurocontrast.page.blocks import Block, Column, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import (
     BASELINE,

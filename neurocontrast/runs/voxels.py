@@ -10,7 +10,9 @@ import numpy.typing as npt
 from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.evaluation import Study
-from neurocontrast.evaluation.models import Model, voxels
+from neurocontrast.evaluation.models import ProbeModel, voxels
+from neurocontrast.evaluation.models.kernel import make_second
+from neurocontrast.evaluation.models.own import keep_fitting
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.exceptions import DataError
@@ -44,14 +46,21 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
                 "voxels: this baseline is for scans of brains in cross-validation. Leave voxels out."
             )
         scans = _find_scans(study, columns_of(run.get("channels")), asked=asked)
-        return study.with_model(_read(scans, study, run, progress)) if scans else study
+        return _with_both(study, _read(scans, study, run, progress)) if scans else study
     except DataError as error:
         if asked:
             raise
-        explanation = "Whether a linear model of the scans themselves does as well was not asked."
+        explanation = "Whether a model of the scans themselves does as well was not asked."
         return study.with_notices(
             [Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)]
         )
+
+
+def _with_both(study: Study, model: ProbeModel) -> Study:
+    """Return the study with the model of its voxels, and with the kernel model of them."""
+    outcome = keep_fitting(study, model)
+    second = make_second(study, model)
+    return study.with_outcome(outcome).with_outcome(second)
 
 
 def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
@@ -96,7 +105,7 @@ def _is_there(path: Any) -> bool:
 
 def _read(
     scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress
-) -> Model:
+) -> ProbeModel:
     """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
     contract, as_encoder = run.get("preprocessing") or {}, study.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):

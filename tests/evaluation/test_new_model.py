@@ -9,7 +9,7 @@ from neurocontrast.evaluation.models import ProbeModel, Rival
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.learning import LearningCurve
-from neurocontrast.findings.result import rivals
+from neurocontrast.findings.rivals import rivals
 from tests.evaluation.quick import evaluate, plan
 
 FAST = {"n_bootstraps": 50, "C": (1e-2,)}

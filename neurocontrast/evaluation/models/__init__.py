@@ -5,6 +5,7 @@ network, is added to the study by the command that has them (`Study.with_model`)
 """
 
 from neurocontrast.evaluation.models.covariates import make_baseline
+from neurocontrast.evaluation.models.kernel import make_kernel
 from neurocontrast.evaluation.models.model import (
     ConstantModel,
     GivenModel,
@@ -24,5 +25,6 @@ from neurocontrast.evaluation.models.regional import make_regional
 __all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "OutOfFold", "Prediction", "ProbeModel", "Rival",
            "cross_validate", "decide_scores", "fit_probe", "gather", "split_seed"]  # fmt: skip
 
-MODELS = (make_baseline, make_regional)
-"""What the embedding is compared with: each returns its model of a study, or None without a use for it."""
+MODELS = (make_baseline, make_regional, make_kernel)
+"""What the embedding is compared with: each returns its model of a study, None without a use for it,
+or the warning that says why there is none."""

@@ -1,4 +1,4 @@
-"""The baseline: what age, sex, site and other covariates say without the scan."""
+"""The baseline: age, sex, site and other covariates without the scan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.adjustment import choose_covariates
-from neurocontrast.evaluation.estimators import EstimatorError
-from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, fit_probe
+from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
+from neurocontrast.evaluation.models.own import why_unfit
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows
@@ -38,7 +38,7 @@ class CovariateDesign:
 
 
 def make_baseline(study: Study) -> Model:
-    """Return the covariates of the settings that can be used, with the estimator of the embedding where it fits them.
+    """Return the usable covariates of the settings, with the embedding's estimator if possible.
 
     Images that no covariate is known of have the shares of the classes as their baseline.
     """
@@ -52,10 +52,30 @@ def make_baseline(study: Study) -> Model:
     about = {"baseline_covariates": list(names)}
     if study.fixed and not names and target.kind != "continuous":
         return ConstantModel("baseline", about=about, notices=tuple(found))
-    why_not = _try(study, names)
-    estimator = None if why_not else study.estimator
     design = CovariateDesign(study.table, names)
-    return ProbeModel("baseline", design, estimator, about=about, notices=(*found, *why_not))
+    model = ProbeModel("baseline", design, about=about, notices=tuple(found))
+    # At new sites the same model goes without the site.
+    tried = tuple(name for name in names if name != "site")
+    return with_estimator(model, study, tried, study.splits[0].train)
+
+
+def with_estimator(model: ProbeModel, study: Study, names: Sequence[str], rows: Rows) -> ProbeModel:
+    """Return a baseline with the user's estimator, or the default probe and a warning.
+
+    Without a covariate the baseline is the average of the training rows, which only a built-in
+    probe is sure to predict.
+    """
+    columns = CovariateDesign(study.table, tuple(names))
+    n_covariates = len(model.about["baseline_covariates"])
+    if study.estimator is None or not n_covariates:
+        return replace(model, estimator=None)
+    why = None
+    if names:
+        why = why_unfit(study, columns, rows)
+    if why is None:
+        return replace(model, estimator=study.estimator)
+    notice = Notice.of("baseline_default", n=n_covariates, error=why)
+    return replace(model, estimator=None, notices=(*model.notices, notice))
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
@@ -63,18 +83,8 @@ def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> 
     about = {"baseline_covariates": list(names)}
     if not isinstance(model, ProbeModel):
         return replace(model, about=about)
-    return replace(model, design=CovariateDesign(table, tuple(names)), about=about)
-
-
-def _try(study: Study, names: Sequence[str]) -> list[Notice]:
-    """Fit the user's estimator to one fold without the site, as at new sites; return a warning where that fails."""
-    if study.estimator is None:
-        return []
-    rows, settings = study.splits[0].train, study.settings
-    names = tuple(name for name in names if name != "site")
-    try:
-        fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
-                  settings=settings, seed=settings.seed, estimator=study.estimator, pairs=[])  # fmt: skip
-    except EstimatorError as error:
-        return [Notice.of("baseline_default", n=len(names), error=error)]
-    return []
+    design = CovariateDesign(table, tuple(names))
+    changed = replace(model, design=design, about=about)
+    if names:
+        return changed
+    return replace(changed, estimator=None)

@@ -31,7 +31,7 @@ from neurocontrast.seeds import derive_seed
 
 @dataclass(frozen=True)
 class Prediction:
-    """The scores and decisions of a fitted model on its test rows, and what was chosen.
+    """The scores and decisions of a fitted model on its test rows, and its threshold and strength.
 
     The threshold is None unless the target is binary and has probabilities; the strength is NaN for
     a user's estimator.
@@ -189,6 +189,10 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
     return OutOfFold(scores, decisions, folds, predictions)
 
 
+Description = dict[str, str | bool | None]
+"""``name``, ``own``, ``estimator`` and more keys of an estimator's section of ``evaluation.json``."""
+
+
 class Rival(NamedTuple):
     """How reports and warnings name a model that needs no encoder."""
 
@@ -198,6 +202,15 @@ class Rival(NamedTuple):
     """In a sentence, a plural."""
     over: str
     """What the encoder is no gain over."""
+    of: str = ""
+    """Name of the first model of the same measures, which this one stands beside; empty for it."""
+
+    def describe(self) -> dict[str, str]:
+        """Return the entry of ``rivals`` in ``evaluation.json``."""
+        names = {"name": self.name, "what": self.what}
+        if self.of:
+            names["of"] = self.of
+        return names
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +235,7 @@ class Model:
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
-    ) -> dict[str, Any]:
+    ) -> Description:
         """Return ``name``, ``own``, ``estimator`` and more keys of the section ``probe`` of ``evaluation.json``."""
         raise NotImplementedError
 
@@ -243,7 +256,7 @@ class ProbeModel(Model):
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
-        """Fit the estimator on the training rows, and return what it says of the test rows."""
+        """Fit the estimator on the training rows, and predict the test rows."""
         return fit_probe(
             self.design,
             target,
@@ -256,24 +269,24 @@ class ProbeModel(Model):
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
-    ) -> dict[str, Any]:
-        """Return the section ``probe`` of ``evaluation.json``, as far as it is about the estimator."""
+    ) -> Description:
+        """Return the name, the expression and the grid of the estimator."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        fitted, grid = (
-            probe.make(n_train > settings.large_table),
-            {probe.strength: probe.strengths(settings)},
-        )
-        text = " ".join(
-            f"GridSearchCV(make_pipeline({scaler_of(self.design)!r}, {fitted!r}), {grid})".split()
-        )
-        about = {"estimator": text, "title": probe.title, "citation": probe.citation}
+        steps = [repr(scaler_of(self.design)), repr(probe.make(n_train > settings.large_table))]
+        grid = {probe.strength: probe.strengths(settings)}
+        if probe.widths:
+            steps.insert(1, "KernelPCA(kernel='rbf')")
+            grid["gamma"] = list(probe.widths)
+        text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
         return {
-            "name": probe_name(settings, target.kind),
+            "name": probe.name or probe_name(settings, target.kind),
             "own": False,
-            **about,
+            "estimator": text,
+            "title": probe.title,
+            "citation": probe.citation,
             "strength_name": probe.strength,
         }
 
@@ -283,7 +296,9 @@ class ProbeModel(Model):
             return "your own estimator is not written, which would need pickle; logistic and ridge are, as arrays"
         adjusted = settings.harmonise != "none" or settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-        return why if adjusted else None
+        if adjusted:
+            return why
+        return None
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
         return (
@@ -301,6 +316,19 @@ class ConstantModel(Model):
         """Return the same for every test row."""
         return constant_prediction(target, split.train, len(split.test))
 
+    def describe(
+        self,
+        target: Target,
+        settings: EvaluationSettings,  # noqa: ARG002
+        *,
+        n_train: int,  # noqa: ARG002
+    ) -> Description:
+        """Return the name and the expression of the model."""
+        name = "class shares"
+        if target.kind == "continuous":
+            name = "median"
+        return {"name": name, "own": False, "estimator": name, "strength_name": None}
+
 
 @dataclass(frozen=True, eq=False)
 class GivenModel(Model):
@@ -317,7 +345,7 @@ class GivenModel(Model):
     predictions: Mapping[tuple[int, int], Prediction] = field(default_factory=dict)
 
     def predict(self, target: Target, split: Split, **_: Any) -> Prediction:  # noqa: ARG002
-        """Return what was predicted in the split."""
+        """Return the predictions of the split."""
         return self.predictions[split.repeat, split.fold]
 
     def describe(
@@ -326,8 +354,8 @@ class GivenModel(Model):
         settings: EvaluationSettings,  # noqa: ARG002
         *,
         n_train: int,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Return the section ``probe`` of ``evaluation.json``, as far as it is about the model."""
+    ) -> Description:
+        """Return the name and the expression of the model."""
         return {"name": self.title, "own": True, "estimator": self.text, "strength_name": None}
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
@@ -345,7 +373,7 @@ def cross_validate(
     sites: Texts | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Return what a model says of the test rows of every split."""
+    """Predict the test rows of every split."""
     given = {"subjects": subjects, "settings": settings, "sites": sites}
     tasks = [(number, model, target, split, given) for number, split in enumerate(splits)]
     found = {}
@@ -369,4 +397,7 @@ def _predict_split(
     try:
         return number, model.predict(target, split, seed=seed, **given)
     except EstimatorError as error:
-        raise EstimatorError(f"{error} (fold {split.fold} of repeat {split.repeat})") from error
+        where = f"fold {split.fold} of repeat {split.repeat}"
+        if model.name != "embedding":
+            where = f"model '{model.name}', {where}"
+        raise EstimatorError(f"{error} ({where})") from error

@@ -1,4 +1,4 @@
-"""Volumes, thicknesses and other measures of regions, which need no encoder: a linear model of them."""
+"""Volumes, thicknesses and other measures of regions, which need no encoder."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from neurocontrast.evaluation.models.covariates import CovariateDesign
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
-from neurocontrast.evaluation.probes import default_probe
+from neurocontrast.evaluation.models.own import keep_fitting
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import choose_numbers
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.study import Study
 
 
-def make_regional(study: Study) -> ProbeModel | None:
-    """Return the columns that the setting `regional` names, with the default probe; None without any."""
+def make_regional(study: Study) -> ProbeModel | Notice | None:
+    """Return the columns that `regional` names, with the study's estimator; None without any."""
     names = choose_numbers(
         study.table, study.settings.regional, option="regional", target=study.target.name
     )
@@ -23,7 +24,7 @@ def make_regional(study: Study) -> ProbeModel | None:
     rival = Rival(
         "regions", f"{len(names)} regional measures", "measures of the regions of the scans"
     )
-    design, about = CovariateDesign(study.table, names), {"regional_columns": list(names)}
-    return ProbeModel(
-        "regional", design, default_probe(study.target.kind), rival=rival, about=about
-    )
+    design = CovariateDesign(study.table, names)
+    columns = {"regional_columns": list(names)}
+    model = ProbeModel("regional", design, study.estimator, rival=rival, about=columns)
+    return keep_fitting(study, model)

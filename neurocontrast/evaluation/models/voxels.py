@@ -1,4 +1,4 @@
-"""Principal components of the voxels of the scans, which need no encoder: a linear model of them."""
+"""Principal components of the voxels of the scans, which need no encoder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sklearn.decomposition import KernelPCA
 
 from neurocontrast.evaluation.designs import one_thread
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
-from neurocontrast.evaluation.probes import default_probe
 from neurocontrast.evaluation.rows import Floats, Rows
 
 if TYPE_CHECKING:
@@ -56,9 +55,9 @@ def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
 
 
 def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
-    """Return the default probe on principal components of scans, from the inner products (n, n) of their voxels.
+    """Return the study's estimator on principal components of scans.
 
-    `about` says how the voxels were read.
+    `products` (n, n) are inner products of their voxels; `about` says how the voxels were read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
     rival = Rival(
@@ -68,7 +67,7 @@ def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel
     return ProbeModel(
         "voxels",
         ComponentsDesign(products),
-        default_probe(study.target.kind),
+        study.estimator,
         rival=rival,
         about=keys,
     )

@@ -22,7 +22,8 @@ from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.learning import LearningCurve, tabulate_curves
 from neurocontrast.findings.new_site.measure import NewSite
 from neurocontrast.findings.outside import Outlyingness
-from neurocontrast.findings.result import hide_ids, rivals
+from neurocontrast.findings.result import hide_ids
+from neurocontrast.findings.rivals import estimator_title, rivals
 from neurocontrast.seeds import derive_seed
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
@@ -292,6 +293,16 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
     return tabulate_curves(parts)
 
 
+def _estimator_of(files: EvaluationFolder) -> str | None:
+    """Return the estimator on frozen features, an own one with parameters; None of a network."""
+    if files.summary.finetuning:
+        return None
+    probe = files.summary.probe
+    if probe.own:
+        return probe.estimator
+    return estimator_title(probe) or None
+
+
 def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str, Any]:
     """Return the content of ``comparison.json``: what the evaluations share, where each is from, and the test."""
     contents = {name: files.summary.content() for name, files in evaluations.items()}
@@ -320,7 +331,11 @@ def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str
         **{key: first.get(key) for key in shared},
         "reference": reference,
         "models": [
-            {"name": name, **{key: content.get(key) for key in origins}}
+            {
+                "name": name,
+                "estimator": _estimator_of(evaluations[name]),
+                **{key: content.get(key) for key in origins},
+            }
             for name, content in contents.items()
         ],
         "test": _TEST_OF_IMAGES if first["splits"] == "fixed" else _TEST_OVER_FOLDS,

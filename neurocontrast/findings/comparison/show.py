@@ -221,7 +221,13 @@ def _say(files: Comparison, what: str) -> str:
     rows = files.differences[files.differences["metric"] == files.headline].dropna(
         subset=["difference"]
     )
-    return write(_TEXT, files, what=what, rows=rows.to_dict("records"))
+    estimators = {}
+    for model in files.summary["models"]:
+        if model.get("estimator"):
+            estimators[model["name"]] = model["estimator"]
+    mixed = len(set(estimators.values())) > 1
+    names = {"rows": rows.to_dict("records"), "estimators": estimators, "mixed": mixed}
+    return write(_TEXT, files, what=what, **names)
 
 
 def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool = False) -> Table:

@@ -1,0 +1,193 @@
+"""The embedding beside models of the same scans without an encoder: the stronger one decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from neurocontrast.evaluation.record import Evaluation, Increment, Metric, Probe
+from neurocontrast.page.wording import (
+    capitalise,
+    describe_metric,
+    join_words,
+    number_text,
+    point_estimate,
+)
+
+Outcome = Literal["worse", "unknown", "open", "better"]
+"""How the embedding does beside a rival; unknown without an interval."""
+_OUTCOMES: tuple[Outcome, ...] = ("worse", "unknown", "open", "better")
+"""The least favourable comes first."""
+_TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
+"""Shorter names of linear probes in sentences."""
+_VERDICTS: dict[Outcome, str] = {
+    "better": "the embedding does better, by an interval of the difference that excludes zero",
+    "worse": "the embedding does worse, by an interval of the difference that excludes zero",
+    "open": "that the embedding does better is not shown",
+    "unknown": "no interval of the difference was computed",
+}
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A model of the scans without encoder: key, names in tables and text, estimator, figures."""
+
+    key: str
+    name: str
+    what: str
+    metrics: dict[str, Metric]
+    increment: dict[str, Increment]
+    by: str = ""
+    """Its estimator in a sentence; empty where an earlier version did not write which it was."""
+    of: str = ""
+    """Key of the first rival of the same measures."""
+
+    @property
+    def named(self) -> str:
+        """The measures with the estimator."""
+        return with_estimator(self.what, self.by)
+
+    def value(self, metric: str) -> float | None:
+        """Return a metric of all predictions together, or the mean over folds."""
+        return point_estimate(self.metrics.get(metric))
+
+    def difference(self, metric: str) -> float | None:
+        """Return the metric of the embedding minus the rival's."""
+        return self.increment.get(metric, Increment()).difference
+
+    def outcome(self, metric: str) -> Outcome:
+        """Tell whether the interval of the difference shows the embedding to be better, or worse."""
+        interval = self.increment.get(metric, Increment()).interval
+        if interval is None:
+            return "unknown"
+        low, high = interval
+        if low <= 0 <= high:
+            return "open"
+        is_better = (low > 0) == describe_metric(metric).higher_is_better
+        if is_better:
+            return "better"
+        return "worse"
+
+
+def rivals(s: Evaluation) -> list[Rival]:
+    """Return the voxels, the regional measures and further models, as far as they were fitted."""
+    names = {
+        "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
+        "regional": ("regions", f"{len(s.regional_columns)} regional measures"),
+    }
+    firsts = {}
+    for key, rival in s.rivals.items():
+        names[key] = (rival.name, rival.what)
+        firsts[key] = rival.of or key
+    fitted = []
+    for key, (name, measures) in names.items():
+        metrics, increment = s.figures(key)
+        if metrics:
+            by = estimator_title(s.estimators.get(key))
+            first = firsts.get(key, key)
+            fitted.append(Rival(key, name, measures, metrics, increment, by, first))
+    return fitted
+
+
+def estimator_title(estimator: Probe | None) -> str:
+    """Return how an estimator is called in a sentence; nothing if no evaluation wrote one."""
+    if estimator is None or estimator.name is None:
+        return ""
+    return _TITLES.get(estimator.name, estimator.title or estimator.name)
+
+
+def with_estimator(words: str, title: str) -> str:
+    """Return words with the estimator behind them, where its title is recorded."""
+    if not title:
+        return words
+    return f"{words} by {title}"
+
+
+def strongest(models: list[Rival], metric: str) -> list[Rival]:
+    """Return the rival with the best value of each kind of measures."""
+    sign = -1.0
+    if describe_metric(metric).higher_is_better:
+        sign = 1.0
+    best: dict[str, tuple[float, Rival]] = {}
+    for model in models:
+        value = model.value(metric)
+        if value is None:
+            continue
+        if model.of not in best or sign * value > best[model.of][0]:
+            best[model.of] = (sign * value, model)
+    return [model for _, model in best.values()]
+
+
+def say_rivals(s: Evaluation, metric: str) -> str:
+    """Say of each kind of measures how the embedding does beside the models of them."""
+    alike: dict[str, list[Rival]] = {}
+    for model in rivals(s):
+        if None not in (model.difference(metric), model.value(metric)):
+            alike.setdefault(model.of, []).append(model)
+    sentences = []
+    for models in alike.values():
+        best = strongest(models, metric)[0]
+        verdict = _VERDICTS[best.outcome(metric)]
+        if len(models) > 1:
+            verdict = _judge(models, best, metric)
+        sentences.append(f"{_reach(models, metric)}: {verdict}.")
+    return " ".join(sentences)
+
+
+def _judge(models: list[Rival], best: Rival, metric: str) -> str:
+    """Say how the embedding does beside several models: better only beside all of them."""
+    by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
+    outcome = by_favour[0].outcome(metric)
+    deciding = by_favour[0]
+    whose = "the weaker"
+    if best.outcome(metric) == outcome:
+        deciding = best
+        whose = "the stronger"
+    if outcome == "better":
+        return (
+            "the embedding does better than each of them, by intervals of the differences that "
+            f"exclude zero; the stronger is {best.by}"
+        )
+    if outcome == "unknown":
+        return "no interval of the differences was computed"
+    if outcome == "worse":
+        return (
+            f"the embedding does worse than {whose}, {deciding.by}, by an interval of the "
+            "difference that excludes zero"
+        )
+    beaten = [model.by for model in models if model.outcome(metric) == "better"]
+    verdict = f"that the embedding does better is not shown beside {whose}, {deciding.by}"
+    if beaten:
+        verdict += f" (it does better than {join_words(beaten)} alone)"
+    return verdict
+
+
+def _reach(models: list[Rival], metric: str) -> str:
+    """Name the measures, and the value that each model of them reaches."""
+    values = []
+    for model in models:
+        value = number_text(model.value(metric), digits=2)
+        values.append(with_estimator(value, model.by))
+    measures = capitalise(models[0].what)
+    name = describe_metric(metric).name
+    return f"{measures}, without any encoder, reach {name} {join_words(values)}"
+
+
+def say_estimators(s: Evaluation) -> str:
+    """Say which estimator each model has; nothing of earlier versions."""
+    names = {"embedding": "embedding"}
+    if s.baseline_covariates:
+        names["baseline"] = "covariates"
+    for rival in rivals(s):
+        names[rival.key] = rival.name
+    models: dict[str, list[str]] = {}
+    for key, name in names.items():
+        title = estimator_title(s.estimators.get(key))
+        if title:
+            models.setdefault(title, []).append(name)
+    if not models:
+        return ""
+    fits = []
+    for title, fitted in models.items():
+        fits.append(f"{join_words(fitted)} by {title}")
+    return f"Models are fitted as follows: {'; '.join(fits)}."

@@ -13,19 +13,25 @@ from neurocontrast.kernels.categorical import Categorical, Different
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast; `dtype` is that to solve in."""
+    """Compute (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast.
+
+    K and the solve are in float64 whatever `dtype`, that of the result: a rounding of K is
+    multiplied by up to n/λ, so that in float32 no digit of a gradient would be left to trust.
+    """
     device = next(iter(metadata.values())).device.type
+    dtype = dtype or kernel.precision_for(metadata)
+    exact = dtype if device == "mps" else torch.float64  # Apple's chips have no float64
     with torch.no_grad(), torch.autocast(device, enabled=False):
-        matrix = kernel.bind(metadata, metadata, dtype=dtype)(slice(None), slice(None))
+        matrix = kernel.bind(metadata, metadata, dtype=exact)(slice(None), slice(None))
         if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one
-            return matrix * (1 / (matrix.sum(1) + ridge))
+            return (matrix * (1 / (matrix.sum(1) + ridge))).to(dtype)
         if all(getattr(part, "missing", "error") == "error" for part in kernel.modules()):
-            return _solve(matrix, ridge)
+            return _solve(matrix, ridge).to(dtype)
         # With mean weights in place of missing ones: of the nearest matrix that is positive
         # semi-definite.
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         values = values.clamp_min(0)
-        return (vectors * (values / (values + ridge))) @ vectors.T
+        return ((vectors * (values / (values + ridge))) @ vectors.T).to(dtype)
 
 
 class ConditionalEmbedding(nn.Module):
@@ -45,8 +51,8 @@ class ConditionalEmbedding(nn.Module):
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float
-        Weight λ > 0, raised to the rounding level of K (ten times machine epsilon times its trace)
-        where it falls below. Small: W comes close to the identity for distinct conditions. Large: W
+        Weight λ > 0, raised to the rounding level of K (ten times float64's epsilon times its
+        trace) where it falls below. Small: W comes close to the identity for distinct conditions. Large: W
         is small and smooth.
 
     Examples

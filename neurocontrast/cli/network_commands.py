@@ -65,7 +65,7 @@ def pretrain(
         if resume and nothing
         else given.resolve(check_objective=True, data=data, training={"init": init})
     )
-    run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
+    run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress).location
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
     shown = {
@@ -103,7 +103,7 @@ def embed(
         config=given.resolve(data={"images_root": images_root, "skip_unreadable": skip}),
         overwrite=overwrite,
         progress=given.progress,
-    )
+    ).location
     found = pyarrow.parquet.read_metadata(written)
     n_features = sum(name.startswith("feature_") for name in found.schema.names)
     facts = {"n_scans": found.num_rows, "n_features": n_features}
@@ -129,7 +129,7 @@ def finetune(
     folder = neurocontrast.finetune(
         **given.options, config=config, overwrite=given.overwrite, progress=given.progress
     )
-    return evaluation_result(folder)
+    return evaluation_result(folder.folder)
 
 
 def explain(

@@ -24,7 +24,7 @@ from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 
@@ -72,6 +72,9 @@ class CheckReport:
             "summary": json.loads(self.summary.to_json(orient="index")),
         }
 
+    def __str__(self) -> str:
+        return self.to_text()
+
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
         marked = " (simulated)" if self.cohort.simulated else ""
@@ -117,7 +120,7 @@ def check(
     write_good: str | Path | None = None,
     overwrite: bool = False,
     n_workers: int = 2,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
 ) -> CheckReport:
     """Check a table of scans, or of natural images, and the images themselves.
 
@@ -139,8 +142,9 @@ def check(
         Whether a `write_good` that exists is replaced.
     n_workers : int
         Processes that read images.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     good = None if write_good is None else Path(write_good)

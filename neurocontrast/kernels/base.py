@@ -77,9 +77,9 @@ class Kernel(nn.Module):
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
         """Return the (n, n) weights of a batch, or the (n, m) block of ``rows`` with ``cols``."""
-        return self.bind(
-            rows, rows if cols is None else cols, dtype=self.precision_for(rows)
-        )(_EVERYTHING, _EVERYTHING)
+        return self.bind(rows, rows if cols is None else cols, dtype=self.precision_for(rows))(
+            _EVERYTHING, _EVERYTHING
+        )
 
     def precision_for(self, metadata: Metadata) -> torch.dtype:
         """Return the dtype of the weights of scans: float64 where a column is, else float32."""

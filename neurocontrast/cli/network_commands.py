@@ -1,6 +1,7 @@
 """The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`, `weights …`."""
 
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -186,10 +187,13 @@ def bundle(
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle."""
     folder = neurocontrast.bundle(**given.options)
     about = read_json(folder / "configs" / "metadata.json")
-    note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
+    run_it = "python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
+    notes = [f"Next, in {folder}: {run_it}"]
+    if find_spec("fire") is None:
+        notes.insert(0, "That command of MONAI needs fire: pip install 'neurocontrast[serving]'.")
     n_features = about["network_data_format"]["outputs"]["pred"]["num_channels"]
     return Result(
-        {"task": about["task"], "n_features": n_features}, about["task"], notes=[note], path=folder
+        {"task": about["task"], "n_features": n_features}, about["task"], notes=notes, path=folder
     )
 
 

@@ -13,7 +13,7 @@ import yaml
 from sklearn.base import BaseEstimator
 
 from neurocontrast.commands.report import report
-from neurocontrast.commands.written import Written
+from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings, write_frame
@@ -48,7 +48,7 @@ from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 
 
-class EvaluationResult(Written):
+class EvaluationResult(WrittenFigures):
     """The folder of an evaluation: a path, whose figures are attributes.
 
     ``print(result)`` shows the figures. ``result / "folds.tsv"``, ``f"{result}"`` and every

@@ -135,7 +135,7 @@ def predict(
     Returns
     -------
     Predictions
-        The table's path; ``print`` shows what was predicted and moved, ``predictions.table`` reads
+        The table's path; a notebook shows what was predicted and moved, ``predictions.table`` reads
         it.
     """
     progress = as_progress(progress)

@@ -110,7 +110,7 @@ def pretrain(
     Returns
     -------
     PretrainingRun
-        The run directory, a path; ``print`` shows its last epoch, ``run.metrics`` all of them.
+        The run directory, a path; a notebook shows its last epoch, ``run.metrics`` has all.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.commands.written import Written
+from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.listing import read_table
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError
@@ -37,7 +37,7 @@ from neurocontrast.reading import read_json
 _N_ROWS = 20
 
 
-class ComparisonResult(Written):
+class ComparisonResult(WrittenFigures):
     """The folder of a comparison; `table` has its differences."""
 
     @property

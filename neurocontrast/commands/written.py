@@ -1,4 +1,4 @@
-"""Results of functions that write a file or a folder: paths that can be printed with their figures."""
+"""Results of functions that write a file or a folder: paths that show figures of what was written."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,11 @@ from typing import Any
 
 
 class Written(os.PathLike[str]):
-    """A file or folder that was written: a path, which prints as a summary of its content.
+    """A file or folder that was written: a path, which shows a summary of its content.
 
-    ``result / "name"``, ``open(result)``, ``Path(result)``, ``f"{result}"`` and every attribute of
-    a `Path` work, and so does every function that takes a path. ``print(result)`` shows figures.
+    ``result / "name"``, ``open(result)``, ``str(result)``, ``f"{result}"`` and every attribute of a
+    `Path` work, and so does every function that takes a path. A notebook or Python's prompt shows
+    the path and `summary`.
 
     Parameters
     ----------
@@ -43,11 +44,21 @@ class Written(os.PathLike[str]):
         return getattr(self.location, name)
 
     def __str__(self) -> str:
-        return f"{self.summary()}\n{self.location}"
+        return str(self.location)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}('{self.location}': {self.summary().splitlines()[0]})"
+        return f"{type(self).__name__}('{self.location}')\n{self.summary()}"
 
     def summary(self) -> str:
         """Describe the content in a few lines, as read from the disk."""
         return self.location.name
+
+
+class WrittenFigures(Written):
+    """A folder that is written to be read: ``print`` shows its figures, then the path.
+
+    As a path it is given to functions as it is, or by ``f"{result}"`` or ``os.fspath(result)``.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.summary()}\n{self.location}"

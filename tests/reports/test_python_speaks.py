@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,14 @@ import pytest
 
 import neurocontrast as nc
 from neurocontrast import display
+from neurocontrast.cli.app import run as command
 from neurocontrast.embedding import write_embeddings
 from neurocontrast.exceptions import DataError, NeurocontrastWarning
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import subject_digest
 from tests.commands.small_run import FASTEST, MEASURES, OF_MEASURES, Listening
 
+ROOT = Path(__file__).resolve().parents[2]
 INFO = {
     "pretraining_subjects": [subject_digest("somebody")],
     "run": {"weights": {"sha256": "a" * 64}},
@@ -131,9 +134,10 @@ def test_predictions_print_what_was_predicted_and_say_what_calibration_moved(of_
     found = nc.predict(
         of_age, new, out=tmp_path / "p.tsv", calibrate=tmp_path / "known.tsv", progress=SILENT
     )
-    printed = str(found)
+    printed = repr(found)
     moved = (found.table["y_score"] - found.table["y_score_zero_shot"]).iloc[0]
-    assert printed.startswith("age predicted for 30 scans")
+    assert "age predicted for 30 scans" in printed
+    assert str(found) == str(tmp_path / "p.tsv")
     assert f"site ucla moved by {moved:.2f}".replace("-", "−") in printed
     assert "learned from 12 people" in printed
     assert (tmp_path / "p.tsv").samefile(found)
@@ -166,10 +170,29 @@ def test_a_run_and_its_embeddings_print_whom_they_are_of(tmp_path):
     run = nc.pretrain(config, out=tmp_path / "run", progress=SILENT)
     table = OF_MEASURES["data"]["participants"]
     embedded = nc.embed(run, participants=table, out=tmp_path / "e.parquet", config=MEASURES)
-    printed = f"{run!s}\n{embedded!s}"
+    printed = f"{run!r}\n{embedded!r}"
     assert "1 epoch, " in printed
     assert "loss " in printed
     assert len(run.metrics) == 1
     assert f"{len(pd.read_parquet(embedded)):,} scans of " in printed
-    assert printed.rstrip().endswith("e.parquet")
+    assert (str(run), str(embedded)) == (str(tmp_path / "run"), str(tmp_path / "e.parquet"))
     assert (run / "encoder.json").is_file()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_bundle_names_the_extra_that_its_next_command_needs(
+    is_there, tmp_path, monkeypatch, capsys
+):
+    """MONAI's `python -m monai.bundle` reads its command line by fire, which MONAI does not bring."""
+    config = {**OF_MEASURES, "training": {"epochs": 1, "batch_size": 64}}
+    run = nc.pretrain(config, out=tmp_path / "run", progress=SILENT)
+    found = SimpleNamespace() if is_there else None
+    monkeypatch.setattr("neurocontrast.cli.network_commands.find_spec", lambda _: found)
+    assert command(["bundle", str(run), "--out", str(tmp_path / "bundle")]) == 0
+    said = capsys.readouterr().out
+    assert "python -m monai.bundle run" in said
+    assert ("pip install 'neurocontrast[serving]'" in said) != is_there
+    assert "neurocontrast[serving]" in (tmp_path / "bundle" / "docs" / "README.md").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert extras["optional-dependencies"]["serving"][0].startswith("fire")
+    assert "\nfire==" in (ROOT / "constraints.txt").read_text()

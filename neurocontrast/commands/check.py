@@ -1,13 +1,14 @@
 """Check a table and its images before anything is computed from them."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
+from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
@@ -193,16 +194,7 @@ def check(
         deep=deep,
         phi=found,
         good=good,
-        recipe=("natural/simclr",) if is_images else first_recipe(cohort.table.columns),
-    )
-
-
-def first_recipe(columns: Collection[str]) -> tuple[str, ...]:
-    """Return what follows ``--config`` to begin with: maps of tissue tell the anatomy, intensities the scanner."""
-    if "gm" not in columns:
-        return ("small",)
-    return (
-        ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
+        recipe=recipe_for(cohort.table, kind="images" if is_images else "volumes").words,
     )
 
 

@@ -1,6 +1,7 @@
 """Pretrain an encoder: from a configuration to a run directory; what of a configuration would be refused here."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
+from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.display import as_progress
@@ -41,9 +43,6 @@ from neurocontrast.runs.parts import (
 from neurocontrast.training import fit
 from neurocontrast.training.components import fit_components
 from neurocontrast.training.loop import suspending
-
-_MANY_SCANS = 1000
-"""Scans from which on a large network is suited."""
 
 
 class PretrainingRun(Written):
@@ -277,13 +276,7 @@ class Diagnosis:
             lines += [
                 f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"
             ]
-            if run["kind"] == "volumes":
-                suited = (
-                    "densenet121"
-                    if run["n_training_scans"] >= _MANY_SCANS
-                    else "lda, pca or densenet_small"
-                )
-                lines += [f"  Suited to this number of scans: {suited}."]
+            lines += [f"  Recipe for this table: {run['advice']} ({run['because']})."]
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
 
@@ -330,4 +323,6 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     shape = (
         [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
     )
-    return Diagnosis(machine, run | {"shape": shape} | counts)
+    advice = recipe_for(cohort.table, kind=data.kind)
+    suited = {"advice": shlex.join(advice.words), "because": advice.because}
+    return Diagnosis(machine, run | {"shape": shape} | counts | suited)

@@ -12,7 +12,7 @@ import pandas as pd
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.commands.check import first_recipe
+from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_sheet, read_table, read_text_table, write_rows
@@ -155,7 +155,7 @@ def qc(
         rated = target / "participants.tsv"
         write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
     return Quality(
-        table, target / "qc.html", len(unreadable), rated, first_recipe(cohort.table.columns)
+        table, target / "qc.html", len(unreadable), rated, recipe_for(cohort.table).words
     )
 
 

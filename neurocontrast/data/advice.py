@@ -94,7 +94,7 @@ RULES = (
     ),
     Rule(
         "brains of 1,000 people or more", "yaware", "a large network pays from a thousand on",
-        lambda table: True,
+        lambda table: table.n_people >= MANY_PEOPLE,
     ),
 )  # fmt: skip
 """The rules, in their order."""

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Kernel, Metadata, Product
-from neurocontrast.kernels.categorical import Categorical, Different
+from neurocontrast.kernels.categorical import Categorical
+from neurocontrast.kernels.column import ColumnKernel
 
 
 def conditional_operator(
@@ -89,9 +90,9 @@ def check_condition(kernel: Kernel) -> Kernel:
     parts = [
         part
         for part in kernel.modules()
-        if isinstance(part, Different) and not part.positive_semidefinite
+        if isinstance(part, ColumnKernel) and not part.positive_semidefinite
     ]
-    named = ", ".join(f"Different('{part.column}')" for part in parts)
+    named = ", ".join(f"{type(part).__name__}('{part.column}')" for part in parts)
     raise ConfigError(
         f"kernel: a conditional embedding (CCL-K) needs a positive semi-definite kernel, and {named} is none. To "
         "forget a category, give FairCCLK the Categorical kernel on it; to attract across categories, give Different "
@@ -103,7 +104,7 @@ def _is_partition(kernel: Kernel) -> bool:
     """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
     if isinstance(kernel, Product):
         return all(_is_partition(factor) for factor in kernel.kernels)
-    return isinstance(kernel, Categorical) and kernel.missing == "error"
+    return type(kernel) is Categorical and kernel.missing == "error"  # not a class derived from it
 
 
 def _solve(matrix: Tensor, ridge: float) -> Tensor:

@@ -99,3 +99,43 @@ def test_products_and_sums_are_those_of_double(n):
     sex, _ = build("categorical", {})
     for kernel in (age * sex, 0.1 * age + 0.2 * sex, 3.0 * (age * sex) + 0.7 * age):
         assert_close(kernel(columns), kernel(widened(columns)))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplacian"])
+def test_vectors_far_from_zero_keep_their_differences(name):
+    """Volumes in mm³ differ by little of their size; a matrix product of them would leave no digit."""
+    given = {"sigma": 1.0} if name == "gaussian" else {"sigma": 1.0, "norm": 2}
+    scores = 1000 + columns_of(64, holes=False)["scores"]
+    kernel = KERNELS[name]("scores", **given)
+    assert_close(kernel({"scores": scores}), kernel({"scores": scores.double()}))
+
+
+def test_a_small_ridge_is_the_one_that_was_given():
+    age = columns_of(64, holes=False)["age"].double()
+    kernel = KERNELS["laplacian"]("age", sigma=5.0)
+    matrix = kernel({"age": age})
+    system = matrix + 1e-6 * torch.eye(64, dtype=matrix.dtype)
+    found = ConditionalEmbedding(kernel, ridge=1e-6)({"age": age})
+    torch.testing.assert_close(found, torch.linalg.solve(system, matrix), rtol=0, atol=1e-7)
+
+
+def test_cosines_are_in_full_precision_and_codes_do_not_lower_that_of_numbers():
+    columns = columns_of(64, holes=False)
+    scores = columns["scores"].double()
+    unit = scores / scores.norm(dim=1, keepdim=True)
+    found = KERNELS["cosine"]("scores")({"scores": columns["scores"]})
+    assert_close(found, unit @ unit.T)
+    product = KERNELS["gaussian"]("age", sigma=5.0) * KERNELS["categorical"]("sex")
+    assert product({**columns, "age": columns["age"].double()}).dtype == torch.float64
+    whole = KERNELS["gaussian"]("age", sigma=5.0)({"age": columns["age"].round().long() + 2001})
+    assert_close(whole, whole.double())
+    ages = columns["age"].round().double()
+    apart = (ages.unsqueeze(1) - ages) / 5
+    assert_close(whole, (-0.5 * apart.square()).exp())
+
+
+def test_a_standardised_bandwidth_has_all_digits():
+    age = columns_of(64, holes=False)["age"]
+    kernel = KERNELS["gaussian"]("age", sigma=1.0, standardise=True)
+    kernel.fit({"age": age})
+    assert float(kernel.sigma) == pytest.approx(float(age.double().std()), rel=1e-9)

@@ -1,5 +1,6 @@
 """Progress as it is shown on standard error: bars on a terminal, lines in a log."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ from rich import progress as rich_progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from neurocontrast.progress import SILENT, Progress, Task
+from neurocontrast.progress import ONLY_WARNINGS, SILENT, Progress, Task, warn_caller
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SILENCE = 5.0
@@ -34,16 +35,33 @@ class _Silence:
 _SILENCE = _Silence()
 
 
-def as_progress(given: Progress | bool) -> Progress:
-    """Return what shows progress: as given, or for True bars on a terminal and lines in a log, for False nothing."""
+def as_progress(given: Progress | bool | None) -> Progress:
+    """Return the progress that a function of Python reports to.
+
+    None, the default, shows lines on standard error where somebody watches, in a terminal or a
+    notebook, and nothing elsewhere; its warnings are those of Python. True shows the bars or lines
+    of the command line, False nothing, warnings included.
+    """
+    if given is None:
+        return _WatchedLines(_console()) if is_watched() else ONLY_WARNINGS
     return console_progress(quiet=not given) if isinstance(given, bool) else given
+
+
+def is_watched() -> bool:
+    """Say whether standard error is a terminal, or the program runs in a notebook or IPython."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return sys.stderr.isatty() or (shell is not None and shell() is not None)
+
+
+def _console() -> Console:
+    return Console(stderr=True, highlight=False)
 
 
 def console_progress(*, quiet: bool = False) -> Progress:
     """Return the progress that fits where standard error goes: a terminal, a log, or nowhere."""
     if quiet:
         return SILENT
-    console = Console(stderr=True, highlight=False)
+    console = _console()
     return _Bars(console) if console.is_terminal else _Lines(console)
 
 
@@ -56,7 +74,7 @@ def sign_of_life() -> Iterator[None]:
         while not over.wait(max(0.0, _SILENCE.ends - time.monotonic())):
             if time.monotonic() >= _SILENCE.ends:
                 if not _SILENCE.n_bars:
-                    Console(stderr=True, highlight=False).print("Working …")
+                    _console().print("Working …")
                 _SILENCE.begin_anew()
 
     threading.Thread(target=speak, daemon=True).start()
@@ -195,3 +213,11 @@ class _Lines(_Messages):
         yield _Task(advance)
         if done != last_done:
             tell()
+
+
+class _WatchedLines(_Lines):
+    """The lines of Python's functions, whose warnings a program can silence, count or raise."""
+
+    def warning(self, text: str) -> None:
+        _SILENCE.begin_anew()
+        warn_caller(text)

@@ -1,7 +1,15 @@
 """Progress of long work, reported without printing: the caller decides what is shown."""
 
+import os
+import sys
+import warnings
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Protocol
+
+from neurocontrast.exceptions import NeurocontrastWarning
+
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 class Task(Protocol):
@@ -39,5 +47,23 @@ class _Silent:
         del text
 
 
+class _OnlyWarnings(_Silent):
+    def warning(self, text: str) -> None:
+        warn_caller(text)
+
+
 SILENT: Progress = _Silent()
-"""A progress that shows nothing: the default of the Python API."""
+"""A progress that shows nothing, warnings included."""
+
+ONLY_WARNINGS: Progress = _OnlyWarnings()
+"""A progress that shows nothing, and turns warnings into those of Python: the default where nobody watches."""
+
+
+def warn_caller(text: str) -> None:
+    """Raise a `NeurocontrastWarning` at the line of the user's program that called the package."""
+    frame = sys._getframe(1)
+    level = 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, NeurocontrastWarning, stacklevel=level)

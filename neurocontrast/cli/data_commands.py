@@ -185,6 +185,8 @@ def index(
     measures.tsv, next to the table. All problems are listed at once (exit code 2), and then nothing
     is written.
     """
+    from neurocontrast.data.advice import recipe_for
+
     options = {name: value for name, value in given.options.items() if value is not None}
     found = neurocontrast.index(**options, progress=given.progress)
     table, left_out = found.table, found.left_out
@@ -214,7 +216,7 @@ def index(
         following = [
             "pretrain",
             "--config",
-            "measures",
+            *recipe_for(found.table, kind="measures").words,
             "--participants",
             found.path,
             "--out",

@@ -146,13 +146,15 @@ def predict(
 
     A bad scan stops no other; the exit code is then 1.
     """
+    from neurocontrast.commands.predict import describe_calibration
+
     options = {name: value for name, value in given.options.items() if name != "jsonl"}
     is_configured = run is not None or given.config is not None or given.overrides
     options |= {
         "config": given.resolve() if is_configured else None,
         "on_scan": print_line if jsonl else None,
     }
-    path = neurocontrast.predict(**options, progress=given.progress)
+    path = neurocontrast.predict(**options, progress=given.progress).location
     about = read_json(path.with_suffix(".json"))
     outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)
     if jsonl:
@@ -165,8 +167,9 @@ def predict(
     following = (
         "Next: open the table, and read its columns trained_on and outside before the predictions."
     )
+    moved = describe_calibration(about)
     if run is None:
-        return Result(facts, title, notes=[following], path=path)
+        return Result(facts, title, notes=[*moved, following], path=path)
     failed = [
         f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]
     ]
@@ -176,7 +179,7 @@ def predict(
     return Result(
         facts | {"n_failed": n_failed},
         title,
-        notes=failed,
+        notes=[*moved, *failed],
         path=path,
         exit_code=1 if n_failed else 0,
     )
@@ -231,7 +234,7 @@ def compare(
         overwrite=overwrite,
         progress=given.progress,
     )
-    return comparison_result(folder)
+    return comparison_result(folder.location)
 
 
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:

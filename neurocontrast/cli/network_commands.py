@@ -1,6 +1,7 @@
 """The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`, `weights …`."""
 
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def pretrain(
         if resume and nothing
         else given.resolve(check_objective=True, data=data, training={"init": init})
     )
-    run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
+    run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress).location
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
     shown = {
@@ -103,7 +104,7 @@ def embed(
         config=given.resolve(data={"images_root": images_root, "skip_unreadable": skip}),
         overwrite=overwrite,
         progress=given.progress,
-    )
+    ).location
     found = pyarrow.parquet.read_metadata(written)
     n_features = sum(name.startswith("feature_") for name in found.schema.names)
     facts = {"n_scans": found.num_rows, "n_features": n_features}
@@ -129,7 +130,7 @@ def finetune(
     folder = neurocontrast.finetune(
         **given.options, config=config, overwrite=given.overwrite, progress=given.progress
     )
-    return evaluation_result(folder)
+    return evaluation_result(folder.folder)
 
 
 def explain(
@@ -186,10 +187,13 @@ def bundle(
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle."""
     folder = neurocontrast.bundle(**given.options)
     about = read_json(folder / "configs" / "metadata.json")
-    note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
+    run_it = "python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
+    notes = [f"Next, in {folder}: {run_it}"]
+    if find_spec("fire") is None:
+        notes.insert(0, "That command of MONAI needs fire: pip install 'neurocontrast[serving]'.")
     n_features = about["network_data_format"]["outputs"]["pred"]["num_channels"]
     return Result(
-        {"task": about["task"], "n_features": n_features}, about["task"], notes=[note], path=folder
+        {"task": about["task"], "n_features": n_features}, about["task"], notes=notes, path=folder
     )
 
 

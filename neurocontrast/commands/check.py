@@ -1,13 +1,14 @@
 """Check a table and its images before anything is computed from them."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
+from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
@@ -24,7 +25,7 @@ from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 
@@ -72,6 +73,9 @@ class CheckReport:
             "summary": json.loads(self.summary.to_json(orient="index")),
         }
 
+    def __str__(self) -> str:
+        return self.to_text()
+
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
         marked = " (simulated)" if self.cohort.simulated else ""
@@ -117,7 +121,7 @@ def check(
     write_good: str | Path | None = None,
     overwrite: bool = False,
     n_workers: int = 2,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
 ) -> CheckReport:
     """Check a table of scans, or of natural images, and the images themselves.
 
@@ -139,8 +143,9 @@ def check(
         Whether a `write_good` that exists is replaced.
     n_workers : int
         Processes that read images.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     good = None if write_good is None else Path(write_good)
@@ -189,16 +194,7 @@ def check(
         deep=deep,
         phi=found,
         good=good,
-        recipe=("natural/simclr",) if is_images else first_recipe(cohort.table.columns),
-    )
-
-
-def first_recipe(columns: Collection[str]) -> tuple[str, ...]:
-    """Return what follows ``--config`` to begin with: maps of tissue tell the anatomy, intensities the scanner."""
-    if "gm" not in columns:
-        return ("small",)
-    return (
-        ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
+        recipe=recipe_for(cohort.table, kind="images" if is_images else "volumes").words,
     )
 
 

@@ -18,7 +18,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.dicom import Series, convert_series, find_series_folders, read_series
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import DAMAGE
 
@@ -36,7 +36,7 @@ def convert(
     show_names: bool = False,
     n_workers: int = 2,
     overwrite: bool = False,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Convert T1-weighted DICOM series to a BIDS tree without what identifies the patient, and return its path.
 
@@ -65,8 +65,9 @@ def convert(
         Processes.
     overwrite : bool, default=False
         Whether an earlier tree of this command is replaced.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     source, target = Path(root).expanduser().absolute(), Path(out).absolute()

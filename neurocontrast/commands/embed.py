@@ -8,6 +8,7 @@ from typing import Any
 
 from monai.transforms import Compose, Transform
 
+from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.listing import AnyTable
@@ -15,12 +16,23 @@ from neurocontrast.data.sources import source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
-from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
+
+
+class EmbeddingsTable(Written):
+    """The table of features; ``neurocontrast.embedding.read_embeddings`` reads it."""
+
+    def summary(self) -> str:
+        """Describe how many scans of how many people have features, and how many features."""
+        read = read_embeddings(self.location)
+        n_people = read.table["subject_id"].nunique() if "subject_id" in read.table else None
+        people = "" if n_people is None else f" of {n_people:,} people"
+        return f"{len(read.table):,} scans{people}, {read.features.shape[1]:,} features each"
 
 
 def embed(
@@ -32,8 +44,8 @@ def embed(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     transforms: Compose | Sequence[Transform] | None = None,
     overwrite: bool = False,
-    progress: Progress | bool = SILENT,
-) -> Path:
+    progress: Progress | bool | None = None,
+) -> EmbeddingsTable:
     """Write features of scans or images, prepared exactly as the run's own were, and return the path of the table.
 
     A call that was killed continues where it stopped when it is made again.
@@ -56,8 +68,9 @@ def embed(
         Transforms that `pretrain` was given from Python, where it was.
     overwrite : bool
         Whether an `out` that exists is replaced.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     folder, target = Path(run), Path(out)
@@ -102,7 +115,7 @@ def embed(
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
     write_embeddings(target, source.table_of(read), features, info)
     finished.remove()
-    return target
+    return EmbeddingsTable(target)
 
 
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:

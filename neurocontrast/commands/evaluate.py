@@ -13,6 +13,7 @@ import yaml
 from sklearn.base import BaseEstimator
 
 from neurocontrast.commands.report import report
+from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings, write_frame
@@ -40,18 +41,20 @@ from neurocontrast.files import (
 from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
 from neurocontrast.findings.rivals import estimator_title, rivals
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.page.wording import DASH, count_text, estimate_text, leading_metrics
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 
 
-class EvaluationResult(os.PathLike[str]):
+class EvaluationResult(WrittenFigures):
     """The folder of an evaluation: a path, whose figures are attributes.
 
-    ``result / "folds.tsv"`` and every attribute of a `Path` work, and so does every function that
-    takes the folder. A metric of the embedding is an attribute too, such as ``result.auc``: of all
-    predictions out of their folds at once, or the mean over folds where a metric has no such value.
+    ``print(result)`` shows the figures. ``result / "folds.tsv"``, ``f"{result}"`` and every
+    attribute of a `Path` work, and so does every function that takes the folder. A metric of the
+    embedding is an attribute too, such as ``result.auc``: of all predictions out of their folds at
+    once, or the mean over folds where a metric has no such value.
 
     Parameters
     ----------
@@ -67,25 +70,13 @@ class EvaluationResult(os.PathLike[str]):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder, self.record = Path(folder), read_evaluation(folder)
-
-    def __fspath__(self) -> str:
-        return str(self.folder)
-
-    __str__ = __fspath__
-
-    def __truediv__(self, name: str) -> Path:
-        return self.folder / name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, os.PathLike) and self.folder == Path(os.fspath(other))
-
-    def __hash__(self) -> int:
-        return hash(self.folder)
+        super().__init__(folder)
+        self.folder = self.location
+        self.record = read_evaluation(folder)
 
     def __getattr__(self, name: str) -> Any:
         """Return a metric of the embedding, or an attribute of the path."""
-        if name.startswith("_") or name in ("folder", "record"):
+        if name.startswith("_") or name in ("folder", "location", "record"):
             raise AttributeError(name)
         if name in self.record.metrics:
             return self.record.metrics[name].value
@@ -142,6 +133,22 @@ class EvaluationResult(os.PathLike[str]):
         """Write the report of the evaluation, and return its path; the options are those of `neurocontrast.report`."""
         return report(self, **options)
 
+    def summary(self) -> str:
+        """Describe who was evaluated, and the leading metrics of each model with their intervals."""
+        record = self.record
+        people = f"{count_text(record.n.scans or 0, 'scan')} of {record.n.subjects:,} subjects"
+        names = leading_metrics(record.kind, record.metrics)[:_N_METRICS]
+        rows = {
+            model: {name: _estimate(metrics.get(name)) for name in names}
+            for model, metrics in self.models.items()
+        }
+        n_warnings = len(record.warnings)
+        lines = [f"{record.target}, {record.splits}: {people}"]
+        lines += [pd.DataFrame.from_dict(rows, orient="index").to_string()] if names else []
+        if n_warnings:
+            lines.append(f"{count_text(n_warnings, 'warning')}: read them in the report.")
+        return "\n".join(lines)
+
     def __repr__(self) -> str:
         first = next(iter(self.record.metrics), None)
         figure = "" if first is None else f", {first} {getattr(self, first):.3g}"
@@ -157,6 +164,17 @@ class EvaluationResult(os.PathLike[str]):
         return f"<p><b>{title}</b></p>{table}{notes}"
 
 
+_N_METRICS = 3
+"""Metrics that a printed evaluation shows."""
+
+
+def _estimate(metric: Metric | None) -> str:
+    """Write a metric with its interval; a dash where a model has none."""
+    if metric is None or metric.value is None:
+        return DASH
+    return estimate_text(metric.value, metric.interval, digits=3)
+
+
 def evaluate(
     embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,
@@ -166,7 +184,7 @@ def evaluate(
     estimator: BaseEstimator | None = None,
     cv: Any = None,
     overwrite: bool = False,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
     **options: Any,
 ) -> EvaluationResult:
     """Predict a column from frozen embeddings by cross-validation, and return the folder of the evaluation.
@@ -185,14 +203,15 @@ def evaluate(
         All choices together; `target` and `options` go before them.
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
-        one, to the embedding and to what it is compared with; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
-        imports one.
+        one, to the embedding and to what it is compared with; an instance, a class, or a function
+        of no argument. ``probe="package.module:Object"`` imports one.
     cv : splitter, or iterable of index pairs, optional
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
 

@@ -47,7 +47,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings.brain import inside_brain
 from neurocontrast.parallel.devices import usable_accelerator
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
@@ -78,7 +78,7 @@ def explain(
     atlas: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Map where in the brain the differences in the probe's score come from, and return the folder of the map.
 
@@ -111,8 +111,9 @@ def explain(
         Section `explanation`; and section `data`, for the places of images and cache.
     overwrite : bool
         Whether an earlier explanation in `out` is replaced.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     evaluation = Path(evaluation)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from monai.transforms import Compose, Transform
 
-from neurocontrast.commands.evaluate import write_evaluation
+from neurocontrast.commands.evaluate import EvaluationResult, write_evaluation
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
@@ -33,7 +33,7 @@ from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, digest_of, hold, write_json
 from neurocontrast.findings import measure
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
 from neurocontrast.runs.voxels import with_voxels
@@ -65,9 +65,9 @@ def finetune(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     transforms: Compose | Sequence[Transform] | None = None,
     overwrite: bool = False,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
     **options: Any,
-) -> Path:
+) -> EvaluationResult:
     """Train a run's encoder with a linear head in every training fold, and return the folder of the evaluation.
 
     Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take
@@ -99,8 +99,9 @@ def finetune(
         Transforms that `pretrain` was given from Python, where it was.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
     """
@@ -146,7 +147,7 @@ def finetune(
             _evaluate(folder, plan, study, folds, progress)
         for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):
             shutil.rmtree(done)
-    return folder
+    return EvaluationResult(folder)
 
 
 @dataclass(frozen=True)

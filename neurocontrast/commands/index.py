@@ -10,6 +10,7 @@ import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
 from neurocontrast.data.measures.joining import BESIDE, rows_of
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import (
     check_writable,
@@ -18,7 +19,7 @@ from neurocontrast.files import (
     write_json,
     write_table,
 )
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
 
@@ -37,7 +38,7 @@ def index(
     keep: Sequence[str] = (),
     skip: bool = False,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Index:
     """Find the scans below a folder, join what tables say of people, and write one table.
 
@@ -76,8 +77,9 @@ def index(
         error.
     overwrite : bool, default=False
         Whether an existing table is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
 
     Returns
     -------
@@ -85,6 +87,7 @@ def index(
         The scans (``table``), how they were chosen (``left_out``, ``notes``), the ``path`` of the
         table and, if there is one, that of the table of measures (``measures_path``).
     """
+    progress = as_progress(progress)
     target = Path(out).absolute()
     beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
     if target.suffix.lower() != ".tsv":

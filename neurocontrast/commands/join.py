@@ -10,6 +10,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
 from neurocontrast.evaluation.rows import (
     cell_texts,
@@ -20,7 +21,7 @@ from neurocontrast.evaluation.rows import (
 )
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 
 _OPTIONS = ("layer", "precision", "read_out")
@@ -35,7 +36,7 @@ def join(
     out: str | os.PathLike[str],
     names: Sequence[str] | None = None,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Write the features of several encoders of the same scans side by side, and return the path of the table.
 
@@ -53,14 +54,15 @@ def join(
         Name of each block; by default that of its file.
     overwrite : bool
         Whether an `out` that exists is replaced.
-    progress : Progress
-        Receives warnings.
+    progress : Progress, bool or None
+        Receives warnings; without one they are `NeurocontrastWarning`.
 
     Raises
     ------
     DataError
         Naming all scans that are not in every table, or whose metadata differ between tables.
     """
+    progress = as_progress(progress)
     paths = [
         Path(path)
         for path in ([embeddings] if isinstance(embeddings, str | os.PathLike) else embeddings)

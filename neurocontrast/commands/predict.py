@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.columns import is_missing, no_column, number_in
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.listing import read_table, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
@@ -25,10 +26,55 @@ from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.page.wording import count_text, number_text
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.reading import read_json
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
+
+
+class Predictions(Written):
+    """The table of predictions; `table` reads it."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The predictions, one row a scan."""
+        return read_table(self.location, na_values=["", "n/a"])
+
+    def summary(self) -> str:
+        """Describe how many scans were predicted, lie outside, failed, and were moved site by site."""
+        about = read_json(self.location.with_suffix(".json"))
+        n_failed = (about.get("scans") or {}).get("n_failed", 0)
+        title = (
+            f"{about['target']} predicted for {count_text(about['n']['scans'] - n_failed, 'scan')}"
+        )
+        if about.get("outlyingness"):
+            n_outside = about["outlyingness"]["n_outside"]
+            title += f", {n_outside:,} of them outside the training distribution"
+        failed = [f"failed: {count_text(n_failed, 'scan')}"] if n_failed else []
+        return "\n".join([title, *failed, *describe_calibration(about)])
+
+
+def describe_calibration(about: dict[str, Any]) -> list[str]:
+    """List what `calibrate` moved at each site: by how much, and learned from how many people.
+
+    `about` is the content of the JSON file beside the predictions.
+    """
+    by_site = (about.get("calibration") or {}).get("by_site", {})
+    unit = "" if about["kind"] == "continuous" else " in log-odds"
+    moved = [
+        f"calibrated: site {site} moved by {number_text(shift['shift'], signed=True)}{unit}, "
+        f"learned from {shift['n_subjects']} people"
+        for site, shift in by_site.items()
+        if shift["shift"] is not None
+    ]
+    kept = [
+        f"not calibrated: site {site}, {shift['n_subjects']} labelled people are not enough"
+        for site, shift in by_site.items()
+        if shift["shift"] is None
+    ]
+    return [*moved, *kept]
 
 
 def predict(
@@ -42,9 +88,9 @@ def predict(
     calibrate: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     on_scan: Callable[[dict[str, Any]], None] | None = None,
-    progress: Progress | bool = SILENT,
-) -> Path:
-    """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
+    progress: Progress | bool | None = None,
+) -> Predictions:
+    """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions.
 
     Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no
     other. For very many scans `embed` them, which continues after a kill, and predict from the
@@ -82,8 +128,15 @@ def predict(
         Whether an `out` that exists is replaced.
     on_scan : callable, optional
         Called with each row of the table as a JSON object.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+
+    Returns
+    -------
+    Predictions
+        The table's path; a notebook shows what was predicted and moved, ``predictions.table`` reads
+        it.
     """
     progress = as_progress(progress)
     if run is None and images_root is not None:
@@ -127,7 +180,7 @@ def predict(
     if on_scan is not None:
         for record in json.loads(table.to_json(orient="records", double_precision=15)):
             on_scan(record)
-    return target
+    return Predictions(target)
 
 
 def _read_features(
@@ -224,7 +277,11 @@ def _truths(
             "calibrate: is for numbers and for two classes; this probe predicts several classes."
         )
     if tidy["site"].isna().all():
-        raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
+        raise DataError(
+            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the table of the "
+            "scans: predict from the table in place of a folder (its columns participant_id, path and site), or embed "
+            "it again, for embeddings. Scans of one site may all have the same word there."
+        )
     labels, problems = read_text_table(Path(calibrate)), Problems(Path(calibrate).name)
     for column in ("participant_id", fitted.target):
         if column not in labels:

@@ -27,7 +27,7 @@ from neurocontrast.prepare.records import (
     problem_of_images,
     recipe_of,
 )
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 
 RECORD_NAME = "prepare.json"
@@ -49,7 +49,7 @@ def prepare(
     imitations: int = 0,
     skip: bool = False,
     n_workers: int = 2,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
 
@@ -86,8 +86,9 @@ def prepare(
         Whether scans that cannot be prepared are left out of the table, instead of being an error.
     n_workers : int, default=2
         Processes; the images do not depend on it.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     check_n_workers(n_workers)

@@ -1,6 +1,7 @@
 """Pretrain an encoder: from a configuration to a run directory; what of a configuration would be refused here."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,20 +13,24 @@ import torch
 from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
+from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
+from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.encoders.weights import SECOND, save_model
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import describe_processor, launched, usable_accelerator
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reading import read_json
 from neurocontrast.runs.answer import keep_answer
-from neurocontrast.runs.folder import check_new
+from neurocontrast.runs.folder import check_new, read_metrics
 from neurocontrast.runs.initial import restore_initial
 from neurocontrast.runs.parts import (
     Parts,
@@ -39,8 +44,28 @@ from neurocontrast.training import fit
 from neurocontrast.training.components import fit_components
 from neurocontrast.training.loop import suspending
 
-_MANY_SCANS = 1000
-"""Scans from which on a large network is suited."""
+
+class PretrainingRun(Written):
+    """The directory of a run; `metrics` has its curves."""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """One row an epoch: losses and figures of training; empty for a linear encoder."""
+        path = self.location / "metrics.csv"
+        return pd.DataFrame(read_metrics(self.location)) if path.is_file() else pd.DataFrame()
+
+    def summary(self) -> str:
+        """Describe who was learned from, and the figures of the last epoch."""
+        cohort = read_json(self.location / "provenance.json")["cohort"]
+        people = cohort.get("n_subjects", cohort["n_scans"])
+        title = f"run on {count_text(cohort['n_scans'], 'scan')} of {people:,} people"
+        table = self.metrics
+        if table.empty:
+            return title
+        last = table.iloc[-1]
+        names = [name for name in ("train_loss", "loss", "val_loss") if name in table]
+        figures = [f"{name.replace('_', ' ')} {number_text(last[name])}" for name in names]
+        return ", ".join([title, count_text(len(table), "epoch"), *figures])
 
 
 def pretrain(
@@ -51,9 +76,9 @@ def pretrain(
     resume: bool = False,
     transforms: Compose | Sequence[Transform] | None = None,
     augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
-    progress: Progress | bool = SILENT,
-) -> Path:
-    """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the path of the run directory.
+    progress: Progress | bool | None = None,
+) -> PretrainingRun:
+    """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the run directory.
 
     Everything is checked before the first scan is preprocessed, and nothing is written before that.
 
@@ -77,8 +102,14 @@ def pretrain(
     augment : Compose or Transform, optional
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the
         operations in `config`. See `neurocontrast.transforms.TwoViews`.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+
+    Returns
+    -------
+    PretrainingRun
+        The run directory, a path; a notebook shows its last epoch, ``run.metrics`` has all.
 
     Examples
     --------
@@ -136,7 +167,7 @@ def pretrain(
     with suspending(), joined(**settings.training.of_launch) as engine:
         shown = progress if engine[1].is_first else SILENT
         _run(settings, source, folder, engine, resume=resume, progress=shown)
-    return folder
+    return PretrainingRun(folder)
 
 
 def _run(
@@ -245,13 +276,7 @@ class Diagnosis:
             lines += [
                 f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"
             ]
-            if run["kind"] == "volumes":
-                suited = (
-                    "densenet121"
-                    if run["n_training_scans"] >= _MANY_SCANS
-                    else "lda, pca or densenet_small"
-                )
-                lines += [f"  Suited to this number of scans: {suited}."]
+            lines += [f"  Recipe for this table: {run['advice']} ({run['because']})."]
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
 
@@ -298,4 +323,6 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     shape = (
         [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
     )
-    return Diagnosis(machine, run | {"shape": shape} | counts)
+    advice = recipe_for(cohort.table, kind=data.kind)
+    suited = {"advice": shlex.join(advice.words), "because": advice.because}
+    return Diagnosis(machine, run | {"shape": shape} | counts | suited)

@@ -12,7 +12,7 @@ import pandas as pd
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.commands.check import first_recipe
+from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_sheet, read_table, read_text_table, write_rows
@@ -32,7 +32,7 @@ from neurocontrast.findings.scan_quality import N_SHOWN, RATINGS, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import parse_json, read_arrays
 
@@ -63,7 +63,7 @@ def qc(
     images_root: str | Path | None = None,
     ratings: str | Path | None = None,
     n_workers: int = 2,
-    progress: Progress | bool = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Quality:
     """Measure skull-stripped scans in MNI space, and flag those that are unlike the template or their site.
 
@@ -87,8 +87,9 @@ def qc(
         ``participants.tsv`` in `out`.
     n_workers : int, default=2
         Processes; the results do not depend on it.
-    progress : Progress or bool
-        Receives progress messages; True shows them on standard error.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     cohort = read_cohort(participants, images_root=images_root)
@@ -154,7 +155,7 @@ def qc(
         rated = target / "participants.tsv"
         write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
     return Quality(
-        table, target / "qc.html", len(unreadable), rated, first_recipe(cohort.table.columns)
+        table, target / "qc.html", len(unreadable), rated, recipe_for(cohort.table).words
     )
 
 

@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from neurocontrast.commands.written import WrittenFigures
+from neurocontrast.data.listing import read_table
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
@@ -24,8 +29,42 @@ from neurocontrast.findings.comparison.show import Comparison, build_comparison,
 from neurocontrast.findings.viewer import render_viewer
 from neurocontrast.page.blocks import list_pictures
 from neurocontrast.page.style import write_figures
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.page.wording import estimate_text, level_text, number_text
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reading import read_json
+
+_N_ROWS = 20
+
+
+class ComparisonResult(WrittenFigures):
+    """The folder of a comparison; `table` has its differences."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Difference of every metric of every model from the reference, with interval and p-values."""
+        return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
+
+    def summary(self) -> str:
+        """Describe the differences from the reference, with their intervals."""
+        about, table = read_json(self.location / "comparison.json"), self.table
+        level = level_text(about["confidence_level"])
+        intervals = zip(table["low"], table["high"], strict=True)
+        shown = pd.DataFrame(
+            {
+                "metric": table["metric"],
+                "model": table["model"],
+                f"difference [{level} interval]": [
+                    estimate_text(difference, interval, digits=3, signed=True)
+                    for difference, interval in zip(table["difference"], intervals, strict=True)
+                ],
+                "p (Holm)": table["p_adjusted"].map(number_text),
+            }
+        )
+        title = f"{about['target']}: differences from {about['reference']}"
+        more = len(shown) - _N_ROWS
+        lines = [title, shown.head(_N_ROWS).to_string(index=False)]
+        return "\n".join([*lines, f"… {more} more rows"] if more > 0 else lines)
 
 
 def report(
@@ -35,7 +74,7 @@ def report(
     show_ids: bool = False,
     figures: bool = True,
     viewer: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Write one self-contained HTML report of an evaluation, and return its path.
 
@@ -54,9 +93,11 @@ def report(
         Whether a map of the embedding to look into is written next to the page: ``map.html``,
         ``NAME_map.html`` next to a page ``NAME.html``. It holds participants' data and is not to be
         shared; it needs the evaluated embeddings near the evaluation.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
+    progress = as_progress(progress)
     files = open_folder(evaluation, show_ids=show_ids)
     page = files.folder / "report.html" if out is None else Path(out)
     if page.is_dir():
@@ -96,8 +137,8 @@ def compare(
     confidence_level: float = 0.95,
     seed: int = 0,
     overwrite: bool = False,
-    progress: Progress = SILENT,
-) -> Path:
+    progress: Progress | bool | None = None,
+) -> ComparisonResult:
     """Compare evaluations of the same scans in the same folds, and return the folder of the comparison.
 
     Parameters
@@ -113,9 +154,11 @@ def compare(
         Resamples, coverage and seed of the intervals.
     overwrite : bool, default=False
         Whether a comparison already at `out` is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
+    progress = as_progress(progress)
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker="comparison.json", what="a comparison")
     if n_bootstraps < 1 or not 0 < confidence_level < 1:
@@ -151,4 +194,4 @@ def compare(
         sections = build_comparison(files)
         write_text(new / "comparison.html", render_comparison(files, sections))
         write_figures(new / "figures", list_pictures(sections), progress=progress)
-    return folder
+    return ComparisonResult(folder)

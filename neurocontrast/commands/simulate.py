@@ -6,9 +6,10 @@ from typing import Any
 
 from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.settings import settings_from
 
 
@@ -18,7 +19,7 @@ def simulate(
     *,
     overwrite: bool = False,
     n_workers: int = 1,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
     **changes: Any,
 ) -> Path:
     """Simulate a cohort of brain scans into a folder, and return the path of its ``participants.tsv``.
@@ -33,8 +34,9 @@ def simulate(
         Replace an earlier simulated cohort in `out`.
     n_workers : int
         Processes to simulate with; the files do not depend on it.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     **changes
         Any field of `SimulationSettings`, in place of that of `settings`.
 
@@ -43,6 +45,7 @@ def simulate(
     >>> participants = simulate("cohort", n_subjects=20, n_sites=2)  # doctest: +SKIP
     """
     given = {} if settings is None else settings.model_dump()
+    progress = as_progress(progress)
     chosen = settings_from(SimulationSettings, given | changes, source="simulation")
     if n_workers < 1:
         raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
@@ -60,7 +63,7 @@ def prepare_images(
     settings: ImagesSettings | None = None,
     *,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
     **changes: Any,
 ) -> Path:
     """Decode a data set of natural images into a folder, and return the path of its ``participants.tsv``.
@@ -73,8 +76,9 @@ def prepare_images(
         Images to prepare; by default scikit-learn's digits.
     overwrite : bool
         Replace an earlier data set in `out`.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     **changes
         Any field of `ImagesSettings`, in place of that of `settings`.
 
@@ -86,6 +90,7 @@ def prepare_images(
     from neurocontrast.data.natural.store import RECORD_NAME
 
     given = {} if settings is None else settings.model_dump()
+    progress = as_progress(progress)
     chosen = settings_from(ImagesSettings, given | changes, source="images")
     target = Path(out).absolute()
     check_output_folder(

@@ -17,6 +17,7 @@ import torch
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
+from neurocontrast.display import as_progress
 from neurocontrast.encoders import check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
 from neurocontrast.evaluation import load_probe
@@ -50,7 +51,7 @@ def import_weights(
     architecture: str,
     out: str | os.PathLike[str],
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Write the weights of another program as a folder that `embed` and `pretrain` take as a run, and return its path.
 
@@ -68,14 +69,16 @@ def import_weights(
     config : Config, mapping or path of a YAML file, optional
         Section `data`, for how scans were prepared that the weights were trained on, where that is
         not what is known of the architecture.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
 
     Raises
     ------
     CheckpointError
         Where the file cannot be read, or its tensors do not fit the network: all of them are named.
     """
+    progress = as_progress(progress)
     if architecture not in ARCHITECTURES:
         hint = suggestion(architecture, ARCHITECTURES)
         raise ConfigError(
@@ -226,7 +229,7 @@ def export_weights(
     *,
     out: str | os.PathLike[str],
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Write an encoder's weights as a plain state dict with MONAI's names, and return the path of the file.
 
@@ -243,9 +246,11 @@ def export_weights(
         ``.safetensors``, which says in its metadata how scans are to be prepared.
     overwrite : bool
         Whether a file that exists is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress, bool or None
+        Receives progress messages; True shows them on standard error, False nothing. None shows
+        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
+    progress = as_progress(progress)
     target = Path(out)
     if target.suffix not in _SUFFIXES:
         raise ConfigError(

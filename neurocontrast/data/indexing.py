@@ -73,6 +73,12 @@ class Index:
         None  # of these scans and others, if tables of regional measures are there
     )
 
+    def __str__(self) -> str:
+        people = self.table["subject_id" if "subject_id" in self.table else "participant_id"]
+        lines = [f"{len(self.table):,} scans of {people.nunique():,} people, layout {self.layout}"]
+        lines += [f"left out: {len(self.left_out):,}"] if self.left_out else []
+        return "\n".join([*lines, *self.notes, str(self.path)])
+
 
 def index_scans(
     root: Path,

@@ -9,7 +9,7 @@ Each is a symmetric weight w(y, y'); they compose with ``*`` (product) and ``+``
 
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, Product, WeightedSum
 from neurocontrast.kernels.categorical import Categorical, Different
-from neurocontrast.kernels.column import ColumnKernel
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 from neurocontrast.kernels.conditional import ConditionalEmbedding
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
 
@@ -20,6 +20,7 @@ __all__ = [
     "ConditionalEmbedding",
     "Cosine",
     "Different",
+    "FactorSettings",
     "Gaussian",
     "Kernel",
     "Kind",

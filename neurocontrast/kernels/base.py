@@ -77,14 +77,17 @@ class Kernel(nn.Module):
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
         """Return the (n, n) weights of a batch, or the (n, m) block of ``rows`` with ``cols``."""
-        wide = any(
-            column in rows and getattr(rows[column], "dtype", None) == torch.float64
-            for column in self.columns
-        )
-        dtype = torch.float64 if wide else torch.float32
-        return self.bind(rows, rows if cols is None else cols, dtype=dtype)(
+        return self.bind(rows, rows if cols is None else cols, dtype=self.precision_for(rows))(
             _EVERYTHING, _EVERYTHING
         )
+
+    def precision_for(self, metadata: Metadata) -> torch.dtype:
+        """Return the dtype of the weights of scans: float64 where a column is, else float32."""
+        wide = any(
+            column in metadata and getattr(metadata[column], "dtype", None) == torch.float64
+            for column in self.columns
+        )
+        return torch.float64 if wide else torch.float32
 
     def __mul__(self, other: Kernel | float) -> Product | WeightedSum:
         return Product(self, other) if isinstance(other, Kernel) else WeightedSum((other, self))

@@ -7,25 +7,32 @@ from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Kernel, Metadata, Product
-from neurocontrast.kernels.categorical import Categorical, Different
+from neurocontrast.kernels.categorical import Categorical
+from neurocontrast.kernels.column import ColumnKernel
 
 
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast; `dtype` is that to solve in."""
+    """Compute (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast.
+
+    K and the solve are in float64 whatever `dtype`, that of the result: a rounding of K is
+    multiplied by up to n/λ, so that in float32 no digit of a gradient would be left to trust.
+    """
     device = next(iter(metadata.values())).device.type
+    dtype = dtype or kernel.precision_for(metadata)
+    exact = dtype if device == "mps" else torch.float64  # Apple's chips have no float64
     with torch.no_grad(), torch.autocast(device, enabled=False):
-        matrix = kernel.bind(metadata, metadata, dtype=dtype)(slice(None), slice(None))
+        matrix = kernel.bind(metadata, metadata, dtype=exact)(slice(None), slice(None))
         if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one
-            return matrix * (1 / (matrix.sum(1) + ridge))
+            return (matrix * (1 / (matrix.sum(1) + ridge))).to(dtype)
         if all(getattr(part, "missing", "error") == "error" for part in kernel.modules()):
-            return _solve(matrix, ridge)
+            return _solve(matrix, ridge).to(dtype)
         # With mean weights in place of missing ones: of the nearest matrix that is positive
         # semi-definite.
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         values = values.clamp_min(0)
-        return (vectors * (values / (values + ridge))) @ vectors.T
+        return ((vectors * (values / (values + ridge))) @ vectors.T).to(dtype)
 
 
 class ConditionalEmbedding(nn.Module):
@@ -45,9 +52,9 @@ class ConditionalEmbedding(nn.Module):
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float
-        Weight λ > 0, raised to the rounding level of K (ten times machine epsilon times its trace)
-        where it falls below. Small: W comes close to the identity for distinct conditions. Large: W
-        is small and smooth.
+        Weight λ > 0, raised to the rounding level of K (ten times float64's epsilon times its
+        trace) where it falls below. Small: W comes close to the identity for distinct conditions.
+        Large: W is small and smooth.
 
     Examples
     --------
@@ -83,9 +90,9 @@ def check_condition(kernel: Kernel) -> Kernel:
     parts = [
         part
         for part in kernel.modules()
-        if isinstance(part, Different) and not part.positive_semidefinite
+        if isinstance(part, ColumnKernel) and not part.positive_semidefinite
     ]
-    named = ", ".join(f"Different('{part.column}')" for part in parts)
+    named = ", ".join(f"{type(part).__name__}('{part.column}')" for part in parts)
     raise ConfigError(
         f"kernel: a conditional embedding (CCL-K) needs a positive semi-definite kernel, and {named} is none. To "
         "forget a category, give FairCCLK the Categorical kernel on it; to attract across categories, give Different "
@@ -97,7 +104,7 @@ def _is_partition(kernel: Kernel) -> bool:
     """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
     if isinstance(kernel, Product):
         return all(_is_partition(factor) for factor in kernel.kernels)
-    return isinstance(kernel, Categorical) and kernel.missing == "error"
+    return type(kernel) is Categorical and kernel.missing == "error"  # not a class derived from it
 
 
 def _solve(matrix: Tensor, ridge: float) -> Tensor:

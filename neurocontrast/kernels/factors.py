@@ -1,5 +1,6 @@
-"""Kernels as a configuration writes them: a list of factors, each with the ``type`` of its kernel."""
+"""Kernels as a configuration writes them: a list of factors, each with the ``type`` of its kernel, or a class."""
 
+import sys
 from functools import reduce
 from operator import mul
 from typing import Annotated, Any
@@ -12,9 +13,10 @@ from pydantic import (
     WrapValidator,
 )
 
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels.base import Kernel
 from neurocontrast.kernels.categorical import Categorical, Different
-from neurocontrast.kernels.column import ColumnKernel
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
 from neurocontrast.settings import choose
 
@@ -29,9 +31,28 @@ KERNELS: dict[str, type[ColumnKernel]] = {
 }
 
 
+def kernel_class(name: str) -> type[ColumnKernel] | None:
+    """Find the class of a factor: one of `KERNELS`, or of a module of the user's as ``module:Class``; None if unknown.
+
+    A module of the user's must have been imported by the program already. A configuration never
+    makes one be imported.
+    """
+    if name in KERNELS:
+        return KERNELS[name]
+    module, _, attribute = name.partition(":")
+    found = getattr(sys.modules.get(module), attribute, None) if attribute else None
+    if not (isinstance(found, type) and issubclass(found, ColumnKernel)):
+        return None
+    return None if getattr(found.weights, "__isabstractmethod__", False) else found
+
+
+def _settings_of(name: str) -> type[FactorSettings] | None:
+    kernel = kernel_class(name)
+    return None if kernel is None else kernel.Settings
+
+
 def _factor(given: Any, info: ValidationInfo) -> Any:
-    settings = {name: kernel.Settings for name, kernel in KERNELS.items()}
-    return choose(given, "type", list(settings), settings.get, from_json=info.mode == "json")
+    return choose(given, "type", list(KERNELS), _settings_of, from_json=info.mode == "json")
 
 
 def _factors_or_kernel(
@@ -59,8 +80,14 @@ def build_kernel(factors: Any) -> Kernel:
     """Return the product of the factors; a kernel is returned as it is."""
     if isinstance(factors, Kernel):
         return factors
-    kernels = [
-        KERNELS[each.type](**{key: value for key, value in each if key != "type"})
-        for each in factors
-    ]
-    return reduce(mul, kernels)
+    return reduce(mul, [_build_factor(factor) for factor in factors])
+
+
+def _build_factor(settings: FactorSettings) -> Kernel:
+    """Build the kernel of one factor, whose ``type`` was checked when the configuration was read."""
+    kernel = kernel_class(settings.type)
+    if kernel is None:
+        raise ConfigError(
+            f"kernel: type '{settings.type}' is not there. Import its module before the configuration is used."
+        )
+    return kernel(**{key: value for key, value in settings if key != "type"})

@@ -52,23 +52,21 @@ class _CCLK(Objective):
         check_condition(self.kernel)
 
     def value(self, pool: Pool) -> Tensor:
-        pulls, pushes, _ = self._anchors(pool)
+        pulls, pushes, *_ = self._anchors(pool)
         # −log(a / (a + b)) in one piece keeps its digits where the loss is close to 0.
         ratios = pushes - pulls
         return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        pulls, pushes, clamped = self._anchors(pool)
+        pulls, pushes, own, clamped = self._anchors(pool)
         pool.figures["clamped"] = pool.mean(clamped)
         return {
-            "alignment": -pool.mean(pulls),
-            "uniformity": pool.mean(torch.logaddexp(pulls, pushes)),
+            "alignment": -pool.mean(pulls + own),
+            "uniformity": pool.mean(torch.logaddexp(pulls, pushes) + own),
         }
 
-    def pull_and_push(
-        self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return log a and log b of −log(a / (a + b)), of the logarithms of K_ii, M_i and Σ_{j≠i} K_ij, (1, n)."""
+    def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
+        """Return log a and log b of −log(a / (a + b)), of log M_i and log Σ_{j≠i} K_ij, (1, n), all over K_ii."""
         raise NotImplementedError
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
@@ -76,16 +74,17 @@ class _CCLK(Objective):
         return self.kernel, pool.metadata
 
     def _anchors(self, pool: Pool) -> list[Tensor]:
-        """Return log a and log b of the anchors of view 1, or of both, and 1 where M_i was clamped, else 0."""
+        """Return log a and log b over K_ii, log K_ii, and 1 where M_i was clamped, of view 1 or of both."""
         found = [self._of_view(pool, view) for view in range(2 if self.symmetric else 1)]
         return [torch.cat(each) for each in zip(*found, strict=True)]
 
-    def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Compare the anchors of a view with the candidates of the other.
 
         M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so
         that a condition whose samples are all far from the anchor does not vanish at a small
-        temperature.
+        temperature. Similarities are relative to the own pair's, whose difference of 0 has no
+        gradient: where it is nearly all of M_i, the small rest of the gradient keeps its digits.
         """
         kernel, columns = self.condition(pool, view)
         operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)
@@ -96,20 +95,19 @@ class _CCLK(Objective):
 
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
             weights = operator[pairs.samples]
-            weighed = pairs.s[:, :, 0] + weights.abs().log().clamp_min(lowest)
+            own = pairs.twins()
+            nearer = pairs.leave_out(pairs.s - own[..., None, None], "sample", 0)[:, :, 0]
+            weighed = nearer + weights.abs().log().clamp_min(lowest)
             largest = weighed.detach().amax(2)
             summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
             mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-            rest = pairs.log_sum_exp(without="sample")
-            return (
-                pairs.twins(),
-                mean.clamp_min(math.log(tiny)),
-                rest,
-                (mean <= math.log(tiny)).to(mean),
-            )
+            floor = math.log(tiny) - own
+            clamped = mean <= floor  # false for NaN, which stays
+            rest = pairs.log_sum_exp(without="sample") - own
+            return own, torch.where(clamped, floor, mean), rest, clamped.to(mean)
 
         own, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
-        return *self.pull_and_push(own, mean, rest, pool.n_samples), clamped
+        return *self.pull_and_push(mean, rest, pool.n_samples), own, clamped
 
 
 class WeaklySupervisedCCLK(_CCLK):
@@ -155,7 +153,6 @@ class WeaklySupervisedCCLK(_CCLK):
 
     def pull_and_push(
         self,
-        own: Tensor,  # noqa: ARG002
         mean: Tensor,
         rest: Tensor,
         n_samples: int,  # noqa: ARG002
@@ -195,14 +192,12 @@ class FairCCLK(_CCLK):
 
     def pull_and_push(
         self,
-        own: Tensor,
         mean: Tensor,
         rest: Tensor,  # noqa: ARG002
         n_samples: int,
     ) -> tuple[Tensor, Tensor]:
-        return own, mean + (
-            math.log(n_samples - 1) if n_samples > 1 else torch.finfo(mean.dtype).min
-        )
+        log_others = math.log(n_samples - 1) if n_samples > 1 else torch.finfo(mean.dtype).min
+        return torch.zeros_like(mean), mean + log_others
 
 
 class HardNegativeCCLK(FairCCLK):

@@ -54,11 +54,26 @@ class InfoNCE(Objective):
         symmetric: bool = True
         normalise: bool = True
 
+    def value(self, pool: Pool) -> Tensor:
+        def contrast(pairs: Pairs) -> tuple[Tensor]:
+            # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
+            return (softplus_of(pairs.log_sum_exp(without="sample") - pairs.twins()),)
+
+        losses = [direction.each_anchor(contrast)[0] for direction in self.directions(pool)]
+        return pool.mean(torch.cat(losses))
+
+    def directions(self, pool: Pool) -> list[Pool]:
+        """List the pools of a view's anchors and another view's candidates that are averaged."""
+        return [
+            pool.between(view, other)
+            for view, other in permutations(range(pool.n_views), 2)
+            if self.symmetric or view < other
+        ]
+
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         directions = [
-            pool.between(a, b).each_anchor(lambda pairs: (pairs.twins(), pairs.log_sum_exp()))
-            for a, b in permutations(range(pool.n_views), 2)
-            if self.symmetric or a < b
+            direction.each_anchor(lambda pairs: (pairs.twins(), pairs.log_sum_exp()))
+            for direction in self.directions(pool)
         ]
         twins, sums = (torch.cat(each) for each in zip(*directions, strict=True))
         pool.figures["bound"] = math.log(pool.n_samples) - pool.mean(sums - twins)
@@ -236,9 +251,20 @@ class FairInfoNCE(Objective):
         cluster: Column
         temperature: Temperature = 0.1
 
+    def value(self, pool: Pool) -> Tensor:
+        if pool.n_views != 2:
+            return super().value(pool)
+
+        def contrast(pairs: Pairs) -> tuple[Tensor]:
+            # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
+            others = pairs.log_sum_exp(pairs.weights(self.kernel), without="sample")
+            return (softplus_of(others - pairs.twins()),)
+
+        return pool.mean(pool.each_anchor(contrast)[0])
+
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
+        def similarities(pairs: Pairs) -> tuple[Tensor, Tensor]:
             return pairs.twins(), pairs.log_sum_exp(pairs.weights(self.kernel))
 
-        twins, sums = pool.each_anchor(contrast)
+        twins, sums = pool.each_anchor(similarities)
         return {"alignment": -pool.mean(twins), "uniformity": pool.mean(sums)}

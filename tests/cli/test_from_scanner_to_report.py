@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.cli import run
+from neurocontrast.config.load import list_recipes
 from tests.conftest import ROOT
 from tests.heads import write_bids
 
@@ -29,8 +30,7 @@ def commands_of(page):
     ]
 
 
-SMALLER = {"epochs: 50": "epochs: 2", "name: densenet121": "name: lenet", "batch_size: 32": "batch_size: 4",
-           "val_fraction: 0.1": "val_fraction: 0"}  # fmt: skip
+SMALLER = {"n_components: 60": "n_components: 2"}
 
 
 @pytest.mark.slow
@@ -39,13 +39,13 @@ def test_the_commands_of_the_page_lead_to_a_report(shared_folder, tmp_path, monk
     pytest.importorskip("deepbet")
     monkeypatch.chdir(tmp_path)
     write_bids(tmp_path / "bids", shared_folder / "data" / "brains", n_volunteers=4, n_study=12)
-    recipe = (ROOT / "configs" / "brain" / "yaware.yaml").read_text(encoding="utf-8")
+    recipe = list_recipes()["tissue_linear"].read_text(encoding="utf-8")
     # A file of the name that the page gives is read in place of the recipe: the page's commands
     # stay as they are.
     for line, smaller in SMALLER.items():
         assert line in recipe
         recipe = recipe.replace(line, smaller)
-    (tmp_path / "yaware").write_text(recipe, encoding="utf-8")
+    (tmp_path / "tissue_linear").write_text(recipe, encoding="utf-8")
     codes = {" ".join(words): run(words[1:]) for words in commands_of(PAGE)}
     assert len(codes) > 5
     assert codes == dict.fromkeys(codes, 0)

@@ -1,4 +1,3 @@
-import importlib
 import json
 from importlib import metadata
 
@@ -11,7 +10,7 @@ from small_run import metrics, people_of, read_json, weights
 import neurocontrast
 from neurocontrast.cli import run as run_cli
 from neurocontrast.config import load_config
-from neurocontrast.data import read_cohort
+from neurocontrast.data import advice, read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError
@@ -193,16 +192,10 @@ def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path
     assert not (tmp_path / "run").exists()
 
 
-# The function has its module's name, so the module is found among those imported.
-MODULE = importlib.import_module("neurocontrast.commands.pretrain")
-
-
-@pytest.mark.parametrize(
-    ("many", "said"), [(1000, "lda, pca or densenet_small"), (5, "densenet121")]
-)
-def test_it_says_which_network_suits_so_many_scans(settings, monkeypatch, many, said):
-    monkeypatch.setattr(MODULE, "_MANY_SCANS", many)
-    assert f"Suited to this number of scans: {said}." in neurocontrast.doctor(settings()).to_text()
+@pytest.mark.parametrize(("many", "said"), [(1000, "small"), (5, "yaware")])
+def test_it_says_which_recipe_suits_the_table(settings, monkeypatch, many, said):
+    monkeypatch.setattr(advice, "MANY_PEOPLE", many)
+    assert f"Recipe for this table: {said} (" in neurocontrast.doctor(settings()).to_text()
 
 
 def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(settings):

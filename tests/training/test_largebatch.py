@@ -14,6 +14,7 @@ from neurocontrast.losses import core
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.training.session import Position, Session
 from neurocontrast.training.steps import drawing, parts_of, train_batches
+from tests.losses.specimens import SPECIMENS, random_batch
 
 ROWS = [3, 0, 9, 4, 7, 1, 8]
 METADATA = {
@@ -74,6 +75,21 @@ def test_gradient_and_figures_are_those_of_the_whole_batch(name, micro, monkeypa
     assert relative(parts, whole) < 1e-5
     assert again == pytest.approx(figures, rel=1e-4, abs=1e-6)
     assert figures["gradient_norm"] == pytest.approx(whole.norm().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
+def test_every_loss_has_the_gradient_of_the_whole_batch(specimen):
+    """In float32, in which everyone trains; dropout and views are those of the other pass."""
+    _, _, metadata = random_batch(N_SCANS, 4, seed=5)
+    columns = {
+        name: column.float() if column.is_floating_point() else column
+        for name, column in metadata.items()
+    }
+    given = data(metadata=columns)
+    whole, _ = step(network(), None, objective=specimen.build(), given=given)
+    parts, _ = step(network(), 3, objective=specimen.build(), given=given)
+    assert whole.norm() > 0
+    assert relative(parts, whole) < 2e-5
 
 
 def gradient_of_one_graph(model, made_views=views):

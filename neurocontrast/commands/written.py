@@ -1,0 +1,64 @@
+"""Results of functions that write a file or a folder: paths that show figures of what was written."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Written(os.PathLike[str]):
+    """A file or folder that was written: a path, which shows a summary of its content.
+
+    ``result / "name"``, ``open(result)``, ``str(result)``, ``f"{result}"`` and every attribute of a
+    `Path` work, and so does every function that takes a path. A notebook or Python's prompt shows
+    the path and `summary`.
+
+    Parameters
+    ----------
+    location : path
+        The file or folder.
+    """
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        self.location = Path(location)
+
+    def __fspath__(self) -> str:
+        return str(self.location)
+
+    def __format__(self, how: str) -> str:
+        """Return the path: an f-string builds names of files with it."""
+        return format(str(self.location), how)
+
+    def __truediv__(self, name: str | os.PathLike[str]) -> Path:
+        return self.location / name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, os.PathLike) and self.location == Path(os.fspath(other))
+
+    def __hash__(self) -> int:
+        return hash(self.location)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the path."""
+        if name.startswith("_") or name == "location":
+            raise AttributeError(name)
+        return getattr(self.location, name)
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{self.location}')\n{self.summary()}"
+
+    def summary(self) -> str:
+        """Describe the content in a few lines, as read from the disk."""
+        return self.location.name
+
+
+class WrittenFigures(Written):
+    """A folder that is written to be read: ``print`` shows its figures, then the path.
+
+    As a path it is given to functions as it is, or by ``f"{result}"`` or ``os.fspath(result)``.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.summary()}\n{self.location}"

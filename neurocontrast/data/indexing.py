@@ -11,6 +11,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
+from neurocontrast.data.layouts.longitudinal import scans_of_stream
 from neurocontrast.data.layouts.tree import (
     FoundScan,
     Tree,
@@ -96,11 +97,14 @@ def index_scans(
         raise DataError(f"{root}: there is no such folder.")
     tree = read_tree(root)
     images = {} if layout == MEASURES else _images(tree, layout)
+    stream = rules.get("stream", "")
     measures, unread = _measures_below(tree, rules, keep, needed=not images)
     name, scans, notes = _scans(tree, layout, images, measures)
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
     )
+    if name == "freesurfer":
+        scans = _of_stream(scans, stream, index)
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
@@ -140,6 +144,18 @@ def index_scans(
             f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}."
         )
     return replace(index, table=table)
+
+
+def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
+    """Return FreeSurfer's scans of one longitudinal stream; the others are left out with a note."""
+    chosen, others, note = scans_of_stream(scans, stream)
+    index.left_out += [
+        (scan.path, f"of another longitudinal stream ({scan.entities['stream']})")
+        for scan in others
+    ]
+    if note:
+        index.notes.append(note)
+    return chosen
 
 
 def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bool]:
@@ -218,7 +234,7 @@ def _measures_below(
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`.
     """
-    chosen = {name: rules.pop(name) for name in ("atlas", "measure") if name in rules}
+    chosen = {name: rules.pop(name) for name in ("atlas", "measure", "stream") if name in rules}
     if not files_of_measures(tree):
         return None, []
     try:

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from neurocontrast.data.layouts.longitudinal import MARK, streams_of, templates_below
 from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
 from neurocontrast.reading import read_bytes
 
@@ -143,26 +144,18 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
     """Give an image for each subject of a SUBJECTS_DIR: the stripped brain where there is one, else the whole head.
 
-    Templates (``fsaverage``) and longitudinal copies (``X.long.Y``) are left out.
+    ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
+    with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.
     """
+    templates = templates_below(tree)
     for folder in sorted(tree.folders):
         parent, _, last = folder.rpartition("/")
         subject = parent.rpartition("/")[2]
         image = tree.first(*(f"{folder}/{name}" for name in _OF_FREESURFER))
-        if (
-            last != "mri"
-            or not subject
-            or not image
-            or subject.startswith("fsaverage")
-            or ".long." in subject
-        ):
+        if last != "mri" or not subject or not image or subject.startswith("fsaverage"):
             continue
-        label, session, entities = identity_of(subject)
-        text = _text(tree, f"{parent}/stats/aseg.stats")
-        volume, holes = _TIV.search(text), _HOLES.search(text)
-        facts = {"tiv": f"{float(volume[1]) / 1000:.1f}"} if volume else {}
-        # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.
-        facts |= {"euler": str(2 - int(holes[1]))} if holes else {}
+        label, session, entities = identity_of(subject.partition(MARK)[0])
+        entities["stream"] = streams_of([subject], [subject] * (parent in templates))[0]
         yield FoundScan(
             label,
             image,
@@ -170,8 +163,21 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
             entities=entities,
             maps={"mask_path": tree.first(f"{folder}/brainmask.mgz")},
             stage=_OF_FREESURFER[image.rpartition("/")[2]],
-            facts=facts,
+            facts=_facts_of_freesurfer(_text(tree, f"{parent}/stats/aseg.stats")),
         )
+
+
+def _facts_of_freesurfer(text: str) -> dict[str, str]:
+    """Return head size and Euler number as ``aseg.stats`` has them."""
+    facts = {}
+    volume = _TIV.search(text)
+    if volume:
+        facts["tiv"] = f"{float(volume[1]) / 1000:.1f}"
+    holes = _HOLES.search(text)
+    if holes:
+        # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.
+        facts["euler"] = str(2 - int(holes[1]))
+    return facts
 
 
 def _text(tree: Tree, *paths: str) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from xml.etree import ElementTree
 
 import numpy as np
@@ -46,6 +46,18 @@ class Sheet:
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""
         return self.lines[row] if self.lines else None
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return the sheet with some of its rows, by position."""
+        has_files = len(self.files) == len(self.identifiers)
+        return replace(
+            self,
+            identifiers=[self.identifiers[row] for row in rows],
+            cells={name: [cells[row] for row in rows] for name, cells in self.cells.items()},
+            lines=[self.lines[row] for row in rows] if self.lines else (),
+            sessions=[self.sessions[row] for row in rows] if self.sessions else (),
+            files=[self.files[row] for row in rows] if has_files else self.files,
+        )
 
 
 class ScanRow(NamedTuple):
@@ -90,7 +102,9 @@ def by_identifier(path: Path) -> Sheet:
 
 
 _STATS = re.compile(
-    r"(?:(lh|rh)\.(aparc[\w.]*)|(aseg|aseg\+DKT|wmparc)(?:\.(?:presurf|VINN|withCC))?)\.stats"
+    r"(?:(?P<side>lh|rh)\.(?P<parcellation>aparc[\w.]*)"
+    r"|(?P<segmentation>aseg(?:\+DKT)?(?:\.(?:presurf|VINN|withCC))?|wmparc(?:\.DKTatlas\.mapped)?))"
+    r"\.stats"
 )
 _WHOLE_BRAIN = re.compile(r"# Measure ([^,]+), ([^,]+),.*, ([^,]+), (mm\^3|mm\^2|mm|unitless)\s*")
 _COLUMNS = {
@@ -115,28 +129,25 @@ _FIRST = re.compile(rf"\s*\"?(?:(lh|rh)\.([\w.+-]+)\.({_OF_CORTEX})|Measure:(\w+
 
 
 def _atlas_of_stats(path: Path, _head: str) -> str | None:
-    """Return the atlas in the name of the file; None for templates and longitudinal copies too."""
+    """Return the atlas in the name of the file, such as ``aseg.VINN``; None for the average brain too."""
     named = _STATS.fullmatch(path.name)
     subject = path.parent.parent.name
-    if (
-        named is None
-        or path.parent.name != "stats"
-        or subject.startswith("fsaverage")
-        or ".long." in subject
-    ):
+    if named is None or path.parent.name != "stats" or subject.startswith("fsaverage"):
         return None
-    return named[2] or named[3]
+    return named["parcellation"] or named["segmentation"]
 
 
 def read_stats(paths: Sequence[Path]) -> list[Sheet]:
     """Read what ``recon-all`` or FastSurfer left for each subject: a sheet for each hemisphere, measure and version."""
     rows = []
     for path in paths:
-        named, text = (
-            _STATS.fullmatch(path.name),
-            read_bytes(path).decode("utf-8", errors="replace"),
-        )
-        about = {"side": (named and named[1]) or "", "atlas": _atlas_of_stats(path, "") or ""}
+        named = _STATS.fullmatch(path.name)
+        text = read_bytes(path).decode("utf-8", errors="replace")
+        about = {"side": "", "atlas": ""}
+        if named is not None and named["parcellation"]:
+            about = {"side": named["side"], "atlas": named["parcellation"]}
+        elif named is not None:
+            about["atlas"] = named["segmentation"].partition(".")[0]
         versions = ((program, pattern.search(text)) for program, pattern in _PROGRAMS)
         program, version = next((found for found in versions if found[1]), ("", None))
         if version:
@@ -242,7 +253,20 @@ def read_freesurfer_table(path: Path) -> Sheet:
 
 
 _XML = re.compile(r"catROIs?_(.+)\.xml")
-_TABLE = re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv")
+_MEASURES_OF_CAT12 = (
+    "V(?:gm|wm|csf)|thickness|mean_thickness|gyrification|fractaldimension|sqrtsulc|depth|area|gmv"
+)
+_ATLASES_OF_CAT12 = (
+    "neuromorphometrics|lpba40|cobra|suit|ibsr|aal3|mori|anatomy3|julichbrain3?|hammers|thalamus"
+    r"|thalamic_nuclei|Schaefer2018_\w+|aparc_DK40|aparc_a2009s|aparc_HCP_MMP1"
+)
+_TABLES = (
+    re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv"),
+    # Since 12.7: the prefix is "ROI" unless another is typed into CAT12's dialogue.
+    re.compile(rf"(?:.*_)?ROIs?_(.+?)_({_MEASURES_OF_CAT12})\.csv"),
+    re.compile(rf"(?:.+_)?({_ATLASES_OF_CAT12})_({_MEASURES_OF_CAT12})\.csv"),
+)
+"""Names of CAT12's tables, with atlas and measure; the first that fits is taken."""
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
 _N_NEEDED = 5
 _CAT12: dict[str, Any] = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
@@ -252,8 +276,8 @@ def _atlas_of_cat12(path: Path, head: str) -> str | None:
     """Return the atlas in the name of a table; "" for XML, which holds several."""
     if _XML.fullmatch(path.name):
         return ""
-    if table := _TABLE.fullmatch(path.name):
-        return table[1]
+    if named := _atlas_and_measure(path):
+        return named[0]
     return (
         "neuromorphometrics"
         if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED
@@ -261,13 +285,20 @@ def _atlas_of_cat12(path: Path, head: str) -> str | None:
     )
 
 
+def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
+    """Return atlas and measure in the name of a table of CAT12, or None for another name."""
+    for pattern in _TABLES:
+        if named := pattern.fullmatch(path.name):
+            return named[1], named[2].removeprefix("mean_")
+    return None
+
+
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
     """Read CAT12's and brainprep's tables, and ``label/catROI_*.xml`` of scans as one table an atlas; mL become mm³."""
     found = []
     for path in paths:
         if path.suffix != ".xml":
-            named = _TABLE.fullmatch(path.name)
-            atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
+            atlas, measure = _atlas_and_measure(path) or ("neuromorphometrics", "")
             found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **_CAT12))
     return found + sheets_of_scans(
         row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path)

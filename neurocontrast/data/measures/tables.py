@@ -15,7 +15,7 @@ from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
@@ -79,6 +79,7 @@ def read_tables(
     *,
     atlas: str = "",
     measure: str = "thickness",
+    stream: str = "",
     keep: Sequence[str] = (),
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
@@ -93,9 +94,14 @@ def read_tables(
     atlas : str, optional
         Parcellation to take from folders, such as ``aparc``; by default the first that is there of
         Destrieux' (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``),
-        Neuromorphometrics.
+        Neuromorphometrics. Or the file of segmented structures, such as ``aseg.VINN``; by default
+        ``aseg``, which surfaces correct. Both are given as ``aparc,aseg.VINN``.
     measure : str, default="thickness"
         What to take of the cortex from folders: ``thickness``, ``area``, ``volume`` or ``all``.
+    stream : {"cross", "long", "base"}, optional
+        Of FreeSurfer's longitudinal stream: scans as they were taken, longitudinal copies
+        (``X.long.Y``) or templates (``Y``, with ``base-tps``); by default the first of them that
+        is there, without templates.
     keep : sequence of str
         Further numeric columns to take, by their exact names. Others of unknown names are left out;
         `notes` has them.
@@ -107,7 +113,7 @@ def read_tables(
     sheets = [
         sheet
         for path in given
-        for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes)
+        for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes, stream)
     ]
     columns = {name for sheet in sheets for name in sheet.cells}
     absent = [name for name in keep if name not in columns]
@@ -149,6 +155,7 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
     merged.problems.raise_if_any()
     values = _joined(merged)
     merged.problems.raise_if_any()
+    notes += _lacking(merged, values)
     if values.empty:
         names = ", ".join(dict.fromkeys(str(sheet.source) for sheet in sheets))
         raise DataError(
@@ -280,6 +287,25 @@ def _numbers(
             name=sheet.identifiers[row],
         )
     return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
+
+
+def _lacking(merged: _Merged, values: pd.DataFrame) -> list[str]:
+    """Return a note on each table whose columns are empty for scans of the other tables, with their names."""
+    columns: dict[str, list[str]] = {}
+    for source, frame in merged.frames:
+        columns.setdefault(source, []).extend(frame.columns.astype(str))
+    notes = []
+    for source, names in columns.items():
+        if not names:
+            continue
+        is_empty = values[list(dict.fromkeys(names))].isna().all(axis=1)
+        scans = [scan_name(*scan) for scan in values.index[is_empty]]
+        if scans:
+            notes.append(
+                f"{source}: has nothing of {len(scans)} of {len(values)} scans, which other tables "
+                f"have: {first_names(scans)}; taken as missing."
+            )
+    return notes
 
 
 def _joined(merged: _Merged) -> pd.DataFrame:

@@ -19,13 +19,13 @@ from neurocontrast.data.layouts.tree import (
     problem_of_file,
     problem_of_names,
     problem_of_path,
-    read_tree,
 )
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems
+from neurocontrast.data.roots import tree_at
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_json
@@ -68,7 +68,10 @@ class Index:
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path or person, and the reason
     notes: list[str] = field(default_factory=list)  # what was decided without being asked
     tables: list[str] = field(default_factory=list)  # those that were joined
+    cells_not_read: list[str] = field(default_factory=list)
+    """Problems with cells of tables; by ``--skip`` the scan is kept, and the cell is missing."""
     path: Path = Path()  # of the table, once it is written
+    record_path: Path = Path()  # of the record beside the table
     measures_path: Path | None = None  # of the table of regional measures, if there are any
     measures: MeasuresTable | None = (
         None  # of these scans and others, if tables of regional measures are there
@@ -93,12 +96,10 @@ def index_scans(
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
         )
-    if not root.is_dir():
-        raise DataError(f"{root}: there is no such folder.")
-    tree = read_tree(root)
+    tree = tree_at(root)
     images = {} if layout == MEASURES else _images(tree, layout)
     stream = rules.get("stream", "")
-    measures, unread = _measures_below(tree, rules, keep, needed=not images)
+    measures, unread = _measures_below(root, tree, rules, keep, needed=not images)
     name, scans, notes = _scans(tree, layout, images, measures)
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
@@ -129,15 +130,16 @@ def index_scans(
         "_"
     )
     if problems.found and not skip:
-        problems.hint("--skip leaves out the scans with problems, and index.json says which.")
+        problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
-    index.left_out += [(problem.name, problem.text) for problem in problems.found]
+    kept = _without_problems(chosen, problems)
+    _add_left_out(chosen, kept, problems, index)
     index.tables = [
         table.source
         for name in sorted({scan.dataset for scan in scans})
         for table in people.general(name)
     ]
-    table = table[_without_problems(chosen, problems)].reset_index(drop=True)
+    table = table[kept].reset_index(drop=True)
     if table.empty:
         what, reason = index.left_out[0]
         raise DataError(
@@ -163,6 +165,35 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
     of_people = {problem.name for problem in problems.found if problem.line is not None}
     of_scans = {problem.name for problem in problems.found if problem.line is None}
     return [scan.name not in of_scans and f"sub-{scan.person}" not in of_people for scan in scans]
+
+
+def _add_left_out(
+    scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
+) -> None:
+    """List each scan or person that problems leave out once, with all reasons, and count them in a note."""
+    left = [scan for scan, is_kept in zip(scans, kept, strict=True) if not is_kept]
+    names = {scan.name for scan in left} | {f"sub-{scan.person}" for scan in left}
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for problem in problems.found:
+        if problem.name in names:
+            reasons[problem.name].append(problem.text)
+        else:
+            index.cells_not_read.append(str(problem))
+    index.left_out += [(name, "; ".join(texts)) for name, texts in reasons.items()]
+    if left:
+        n_scans = len({scan.name for scan in left})
+        n_all = len({scan.name for scan in scans})
+        people = {scan.person for scan in scans}
+        with_scan = {scan.person for scan, is_kept in zip(scans, kept, strict=True) if is_kept}
+        index.notes.append(
+            f"--skip left out {n_scans} of {n_all} scans; of {len(people)} people, "
+            f"{len(people - with_scan)} are left out altogether."
+        )
+    if index.cells_not_read:
+        index.notes.append(
+            f"--skip: {len(index.cells_not_read)} cells or rows of tables cannot be read and are "
+            f"missing, their scans are kept; the first: {index.cells_not_read[0]}."
+        )
 
 
 def _rules(choose: Sequence[str]) -> dict[str, str]:
@@ -227,7 +258,7 @@ def _scans(
 
 
 def _measures_below(
-    tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
+    root: Path, tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
     """Return the measures in tables of the folder; if not `needed`, the reason why they cannot be used.
 
@@ -235,12 +266,12 @@ def _measures_below(
     `keep`.
     """
     chosen = {name: rules.pop(name) for name in ("atlas", "measure", "stream") if name in rules}
-    if not files_of_measures(tree):
+    if root.is_dir() and not files_of_measures(tree):
         return None, []
     try:
-        table = read_tables(tree.root, **chosen)
+        table = read_tables(root, **chosen)
         if wanted := [name for name in keep if name in table.left_out]:
-            table = read_tables(tree.root, keep=wanted, **chosen)
+            table = read_tables(root, keep=wanted, **chosen)
     except DataError as error:
         if needed:
             raise

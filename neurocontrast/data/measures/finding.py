@@ -8,6 +8,7 @@ from pathlib import Path
 
 from neurocontrast.data.layouts.longitudinal import choose_stream, streams_of, templates_below
 from neurocontrast.data.layouts.tree import Tree, read_tree
+from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.data.problems import Problems, first_names
@@ -29,6 +30,7 @@ _SEGMENTATIONS = (
 _OF_WHITE_MATTER = "wmparc"
 _BY_SUBJECT = "freesurfer-stats"
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
+_BINARY = (".xlsx", ".xls", ".parquet")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
 _OF_RUNS = re.compile(
@@ -208,6 +210,8 @@ def _note_people_left_out(
 
 def holds_measures(path: Path) -> bool:
     """Return whether a path is a folder, or a table that holds measures."""
+    if path.suffix.lower() in _BINARY and path.is_file():
+        return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
     others = [reader for name, reader in FORMATS.items() if name != "table"]
     return (

@@ -11,6 +11,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
+from neurocontrast.data.layouts.homes import scans_of_homes
 from neurocontrast.data.layouts.longitudinal import scans_of_stream
 from neurocontrast.data.layouts.tree import (
     FoundScan,
@@ -24,7 +25,7 @@ from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.problems import Problems, first_names
 from neurocontrast.data.roots import tree_at
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import SILENT, Progress
@@ -54,6 +55,8 @@ number of FreeSurfer's surfaces, and a rating by eye."""
 MEASURES = "measures"
 """Name of the layout of a folder that holds tables of regional measures, and no images."""
 
+_OF_MEASURES = ("atlas", "measure", "stream", "dataset")
+"""Keys of ``--choose`` that concern tables of measures; the last two concern images too."""
 _N_SHOWN = 4
 _DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
 
@@ -99,6 +102,7 @@ def index_scans(
     tree = tree_at(root)
     images = {} if layout == MEASURES else _images(tree, layout)
     stream = rules.get("stream", "")
+    dataset = rules.get("dataset", "")
     measures, unread = _measures_below(root, tree, rules, keep, needed=not images)
     name, scans, notes = _scans(tree, layout, images, measures)
     index = Index(
@@ -106,6 +110,8 @@ def index_scans(
     )
     if name == "freesurfer":
         scans = _of_stream(scans, stream, index)
+    if name != MEASURES:
+        scans = _of_homes(scans, dataset, index)
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
@@ -146,6 +152,18 @@ def index_scans(
             f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}."
         )
     return replace(index, table=table)
+
+
+def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
+    """Return scans named after their folder, or those of one folder, where that is asked for."""
+    chosen = scans_of_homes(scans, dataset)
+    taken = {scan.path for scan in chosen}
+    index.left_out += [
+        (scan.path, f"not in the folder of --choose dataset={dataset}")
+        for scan in scans
+        if scan.path not in taken
+    ]
+    return chosen
 
 
 def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
@@ -265,7 +283,7 @@ def _measures_below(
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`.
     """
-    chosen = {name: rules.pop(name) for name in ("atlas", "measure", "stream") if name in rules}
+    chosen = {name: rules.pop(name) for name in _OF_MEASURES if name in rules}
     if root.is_dir() and not files_of_measures(tree):
         return None, []
     try:
@@ -458,13 +476,11 @@ def _compare_with_tables(
 
     Notes name the tables that know a person in other sessions alone, and people without an image.
     """
+    _note_averages(scans, index)
     if not any(each.tables for each in known):
         index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
-    elsewhere: dict[str, list[str]] = defaultdict(list)
+    _note_other_sessions(scans, known, people, index)
     for scan, found in zip(scans, known, strict=True):
-        for table in people.general(scan.dataset):
-            if table.of(scan) and table.source not in found.tables:
-                elsewhere[table.source].append(scan.name)
         if people.general(scan.dataset) and not found.tables:
             what = "is an image" if scan.path else "are measures"
             problems.add(f"there {what}, and no table has a row", name=scan.name)
@@ -475,10 +491,6 @@ def _compare_with_tables(
                     f"the image is of ses-{scan.session}, and a table has ses-{session}",
                     name=scan.name,
                 )
-    for source, names in elsewhere.items():
-        index.notes.append(
-            f"{source}: of {len(names)} scans, such as {names[0]}, it has rows of other sessions alone; not joined."
-        )
     absent = {
         person: source
         for person, source in sorted(people.people().items())
@@ -500,6 +512,38 @@ def _compare_with_tables(
             problems.hint(
                 f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop."
             )
+
+
+def _note_other_sessions(
+    scans: Sequence[FoundScan], known: Sequence[Known], people: PeopleTables, index: Index
+) -> None:
+    """Note tables that know a person in other sessions than the scan's alone, and so say nothing of the scan."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for scan, joined in zip(scans, known, strict=True):
+        for table in people.general(scan.dataset):
+            if table.of(scan) and table.source not in joined.tables:
+                names[table.source].append(scan.name)
+        for table in people.of_subject(scan):
+            if table.source not in joined.tables:
+                names["sub-*_sessions.tsv"].append(scan.name)
+    for source, of_scans in names.items():
+        index.notes.append(
+            f"{source}: of {len(of_scans)} scans, such as {of_scans[0]}, it has rows of other "
+            "sessions alone; not joined."
+        )
+
+
+def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
+    """Note people who have a scan without session beside scans of sessions: it may be an average of them."""
+    sessions: dict[str, set[str]] = defaultdict(set)
+    for scan in scans:
+        sessions[scan.person].add(scan.session)
+    doubtful = [f"sub-{person}" for person, names in sessions.items() if {""} < names]
+    if doubtful:
+        index.notes.append(
+            f"{len(doubtful)} people have a scan without session beside scans of sessions: "
+            f"{first_names(doubtful)}. If it is an average or template of them, remove its row."
+        )
 
 
 def _without_zeros(label: str) -> str:

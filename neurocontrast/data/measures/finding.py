@@ -4,15 +4,22 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from neurocontrast.data.layouts.longitudinal import choose_stream, streams_of, templates_below
-from neurocontrast.data.layouts.tree import Tree, read_tree
+from neurocontrast.data.layouts.homes import Member, choose_homes, home_of
+from neurocontrast.data.layouts.longitudinal import (
+    MARK,
+    choose_stream,
+    streams_of,
+    templates_below,
+)
+from neurocontrast.data.layouts.tree import Tree, identity_of, read_tree
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.data.problems import Problems, first_names
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.reading import check_content, problem_of_content
 
 _PARCELLATIONS = (
@@ -117,7 +124,13 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
 
 
 def sheets_at(
-    path: Path, atlas: str, measure: str, notes: list[str], stream: str = ""
+    path: Path,
+    atlas: str,
+    measure: str,
+    notes: list[str],
+    *,
+    stream: str = "",
+    dataset: str = "",
 ) -> list[Sheet]:
     """Return the sheets of a file, or of the chosen files of a folder; `notes` gets a line about the others."""
     if not path.is_dir():
@@ -158,7 +171,7 @@ def sheets_at(
     ]
     _note_people_left_out(found, taken, notes, path)
     sheets = [_of_stream(sheet, stream, left_out) for sheet in sheets]
-    sheets = _of_measure(sheets, measure, notes, path)
+    sheets = _of_homes(_of_measure(sheets, measure, notes, path), path, dataset)
     notes += left_out
     return sheets
 
@@ -183,6 +196,38 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
     if choice.note:
         notes.append(f"{sheet.source.name}: {choice.note}")
     return sheet.take(choice.rows)
+
+
+def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
+    """Return sheets whose rows are named after their folders where that is asked for; see `choose_homes`."""
+    members: list[Member] = []
+    places: list[tuple[int, int]] = []
+    for number, sheet in enumerate(sheets):
+        if len(sheet.files) != len(sheet.identifiers):
+            continue  # a table of many people tells nothing by its folder
+        for row, file in enumerate(sheet.files):
+            subject = identity_of(sheet.identifiers[row].partition(MARK)[0])[0]
+            home = home_of(file.relative_to(root).as_posix(), subject)
+            members.append(Member(subject, home, (("measure", f"{sheet.side}{sheet.measure}"),)))
+            places.append((number, row))
+    try:
+        choice = choose_homes(members, dataset)
+    except ConfigError as error:
+        raise DataError(f"{root}: {error}") from None
+    rows: dict[int, list[int]] = defaultdict(list)
+    names: dict[int, list[str]] = defaultdict(list)
+    for chosen, name in zip(choice.rows, choice.datasets, strict=True):
+        number, row = places[chosen]
+        rows[number].append(row)
+        names[number].append(name)
+    with_homes = {number for number, _ in places}
+    named = []
+    for number, sheet in enumerate(sheets):
+        if number not in with_homes:
+            named.append(sheet)
+        elif rows[number]:
+            named.append(replace(sheet.take(rows[number]), datasets=names[number]))
+    return named
 
 
 def _note_people_left_out(

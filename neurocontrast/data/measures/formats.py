@@ -42,6 +42,8 @@ class Sheet:
     scale: float = 1.0
     """Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL."""
     files: Sequence[Path] = ()  # that were read, if `source` is their folder
+    datasets: Sequence[str] = ()
+    """Data set in front of each row's participant, or empty where a name is one person."""
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""
@@ -57,6 +59,7 @@ class Sheet:
             lines=[self.lines[row] for row in rows] if self.lines else (),
             sessions=[self.sessions[row] for row in rows] if self.sessions else (),
             files=[self.files[row] for row in rows] if has_files else self.files,
+            datasets=[self.datasets[row] for row in rows] if self.datasets else (),
         )
 
 

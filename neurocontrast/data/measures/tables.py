@@ -18,6 +18,10 @@ from neurocontrast.data.measures.names import Kind, Region, check_units, region_
 from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
+_OF_DATA_SET = re.compile(
+    r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
+)
+"""Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -80,6 +84,7 @@ def read_tables(
     atlas: str = "",
     measure: str = "thickness",
     stream: str = "",
+    dataset: str = "",
     keep: Sequence[str] = (),
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
@@ -102,6 +107,10 @@ def read_tables(
         Of FreeSurfer's longitudinal stream: scans as they were taken, longitudinal copies
         (``X.long.Y``) or templates (``Y``, with ``base-tps``); by default the first of them that
         is there, without templates.
+    dataset : str, optional
+        Of subjects of one name in several folders below a folder: ``all`` for different people,
+        which are named after their folder, ``same`` for one person, or the name of one folder; by
+        default they are refused.
     keep : sequence of str
         Further numeric columns to take, by their exact names. Others of unknown names are left out;
         `notes` has them.
@@ -113,7 +122,9 @@ def read_tables(
     sheets = [
         sheet
         for path in given
-        for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes, stream)
+        for sheet in sheets_at(
+            Path(path).expanduser(), atlas, measure, notes, stream=stream, dataset=dataset
+        )
     ]
     columns = {name for sheet in sheets for name in sheet.cells}
     absent = [name for name in keep if name not in columns]
@@ -228,9 +239,11 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     people, sessions = [], []
     for row, cell in enumerate(sheet.identifiers):
-        person, session = identity(cell)
+        person, session = identity(cell, has_session=bool(sheet.sessions))
         if is_missing(person):
             merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
+        if sheet.datasets and sheet.datasets[row]:
+            person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
         given = "" if is_missing(given) else given
         if given and session and given != session:
@@ -258,10 +271,16 @@ def scan_name(participant: str, session: str) -> str:
     return " session ".join(filter(None, (participant, session)))
 
 
-def identity(cell: str) -> tuple[str, str]:
-    """Return participant and session of an identifier: ``/subjects/sub-01_ses-2/`` is ``sub-01`` in session ``2``."""
+def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
+    """Return participant and session of an identifier: ``/subjects/sub-01_ses-2/`` is ``sub-01`` in session ``2``.
+
+    In a table that `has_session`, a column of sessions, ``sub-paris_01`` is a participant of the
+    data set ``paris``, as `index` writes.
+    """
     name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
     name = name.partition(".long.")[0]  # FreeSurfer's longitudinal stream
+    if has_session and _OF_DATA_SET.fullmatch(name):
+        return name, ""
     subject, session, _ = identity_of(name)
     return (name, "") if subject == name else (f"sub-{subject}", session)
 

@@ -108,7 +108,7 @@ def index_scans(
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
     )
-    if name == "freesurfer":
+    if any("stream" in scan.entities for scan in scans):
         scans = _of_stream(scans, stream, index)
     if name != MEASURES:
         scans = _of_homes(scans, dataset, index)
@@ -170,7 +170,7 @@ def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[Fo
     """Return FreeSurfer's scans of one longitudinal stream; the others are left out with a note."""
     chosen, others, note = scans_of_stream(scans, stream)
     index.left_out += [
-        (scan.path, f"of another longitudinal stream ({scan.entities['stream']})")
+        (scan.path, f"of another stream ({scan.entities.get('stream', 'cross')})")
         for scan in others
     ]
     if note:
@@ -398,14 +398,14 @@ def _check_files(
     if len(spaces) > 1:
         counts = ", ".join(f"{space} ({n} images)" for space, n in spaces.most_common())
         common = spaces.most_common(1)[0][0]
+        template, _, age_group = common.partition(":cohort-")
+        flag = f"cohort={age_group}" if age_group else f"space={template}"
         for scan in scans:
             if scan.space != common:
                 problems.add(
                     f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name
                 )
-        problems.hint(
-            f"Images are in several spaces: {counts}. Decide with --choose space={common}."
-        )
+        problems.hint(f"Images are in several spaces: {counts}. Decide with --choose {flag}.")
 
 
 def _row(

@@ -4,7 +4,11 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from neurocontrast.data.layouts.longitudinal import MARK, streams_of, templates_below
+from neurocontrast.data.layouts.longitudinal import (
+    scan_of_stream,
+    streams_of,
+    templates_below,
+)
 from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
 from neurocontrast.reading import read_bytes
 
@@ -48,7 +52,10 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
     ):
         subject, session, entities = identity_of(path.rpartition("/")[2])
         del entities["desc"]
-        entities.setdefault("space", "native")
+        space = entities.setdefault("space", "native")
+        # Templates of infants have cohorts by age, which are spaces of their own.
+        if "cohort" in entities:
+            space = f"{space}:cohort-{entities['cohort']}"
         prefix = path.rpartition(_PREPROCESSED)[0]
         endings = {"mask_path": "desc-brain_mask"} | {
             key: f"label-{key.upper()}_probseg" for key in ("gm", "wm", "csf")
@@ -62,7 +69,7 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
             path,
             session,
             entities=entities,
-            space=entities["space"],
+            space=space,
             stage="preprocessed",
             maps=beside,
         )
@@ -115,7 +122,10 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
     """
     for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
         folder, stem, end = path.rpartition("/")[0], named[1], f".nii{named[2] or ''}"
-        subject, session, entities = identity_of(stem)
+        subject, session, entities = identity_of(scan_of_stream(stem))
+        stream = streams_of([stem])[0]
+        if stream != "cross":
+            entities["stream"] = stream
         found = {
             key: tree.first(joined_path(folder, f"{prefix}{stem}{end}"))
             for key, prefix in _OF_CAT12.items()
@@ -154,7 +164,7 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
         image = tree.first(*(f"{folder}/{name}" for name in _OF_FREESURFER))
         if last != "mri" or not subject or not image or subject.startswith("fsaverage"):
             continue
-        label, session, entities = identity_of(subject.partition(MARK)[0])
+        label, session, entities = identity_of(scan_of_stream(subject))
         entities["stream"] = streams_of([subject], [subject] * (parent in templates))[0]
         yield FoundScan(
             label,

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import FoundScan, identity_of
 from neurocontrast.exceptions import ConfigError, suggestion
 
@@ -33,7 +34,7 @@ def home_of(path: str, subject: str) -> str:
     """Return the folder that holds the folder of a subject: ``siteA`` of ``siteA/sub-01/anat/sub-01_T1w.nii``."""
     folders = path.split("/")[:-1]
     for depth, folder in enumerate(folders):
-        if folder == subject or identity_of(folder.partition(".long.")[0])[0] == subject:
+        if folder == subject or identity_of(scan_of_stream(folder))[0] == subject:
             return "/".join(folders[:depth])
     while folders and (folders[-1] in _BELOW_SUBJECTS or folders[-1].startswith("ses-")):
         folders.pop()

@@ -1,4 +1,4 @@
-"""Streams of FreeSurfer: cross-sectional scans, templates of a person's scans, and longitudinal copies of scans."""
+"""Longitudinal streams of FreeSurfer and CAT12: scans as they were taken, templates, and longitudinal copies."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ MARK = ".long."
 _TIME_POINTS = "base-tps"
 """File in the folder of a template, with the names of the scans that it is the average of."""
 _ENDING_OF_TEMPLATES = ".base"
+_AVERAGE_OF_CAT12 = "avg_"
+_REALIGNED_BY_CAT12 = "rsub-"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class StreamChoice:
 def streams_of(subjects: Sequence[str], templates: Collection[str] = ()) -> list[str]:
     """Return the stream of each subject's name: ``A.long.B`` is longitudinal, and B is then a template.
 
+    CAT12 puts ``avg_`` before the names of averages, and ``r`` before those of realigned scans.
+
     Parameters
     ----------
     subjects : sequence of str
@@ -41,13 +45,20 @@ def streams_of(subjects: Sequence[str], templates: Collection[str] = ()) -> list
     averages.update(templates)
     streams = []
     for name in subjects:
-        if MARK in name:
+        is_average = name in averages or name.startswith(_AVERAGE_OF_CAT12)
+        if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
             streams.append("long")
-        elif name in averages or name.endswith(_ENDING_OF_TEMPLATES):
+        elif is_average or name.endswith(_ENDING_OF_TEMPLATES):
             streams.append("base")
         else:
             streams.append("cross")
     return streams
+
+
+def scan_of_stream(name: str) -> str:
+    """Return the name of the scan that a longitudinal copy or an average is named after."""
+    name = name.partition(MARK)[0].removeprefix(_AVERAGE_OF_CAT12)
+    return name[1:] if name.startswith(_REALIGNED_BY_CAT12) else name
 
 
 def templates_below(tree: Tree) -> set[str]:
@@ -77,7 +88,7 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
     note = ""
     if counts:
         note = (
-            f"FreeSurfer's longitudinal stream: left out are {' and '.join(counts)}; "
+            f"Of a longitudinal stream, left out are {' and '.join(counts)}; "
             "'neurocontrast index' with --choose stream=… takes them instead."
         )
     return StreamChoice(taken, rows, note)
@@ -88,7 +99,11 @@ def scans_of_stream(
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
     """Return the scans of one stream, scans of the other streams, and a note on the latter."""
     listed = list(scans)
-    names = [scan.path.rpartition("/mri/")[0].rpartition("/")[2] for scan in listed]
+    names = []
+    for scan in listed:
+        folder, _, file = scan.path.rpartition("/")
+        is_freesurfer = file.endswith(".mgz")
+        names.append(folder.split("/")[-2] if is_freesurfer else file)
     streams = [scan.entities.get("stream", "cross") for scan in listed]
     choice = choose_stream(names, streams, stream)
     chosen = set(choice.rows)

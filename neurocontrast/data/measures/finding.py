@@ -9,8 +9,8 @@ from pathlib import Path
 
 from neurocontrast.data.layouts.homes import Member, choose_homes, home_of
 from neurocontrast.data.layouts.longitudinal import (
-    MARK,
     choose_stream,
+    scan_of_stream,
     streams_of,
     templates_below,
 )
@@ -206,7 +206,7 @@ def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
         if len(sheet.files) != len(sheet.identifiers):
             continue  # a table of many people tells nothing by its folder
         for row, file in enumerate(sheet.files):
-            subject = identity_of(sheet.identifiers[row].partition(MARK)[0])[0]
+            subject = identity_of(scan_of_stream(sheet.identifiers[row]))[0]
             home = home_of(file.relative_to(root).as_posix(), subject)
             members.append(Member(subject, home, (("measure", f"{sheet.side}{sheet.measure}"),)))
             places.append((number, row))

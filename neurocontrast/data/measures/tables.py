@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import is_missing, text_of
+from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
@@ -278,7 +279,7 @@ def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
     data set ``paris``, as `index` writes.
     """
     name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
-    name = name.partition(".long.")[0]  # FreeSurfer's longitudinal stream
+    name = scan_of_stream(name)
     if has_session and _OF_DATA_SET.fullmatch(name):
         return name, ""
     subject, session, _ = identity_of(name)

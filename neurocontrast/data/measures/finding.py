@@ -52,75 +52,91 @@ def files_of_measures(
     """Return the files of a folder that hold measures, by format and atlas.
 
     A link to another such file is left out, and so are streams of FreeSurfer other than `stream`;
-    `notes` gets a line about each. Files whose content is elsewhere are refused together.
+    `notes` gets a line about each, and one about tables whose content is elsewhere.
     """
     notes = [] if notes is None else notes
-    found: dict[tuple[str, str], list[Path]] = defaultdict(list)
+    listed: dict[tuple[str, str], list[Path]] = defaultdict(list)
     absent = []
     for folder, names in sorted(tree.folders.items()):
         for name in names:
             if not name.lower().endswith(_ENDINGS) or _OF_RUNS.fullmatch(name):
                 continue
             path = tree.root / folder / name
-            head = _head(path)
-            for each, reader in FORMATS.items():
-                atlas = reader.atlas_of(path, head)
-                if atlas is not None and (each != "table" or _has_regions(head)):
-                    found[each, atlas].append(path)
-                elif atlas is not None and problem_of_content(path):
-                    absent.append(path)
-                if atlas is not None:
-                    break
-    _keep_stream(found, tree, stream, notes)
-    for key, paths in found.items():
-        found[key] = _without_links(paths, tree.root, notes)
+            key = _format_of(path)
+            if key is not None:
+                listed[key].append(path)
+            elif name.lower().endswith(_TEXT) and problem_of_content(path):
+                absent.append(path)
+    _keep_stream(listed, tree, stream, notes)
+    files = {}
+    for key, paths in listed.items():
+        if paths:
+            files[key] = _without_links(paths, tree.root, notes)
     if absent:
         notes.append(
             f"{len(absent)} tables are not looked at, such as "
             f"{absent[0].relative_to(tree.root)}: {problem_of_content(absent[0])}."
         )
-    return {key: paths for key, paths in found.items() if paths}
+    return files
+
+
+def _format_of(path: Path) -> tuple[str, str] | None:
+    """Return format and atlas of a file of a folder, or None if it holds no measures."""
+    head = _head(path)
+    for name, reader in FORMATS.items():
+        atlas = reader.atlas_of(path, head)
+        if atlas is not None:
+            return (name, atlas) if name != "table" or _has_regions(head) else None
+    return None
 
 
 def _keep_stream(
-    found: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
+    files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Take the statistics of one stream of FreeSurfer out of `found`, and note the others."""
-    folders = {path.parents[1] for (name, _), paths in found.items() for path in paths
-               if name == _BY_SUBJECT}  # fmt: skip
-    subjects = sorted(folders)
-    names = [folder.name for folder in subjects]
-    bases = {tree.root / folder for folder in templates_below(tree)}
-    templates = {folder.name for folder in subjects if folder in bases}
-    choice = choose_stream(names, streams_of(names, templates), stream)
-    taken = {subjects[row] for row in choice.rows}
-    for (name, atlas), paths in found.items():
-        if name == _BY_SUBJECT:
-            found[name, atlas] = [path for path in paths if path.parents[1] in taken]
+    """Reduce the statistics of subjects to one stream of FreeSurfer, and note the others."""
+    subjects = sorted(_subjects_of(files))
+    bases = templates_below(tree)
+    streams = []
+    for folder in subjects:
+        is_base = folder.relative_to(tree.root).as_posix() in bases
+        streams += streams_of([folder.name], [folder.name] * is_base)
+    choice = choose_stream([folder.name for folder in subjects], streams, stream)
+    taken = set(map(subjects.__getitem__, choice.rows))
+    for key, paths in files.items():
+        if key[0] == _BY_SUBJECT:
+            files[key] = [path for path in paths if path.parents[1] in taken]
     if choice.note:
         notes.append(f"{tree.root.name}: {choice.note}")
 
 
+def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
+    """Return the folders of the subjects that have statistics of FreeSurfer."""
+    folders: set[Path] = set()
+    for (name, _), paths in files.items():
+        if name == _BY_SUBJECT:
+            folders.update(path.parents[1] for path in paths)
+    return folders
+
+
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
-    """Return files without links to another of them: of a link and its target, the target is read."""
+    """Return files without links to another of them: of both, the link's target is read."""
     real_root = Path(os.path.realpath(root))
-    targets = [Path(os.path.realpath(path)) for path in paths]
-    is_link = [
-        target != real_root / path.relative_to(root)
-        for path, target in zip(paths, targets, strict=True)
-    ]
-    files = {target for target, linked in zip(targets, is_link, strict=True) if not linked}
-    left = [
-        path
-        for path, target, linked in zip(paths, targets, is_link, strict=True)
-        if linked and target in files
-    ]
-    if left:
-        notes.append(
-            f"{root.name}: {len(left)} links to files that are read anyway are left out, such as "
-            f"{left[0].relative_to(root)}."
-        )
-    return [path for path in paths if path not in set(left)]
+    targets: dict[Path, Path] = {}
+    files = set()
+    for path in paths:
+        target = Path(os.path.realpath(path))
+        if target == real_root / path.relative_to(root):
+            files.add(target)
+        else:
+            targets[path] = target
+    left = [path for path, target in targets.items() if target in files]
+    if not left:
+        return list(paths)
+    notes.append(
+        f"{root.name}: {len(left)} links to files that are read anyway are left out, such as "
+        f"{left[0].relative_to(root)}."
+    )
+    return sorted(set(paths) - set(left))
 
 
 def sheets_at(
@@ -132,48 +148,49 @@ def sheets_at(
     stream: str = "",
     dataset: str = "",
 ) -> list[Sheet]:
-    """Return the sheets of a file, or of the chosen files of a folder; `notes` gets a line about the others."""
+    """Return the sheets of a file, or of the chosen files of a folder; `notes` names the others."""
     if not path.is_dir():
         if atlas or measure not in ("thickness", "all"):
             notes.append(
-                f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from folders."
+                f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from "
+                "folders."
             )
-        head = _head(path)
-        for reader in FORMATS.values():
-            if reader.atlas_of(path, head) is not None:
-                check_content(path)
-                return [_of_stream(sheet, stream, notes) for sheet in reader.sheets([path])]
-        raise DataError(
-            f"{path}: no known format of regional measures (FreeSurfer's statistics lie in SUBJECT/stats). Known are: "
-            f"{one_of(FORMATS)}."
-        )
+        return _sheets_of_file(path, stream, notes)
     left_out: list[str] = []
-    found = files_of_measures(read_tree(path), stream, left_out)
-    if not found:
+    files = files_of_measures(read_tree(path), stream, left_out)
+    if not files:
         reasons = " ".join(left_out)
         raise DataError(
             f"{path}: no table of regional measures is in this folder. {reasons}".rstrip()
         )
-    sheets = [
-        sheet
-        for (name, named), files in found.items()
-        if not named
-        for sheet in _sheets_of(name, files, path)
-    ]
-    there = {named for _, named in found} | {sheet.atlas for sheet in sheets}
-    taken = _chosen(there - {""}, atlas, notes, path)
-    sheets = [sheet for sheet in sheets if not sheet.atlas or sheet.atlas in taken]
-    sheets += [
-        sheet
-        for (name, named), files in found.items()
-        if named in taken
-        for sheet in _sheets_of(name, files, path)
-    ]
-    _note_people_left_out(found, taken, notes, path)
-    sheets = [_of_stream(sheet, stream, left_out) for sheet in sheets]
-    sheets = _of_homes(_of_measure(sheets, measure, notes, path), path, dataset)
+    whole: list[Sheet] = []
+    for (name, named), paths in files.items():
+        if not named:
+            whole += _sheets_of(name, paths, path)
+    atlases = {named for _, named in files} | {sheet.atlas for sheet in whole}
+    taken = _chosen(atlases - {""}, atlas, notes, path)
+    sheets = [sheet for sheet in whole if not sheet.atlas or sheet.atlas in taken]
+    for (name, named), paths in files.items():
+        if named in taken:
+            sheets += _sheets_of(name, paths, path)
+    _note_people_left_out(files, taken, notes, path)
+    of_stream = [_of_stream(sheet, stream, left_out) for sheet in sheets]
+    chosen = _of_homes(_of_measure(of_stream, measure, notes, path), path, dataset)
     notes += left_out
-    return sheets
+    return chosen
+
+
+def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
+    """Return the sheets of one file in the first format that claims the file."""
+    head = _head(path)
+    for reader in FORMATS.values():
+        if reader.atlas_of(path, head) is not None:
+            check_content(path)
+            return [_of_stream(sheet, stream, notes) for sheet in reader.sheets([path])]
+    raise DataError(
+        f"{path}: no known format of regional measures (FreeSurfer's statistics lie in "
+        f"SUBJECT/stats). Known are: {one_of(FORMATS)}."
+    )
 
 
 def _sheets_of(name: str, files: Sequence[Path], root: Path) -> list[Sheet]:
@@ -187,7 +204,7 @@ def _sheets_of(name: str, files: Sequence[Path], root: Path) -> list[Sheet]:
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
-    """Return the rows of one stream of FreeSurfer, where a table has several; `notes` names the others."""
+    """Return the rows of one longitudinal stream, where a table has several; note the others."""
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
     if set(streams) <= {"cross"}:
@@ -199,53 +216,45 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Return sheets whose rows are named after their folders where that is asked for; see `choose_homes`."""
+    """Return sheets whose rows are named after their folders, where `choose_homes` says so."""
     members: list[Member] = []
+    whole = []
     places: list[tuple[int, int]] = []
     for number, sheet in enumerate(sheets):
         if len(sheet.files) != len(sheet.identifiers):
-            continue  # a table of many people tells nothing by its folder
+            whole.append(sheet)  # a table of many people tells nothing by its folder
+            continue
+        kind = (("measure", f"{sheet.side}{sheet.measure}"),)
         for row, file in enumerate(sheet.files):
             subject = identity_of(scan_of_stream(sheet.identifiers[row]))[0]
             home = home_of(file.relative_to(root).as_posix(), subject)
-            members.append(Member(subject, home, (("measure", f"{sheet.side}{sheet.measure}"),)))
+            members.append(Member(subject, home, kind))
             places.append((number, row))
     try:
         choice = choose_homes(members, dataset)
     except ConfigError as error:
         raise DataError(f"{root}: {error}") from None
     rows: dict[int, list[int]] = defaultdict(list)
-    names: dict[int, list[str]] = defaultdict(list)
-    for chosen, name in zip(choice.rows, choice.datasets, strict=True):
-        number, row = places[chosen]
+    datasets: dict[int, list[str]] = defaultdict(list)
+    for member, name in zip(choice.rows, choice.datasets, strict=True):
+        number, row = places[member]
         rows[number].append(row)
-        names[number].append(name)
-    with_homes = {number for number, _ in places}
-    named = []
-    for number, sheet in enumerate(sheets):
-        if number not in with_homes:
-            named.append(sheet)
-        elif rows[number]:
-            named.append(replace(sheet.take(rows[number]), datasets=names[number]))
-    return named
+        datasets[number].append(name)
+    for number, taken in rows.items():
+        whole.append(replace(sheets[number].take(taken), datasets=datasets[number]))
+    return whole
 
 
 def _note_people_left_out(
-    found: Mapping[tuple[str, str], Sequence[Path]],
+    files: Mapping[tuple[str, str], Sequence[Path]],
     taken: Collection[str],
     notes: list[str],
     path: Path,
 ) -> None:
-    """Note the subjects that have statistics, and none of a segmentation or parcellation that is taken."""
-    complete: set[Path] = set()
-    subjects: set[Path] = set()
-    for (name, atlas), files in found.items():
-        if name == _BY_SUBJECT:
-            folders = {file.parents[1] for file in files}
-            subjects |= folders
-            if atlas in taken:
-                complete |= folders
-    lacking = sorted(folder.name for folder in subjects - complete)
+    """Note the subjects with statistics that have none of the atlases that are taken."""
+    subjects = _subjects_of(files)
+    chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
+    lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))
     if lacking:
         notes.append(
             f"{path.name}: {len(lacking)} of {len(subjects)} subjects have none of "
@@ -278,48 +287,44 @@ def _has_regions(head: str) -> bool:
     return sum(region_of(column.strip(' "\r')) is not None for column in columns) >= _N_REGIONS
 
 
-def _chosen(there: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
-    """Return one parcellation and one segmentation of those that are there; `atlas` may name either, or both."""
-    segmentations = [name for name in _SEGMENTATIONS if name in there]
-    others = [name for name in _PARCELLATIONS if name in there]
-    others += sorted(there.difference(_SEGMENTATIONS, others))
-    names = [name.strip() for name in atlas.split(",") if name.strip()]
+def _chosen(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
+    """Return one parcellation and one segmentation of a folder; `atlas` may name either, or both."""
+    segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
+    usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
+    parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
+    names = re.findall(r"[^,\s]+", atlas)
     for name in names:
-        if name not in there:
-            present = [*others, *segmentations]
-            raise DataError(
-                f"{path}: no atlas '{name}'.{suggestion(name, present)} There are: {one_of(present)}."
-            )
+        if name not in atlases:
+            present = [*parcellations, *segmentations]
+            hint = suggestion(name, present)
+            raise DataError(f"{path}: no atlas '{name}'.{hint} There are: {one_of(present)}.")
     taken: set[str] = set()
-    for group in (segmentations, others):
-        asked = [name for name in names if name in group]
+    for group in (segmentations, parcellations):
+        asked = sorted(set(names).intersection(group))
         if len(asked) > 1:
             raise DataError(f"{path}: atlas names {one_of(asked)}; one of them can be taken.")
-        taken.update(asked or group[:1])
-    left = [name for name in others if name not in taken]
-    chosen = [name for name in others if name in taken]
-    if left:
-        notes.append(
-            f"{path.name}: of the atlases that are there, {one_of(chosen)} is taken; not {one_of(left)}."
-        )
-    _note_segmentations(segmentations, taken, notes, path)
+        chosen = asked or group[:1]
+        taken.update(chosen)
+        left = [name for name in group if name not in chosen]
+        if group is parcellations and left:
+            notes.append(
+                f"{path.name}: of the atlases that are there, {one_of(chosen)} is taken; not "
+                f"{one_of(left)}."
+            )
+        else:
+            _note_segmentations(chosen, left, notes, path)
     return taken
 
 
 def _note_segmentations(
-    segmentations: Sequence[str], taken: Collection[str], notes: list[str], path: Path
+    chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
 ) -> None:
-    """Note the files of segmented structures that are not read; ``wmparc`` is of other structures."""
-    left = [
-        name
-        for name in segmentations
-        if name not in taken and not name.startswith(_OF_WHITE_MATTER)
-    ]
-    chosen = [name for name in segmentations if name in taken]
-    if left:
+    """Note files of segmented structures that are not read; ``wmparc`` is of other structures."""
+    alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
+    if alternatives:
         notes.append(
             f"{path.name}: of the segmentations that are there, {one_of(chosen)} is taken; not "
-            f"{one_of(left)} (atlas={left[0]} takes that instead)."
+            f"{one_of(alternatives)} (atlas={alternatives[0]} takes that instead)."
         )
 
 

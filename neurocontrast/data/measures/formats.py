@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,6 +18,7 @@ from neurocontrast.data.measures.names import MM3_PER_ML, region_of
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_array, read_bytes, read_json, read_text
 
+Value = TypeVar("Value")
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
 
 
@@ -51,15 +52,19 @@ class Sheet:
 
     def take(self, rows: Sequence[int]) -> Self:
         """Return the sheet with some of its rows, by position."""
+
+        def of_rows(values: Sequence[Value]) -> list[Value]:
+            return [values[row] for row in rows] if values else []
+
         has_files = len(self.files) == len(self.identifiers)
         return replace(
             self,
-            identifiers=[self.identifiers[row] for row in rows],
-            cells={name: [cells[row] for row in rows] for name, cells in self.cells.items()},
-            lines=[self.lines[row] for row in rows] if self.lines else (),
-            sessions=[self.sessions[row] for row in rows] if self.sessions else (),
-            files=[self.files[row] for row in rows] if has_files else self.files,
-            datasets=[self.datasets[row] for row in rows] if self.datasets else (),
+            identifiers=of_rows(self.identifiers),
+            cells={name: of_rows(cells) for name, cells in self.cells.items()},
+            lines=of_rows(self.lines),
+            sessions=of_rows(self.sessions),
+            files=of_rows(self.files) if has_files else self.files,
+            datasets=of_rows(self.datasets),
         )
 
 

@@ -65,12 +65,25 @@ class ErrorOptions(TypedDict, total=False):
     remedy: str
 
 
+NO_FILE = "there is no such file"
+_POINTER_OF_ANNEX = "is a pointer of git-annex, not the content (run 'datalad get' first)"
+_POINTERS = {
+    b"version https://git-lfs.github.com/spec/": (
+        "is a pointer of git-lfs, not the content (run 'git lfs pull' first)"
+    ),
+    b"/annex/objects/": _POINTER_OF_ANNEX,
+}
+"""Beginnings of files that stand for content elsewhere, and the problem with its remedy."""
+_IN_ANNEX = ".git/annex/objects/"
+_N_BYTES_OF_POINTER = 1024
+
+
 def problem_of_place(path: str | os.PathLike[str]) -> str:
     """Return why a path is no file that can be read, or ""; reading a pipe or a device would never end."""
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
-        return "there is no such file"
+        return _problem_of_link(path) or NO_FILE
     except OSError as error:
         return (
             "is a link that leads back to itself"
@@ -80,6 +93,57 @@ def problem_of_place(path: str | os.PathLike[str]) -> str:
     except ValueError as error:  # a zero byte, or half of a surrogate pair
         return f"is no usable path ({error})"
     return next((f"is {kind}, not a file" for test, kind in _SPECIAL if test(mode)), "")
+
+
+def is_broken_link(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a link to a file that is not there, as git-annex has for content elsewhere."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        return Path(path).is_symlink()
+    except OSError:
+        return False
+    return False
+
+
+def _problem_of_link(path: str | os.PathLike[str]) -> str:
+    """Return why a link leads to no file, as those of git-annex do without their content; "" for no link."""
+    if not os.path.islink(path):  # noqa: PTH114  a plain call, as the table of a cohort has 100,000
+        return ""
+    target = os.readlink(path)  # noqa: PTH115
+    if _IN_ANNEX in target.replace("\\", "/"):
+        return "its content is not here (a link of git-annex or DataLad: run 'datalad get' first)"
+    return f"is a link to '{target}', which is not there"
+
+
+def problem_of_content(path: str | os.PathLike[str]) -> str:
+    """Return why the content of a file cannot be read: no file, or a pointer of git-annex or git-lfs; else ""."""
+    if problem := problem_of_place(path):
+        return problem
+    try:
+        if os.stat(path).st_size > _N_BYTES_OF_POINTER:  # noqa: PTH116  called for every image
+            return ""
+        with open(path, "rb") as stream:
+            return _problem_of_pointer(stream.read(_N_BYTES_OF_POINTER))
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+def _problem_of_pointer(content: bytes) -> str:
+    """Return why a small file stands for content elsewhere, and how it is brought; else ""."""
+    for start, problem in _POINTERS.items():
+        if content.startswith(start):
+            return problem
+    # Where a disk knows no links, git writes the link's target as text.
+    if _IN_ANNEX.encode() in content and b"\n" not in content.strip():
+        return _POINTER_OF_ANNEX
+    return ""
+
+
+def check_content(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
+    """Refuse a path that is no regular file, or one that stands for content elsewhere."""
+    if problem := problem_of_content(path):
+        refuse(path, problem, **on_error)
 
 
 def check_place(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
@@ -99,6 +163,8 @@ def read_bytes(
             content = stream.read(min(limit, os.fstat(stream.fileno()).st_size) + 1)
     except OSError as problem_of_disk:
         refuse(path, f"cannot be read ({problem_of_disk.strerror})", **on_error)
+    if len(content) <= _N_BYTES_OF_POINTER and (problem := _problem_of_pointer(content)):
+        refuse(path, problem, **on_error)
     if len(content) > limit:
         refuse(
             path, f"holds more than {limit:,} bytes, the most that such a file may hold", **on_error

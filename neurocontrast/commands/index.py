@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
-from neurocontrast.data.measures.joining import BESIDE, rows_of
+from neurocontrast.data.measures.joining import measures_of_table, record_of_table, rows_of
+from neurocontrast.data.problems import first_names
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import (
@@ -22,8 +24,6 @@ from neurocontrast.files import (
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
-
-INDEX_RECORD = "index.json"
 
 
 def index(
@@ -44,16 +44,17 @@ def index(
 
     Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's,
     OpenBHB's, or any with such columns), those of the scans are written too, as ``measures.tsv``
-    next to the table.
+    next to the table (``a_measures.tsv`` next to a table ``a.tsv``).
 
     Parameters
     ----------
     root : path
         Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep
-        left.
+        left. Or one table of regional measures.
     out : path, default="participants.tsv"
         Table to write, with paths relative to its folder and without columns that are empty;
-        ``index.json`` next to it lists what was found, chosen and left out.
+        the record next to it lists what was found, chosen and left out: ``index.json``, or
+        ``a_index.json`` of a table ``a.tsv``.
     layout : str, default="auto"
         ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or
         ``ixi``; ``measures`` for people with regional measures, whose images are not wanted;
@@ -69,12 +70,13 @@ def index(
     choose : sequence of str
         What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``;
         an image in MNI space is taken before a native one unless ``space=native`` is chosen. Of
-        several tables of measures: ``atlas=aparc``, ``measure=area`` or ``measure=all``.
+        several tables of measures: ``atlas=aparc``, ``atlas=aseg.VINN``, ``measure=area`` or
+        ``measure=all``. Of FreeSurfer's longitudinal stream: ``stream=long`` or ``stream=base``.
     keep : sequence of str
         Further columns of the tables to take over.
     skip : bool, default=False
-        Whether scans with a problem are left out and named in ``index.json``, instead of being an
-        error.
+        Whether scans with a problem are left out and named in the record, instead of being an
+        error. A cell that cannot be read is then missing, and its scan is kept.
     overwrite : bool, default=False
         Whether an existing table is replaced.
     progress : Progress, bool or None
@@ -88,21 +90,15 @@ def index(
         table and, if there is one, that of the table of measures (``measures_path``).
     """
     progress = as_progress(progress)
-    target = Path(out).absolute()
-    beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
-    if target.suffix.lower() != ".tsv":
-        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
+    files = _Files.of(Path(out).absolute())
+    if files.table.suffix.lower() != ".tsv":
+        raise ConfigError(f"out: found '{files.table.name}'; the table ends in .tsv.")
     if id_column is not None and not phenotypes:
         raise ConfigError(
             "id_column: is of the tables of phenotypes, and there is none. Give one, or leave it out."
         )
-    check_writable(target)
-    for path in (target, beside, beside.with_suffix(".json"), record_of):
-        if os.path.lexists(path) and not overwrite:
-            raise ConfigError(
-                f"out: {path} exists already; write into another folder, or pass overwrite=True."
-            )
-    folder = Path(root).expanduser().absolute()
+    files.check(overwrite=overwrite)
+    place = Path(root).expanduser().absolute()
     people = [Path(path).expanduser() for path in phenotypes]
     how: dict[str, Any] = {
         "layout": layout,
@@ -111,42 +107,74 @@ def index(
         "skip": skip,
     }
     found = index_scans(
-        folder, phenotypes=people, id_column=id_column, keep=keep, progress=progress, **how
+        place, phenotypes=people, id_column=id_column, keep=keep, progress=progress, **how
     )
     given = [path.absolute() for path in people]
-    _check_not_read(target, [*given, *(folder / name for name in found.tables)])
-    table, base = (
-        found.table.loc[:, (found.table != "").any()].copy(),
-        relative_path(folder, target.parent),
-    )
+    _check_not_read(files.table, [*given, *(place / name for name in found.tables)])
+    _write(found, files, place if place.is_dir() else place.parent, given, how)
+    return found
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files that a call writes, named after the table: two tables of one folder keep their own."""
+
+    table: Path
+    measures: Path
+    description: Path
+    record: Path
+
+    @classmethod
+    def of(cls, table: Path) -> Self:
+        """Return the files beside a table."""
+        measures = measures_of_table(table)
+        return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
+
+    def check(self, *, overwrite: bool) -> None:
+        """Refuse a folder that cannot be written to, and files that exist already."""
+        check_writable(self.table)
+        for path in (self.table, self.measures, self.description, self.record):
+            if os.path.lexists(path) and not overwrite:
+                raise ConfigError(
+                    f"out: {path} exists already; give the table another name or folder, or pass "
+                    "overwrite=True."
+                )
+
+    def remove_old_measures(self, given: Sequence[Path]) -> None:
+        """Remove the measures of an earlier call for this table; `pretrain` would take them for new ones."""
+        if not (self.measures.is_file() and self.record.is_file()):
+            return
+        remedy = f"Remove it, and {self.measures.name} if that is of an earlier call."
+        if "measures" in read_json(self.record, remedy=remedy):
+            _check_not_read(self.measures, given)
+            self.measures.unlink(missing_ok=True)
+            self.description.unlink(missing_ok=True)
+
+
+def _write(
+    found: Index, files: _Files, root: Path, given: Sequence[Path], options: Mapping[str, Any]
+) -> None:
+    """Write the table with paths relative to its folder, the measures of its scans, and the record."""
+    table = found.table.loc[:, (found.table != "").any()].copy()
+    base = relative_path(root, files.table.parent)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
-    measured, remedy = (
-        _measures_of(found, beside),
-        f"Remove it, and {beside.name} if that is of an earlier call.",
-    )
-    may_be_old = measured is None and beside.is_file() and record_of.is_file()
-    if may_be_old and "measures" in read_json(record_of, remedy=remedy):
-        _check_not_read(beside, given)
-        for path in (
-            beside,
-            beside.with_suffix(".json"),
-        ):  # `pretrain` would take them for those of this table
-            path.unlink(missing_ok=True)
-    measures = {} if measured is None else {"measures": measured[1]}
-    # Before the tables: a call that is killed then leaves no measures that no record names.
-    write_json(
-        record_of, _record_of(found, how) | measures | {"environment": describe_environment()}
-    )
+    measured = _measures_of(found, files.measures)
+    if measured is None:
+        files.remove_old_measures(given)
+    record = {"table": files.table.name, **_record_of(found, options)}
     if measured is not None:
-        write_table(beside, measured[0])
-        write_json(
-            beside.with_suffix(".json"),
-            {key: measured[1][key] for key in ("parcellation", "software")},
-        )
-    write_table(target, table.replace("", "n/a"))
-    found.path, found.measures_path = target, None if measured is None else beside
-    return found
+        record["measures"] = measured[1]
+    # Before the tables: a call that is killed then leaves no measures that no record names.
+    write_json(files.record, record | {"environment": describe_environment()})
+    if measured is not None:
+        write_table(files.measures, measured[0])
+        description = {key: measured[1][key] for key in ("parcellation", "software")}
+        write_json(files.description, description)
+        found.measures_path = files.measures
+    write_table(files.table, table.replace("", "n/a"))
+    found.path = files.table
+    found.record_path = files.record
 
 
 def _record_of(found: Index, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,6 +183,7 @@ def _record_of(found: Index, options: Mapping[str, Any]) -> dict[str, Any]:
         "options": options,
         "n_found": found.n_found,
         "n_chosen": len(found.table),
+        "cells_not_read": found.cells_not_read,
         "tables": found.tables,
         "columns_known": {name: int(n) for name, n in (found.table != "").sum().items() if n},
         "notes": found.notes,
@@ -186,14 +215,23 @@ def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, An
         for scan in found.table[["participant_id", "session"]].to_numpy()
     ]
     lacking = [names[row] for row in rows.lacking]
-    found.left_out += [(name, "no table of measures has a row of the scan") for name in lacking]
+    if lacking:
+        found.notes.append(
+            f"{target.name}: {len(lacking)} of {len(names)} scans have no row in a table of "
+            f"measures: {first_names(lacking)}."
+        )
+    # One that is left out already has its reason.
+    named = {name.replace(" ses-", " session ") for name, _ in found.left_out}
     found.left_out += [
-        (name, "a table of measures has a row, and there is no scan") for name in rows.not_asked
+        (name, "a table of measures has a row, and there is no scan")
+        for name in rows.not_asked
+        if named.isdisjoint((name, name.partition(" session ")[0]))
     ]
     table = pd.concat([found.table[["participant_id", "session"]], rows.values], axis=1)
     table = table.drop(index=rows.lacking.tolist())
     about = {
         **{"file": target.name, "n_scans": len(table), "n_columns": len(rows.values.columns)},
+        "scans_without": lacking,
         **{
             "parcellation": measures.parcellation,
             "software": measures.software,

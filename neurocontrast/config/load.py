@@ -26,7 +26,7 @@ from neurocontrast.config.schema import (
 )
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import write_text
-from neurocontrast.reading import DAMAGE, problem_of_place, read_text
+from neurocontrast.reading import DAMAGE, NO_FILE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
 _PATHS = (
@@ -239,7 +239,7 @@ for _tag, _pattern in _SCALARS.items():
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a configuration file as a mapping; errors name the file and, if known, the line."""
-    if problem_of_place(path) == "there is no such file":
+    if problem_of_place(path) == NO_FILE:
         near = (
             sorted(other.name for other in path.parent.glob("*.y*ml"))
             if path.parent.is_dir()

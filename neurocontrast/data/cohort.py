@@ -28,6 +28,7 @@ from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
+from neurocontrast.reading import NO_FILE, problem_of_content
 from neurocontrast.seeds import derive_generator
 
 if TYPE_CHECKING:
@@ -388,7 +389,9 @@ def _check_files(
             wrong[at] = (
                 f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
             )
-        elif not os.path.isfile(path):  # noqa: PTH113  a plain call: there can be 100,000 of them
+        elif (problem := problem_of_content(path)) not in ("", NO_FILE):
+            wrong[at] = f"{shown(path, 200)}: {problem}"
+        elif problem:
             other = Path(path[:-3] if path.endswith(".gz") else path + ".gz")
             near = (
                 f" Did you mean '{other.name}'?" if n_absent < N_SHOWN and other.is_file() else ""

@@ -11,6 +11,8 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
+from neurocontrast.data.layouts.homes import scans_of_homes
+from neurocontrast.data.layouts.longitudinal import scans_of_stream
 from neurocontrast.data.layouts.tree import (
     FoundScan,
     Tree,
@@ -18,13 +20,13 @@ from neurocontrast.data.layouts.tree import (
     problem_of_file,
     problem_of_names,
     problem_of_path,
-    read_tree,
 )
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.data.roots import tree_at
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_json
@@ -53,6 +55,8 @@ number of FreeSurfer's surfaces, and a rating by eye."""
 MEASURES = "measures"
 """Name of the layout of a folder that holds tables of regional measures, and no images."""
 
+_OF_MEASURES = ("atlas", "measure", "stream", "dataset")
+"""Keys of ``--choose`` that concern tables of measures; the last two concern images too."""
 _N_SHOWN = 4
 _DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
 
@@ -67,7 +71,10 @@ class Index:
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path or person, and the reason
     notes: list[str] = field(default_factory=list)  # what was decided without being asked
     tables: list[str] = field(default_factory=list)  # those that were joined
+    cells_not_read: list[str] = field(default_factory=list)
+    """Problems with cells of tables; by ``--skip`` the scan is kept, and the cell is missing."""
     path: Path = Path()  # of the table, once it is written
+    record_path: Path = Path()  # of the record beside the table
     measures_path: Path | None = None  # of the table of regional measures, if there are any
     measures: MeasuresTable | None = (
         None  # of these scans and others, if tables of regional measures are there
@@ -98,15 +105,19 @@ def index_scans(
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
         )
-    if not root.is_dir():
-        raise DataError(f"{root}: there is no such folder.")
-    tree = read_tree(root)
+    tree = tree_at(root)
     images = {} if layout == MEASURES else _images(tree, layout)
-    measures, unread = _measures_below(tree, rules, keep, needed=not images)
+    stream = rules.get("stream", "")
+    dataset = rules.get("dataset", "")
+    measures, unread = _measures_below(root, tree, rules, keep, needed=not images)
     name, scans, notes = _scans(tree, layout, images, measures)
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
     )
+    if any("stream" in scan.entities for scan in scans):
+        scans = _of_stream(scans, stream, index)
+    if name != MEASURES:
+        scans = _of_homes(scans, dataset, index)
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
@@ -131,15 +142,16 @@ def index_scans(
         "_"
     )
     if problems.found and not skip:
-        problems.hint("--skip leaves out the scans with problems, and index.json says which.")
+        problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
-    index.left_out += [(problem.name, problem.text) for problem in problems.found]
+    kept = _without_problems(chosen, problems)
+    _add_left_out(chosen, kept, problems, index)
     index.tables = [
         table.source
         for name in sorted({scan.dataset for scan in scans})
         for table in people.general(name)
     ]
-    table = table[_without_problems(chosen, problems)].reset_index(drop=True)
+    table = table[kept].reset_index(drop=True)
     if table.empty:
         what, reason = index.left_out[0]
         raise DataError(
@@ -148,11 +160,64 @@ def index_scans(
     return replace(index, table=table)
 
 
+def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
+    """Return scans named after their folder, or those of one folder, where that is asked for."""
+    chosen = scans_of_homes(scans, dataset)
+    taken = {scan.path for scan in chosen}
+    index.left_out += [
+        (scan.path, f"not in the folder of --choose dataset={dataset}")
+        for scan in scans
+        if scan.path not in taken
+    ]
+    return chosen
+
+
+def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
+    """Return FreeSurfer's scans of one longitudinal stream; the others are left out with a note."""
+    chosen, others, note = scans_of_stream(scans, stream)
+    index.left_out += [
+        (scan.path, f"of another stream ({scan.entities.get('stream', 'cross')})")
+        for scan in others
+    ]
+    if note:
+        index.notes.append(note)
+    return chosen
+
+
 def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bool]:
     """Return which scans have no problem: one with a line of a table is of a person and all scans of that person."""
     of_people = {problem.name for problem in problems.found if problem.line is not None}
     of_scans = {problem.name for problem in problems.found if problem.line is None}
     return [scan.name not in of_scans and f"sub-{scan.person}" not in of_people for scan in scans]
+
+
+def _add_left_out(
+    scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
+) -> None:
+    """List each scan or person that problems leave out once, with all reasons, and count them in a note."""
+    left = [scan for scan, is_kept in zip(scans, kept, strict=True) if not is_kept]
+    names = {scan.name for scan in left} | {f"sub-{scan.person}" for scan in left}
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for problem in problems.found:
+        if problem.name in names:
+            reasons[problem.name].append(problem.text)
+        else:
+            index.cells_not_read.append(str(problem))
+    index.left_out += [(name, "; ".join(texts)) for name, texts in reasons.items()]
+    if left:
+        n_scans = len({scan.name for scan in left})
+        n_all = len({scan.name for scan in scans})
+        people = {scan.person for scan in scans}
+        with_scan = {scan.person for scan, is_kept in zip(scans, kept, strict=True) if is_kept}
+        index.notes.append(
+            f"--skip left out {n_scans} of {n_all} scans; of {len(people)} people, "
+            f"{len(people - with_scan)} are left out altogether."
+        )
+    if index.cells_not_read:
+        index.notes.append(
+            f"--skip: {len(index.cells_not_read)} cells or rows of tables cannot be read and are "
+            f"missing, their scans are kept; the first: {index.cells_not_read[0]}."
+        )
 
 
 def _rules(choose: Sequence[str]) -> dict[str, str]:
@@ -217,20 +282,20 @@ def _scans(
 
 
 def _measures_below(
-    tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
+    root: Path, tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
     """Return the measures in tables of the folder; if not `needed`, the reason why they cannot be used.
 
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`.
     """
-    chosen = {name: rules.pop(name) for name in ("atlas", "measure") if name in rules}
-    if not files_of_measures(tree):
+    chosen = {name: rules.pop(name) for name in _OF_MEASURES if name in rules}
+    if root.is_dir() and not files_of_measures(tree):
         return None, []
     try:
-        table = read_tables(tree.root, **chosen)
+        table = read_tables(root, **chosen)
         if wanted := [name for name in keep if name in table.left_out]:
-            table = read_tables(tree.root, keep=wanted, **chosen)
+            table = read_tables(root, keep=wanted, **chosen)
     except DataError as error:
         if needed:
             raise
@@ -339,14 +404,14 @@ def _check_files(
     if len(spaces) > 1:
         counts = ", ".join(f"{space} ({n} images)" for space, n in spaces.most_common())
         common = spaces.most_common(1)[0][0]
+        template, _, age_group = common.partition(":cohort-")
+        flag = f"cohort={age_group}" if age_group else f"space={template}"
         for scan in scans:
             if scan.space != common:
                 problems.add(
                     f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name
                 )
-        problems.hint(
-            f"Images are in several spaces: {counts}. Decide with --choose space={common}."
-        )
+        problems.hint(f"Images are in several spaces: {counts}. Decide with --choose {flag}.")
 
 
 def _row(
@@ -417,13 +482,11 @@ def _compare_with_tables(
 
     Notes name the tables that know a person in other sessions alone, and people without an image.
     """
+    _note_averages(scans, index)
     if not any(each.tables for each in known):
         index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
-    elsewhere: dict[str, list[str]] = defaultdict(list)
+    _note_other_sessions(scans, known, people, index)
     for scan, found in zip(scans, known, strict=True):
-        for table in people.general(scan.dataset):
-            if table.of(scan) and table.source not in found.tables:
-                elsewhere[table.source].append(scan.name)
         if people.general(scan.dataset) and not found.tables:
             what = "is an image" if scan.path else "are measures"
             problems.add(f"there {what}, and no table has a row", name=scan.name)
@@ -434,10 +497,6 @@ def _compare_with_tables(
                     f"the image is of ses-{scan.session}, and a table has ses-{session}",
                     name=scan.name,
                 )
-    for source, names in elsewhere.items():
-        index.notes.append(
-            f"{source}: of {len(names)} scans, such as {names[0]}, it has rows of other sessions alone; not joined."
-        )
     absent = {
         person: source
         for person, source in sorted(people.people().items())
@@ -459,6 +518,38 @@ def _compare_with_tables(
             problems.hint(
                 f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop."
             )
+
+
+def _note_other_sessions(
+    scans: Sequence[FoundScan], known: Sequence[Known], people: PeopleTables, index: Index
+) -> None:
+    """Note tables that know a person in other sessions than the scan's alone, and so say nothing of the scan."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for scan, joined in zip(scans, known, strict=True):
+        for table in people.general(scan.dataset):
+            if table.of(scan) and table.source not in joined.tables:
+                names[table.source].append(scan.name)
+        for table in people.of_subject(scan):
+            if table.source not in joined.tables:
+                names["sub-*_sessions.tsv"].append(scan.name)
+    for source, of_scans in names.items():
+        index.notes.append(
+            f"{source}: of {len(of_scans)} scans, such as {of_scans[0]}, it has rows of other "
+            "sessions alone; not joined."
+        )
+
+
+def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
+    """Note people who have a scan without session beside scans of sessions: it may be an average of them."""
+    sessions: dict[str, set[str]] = defaultdict(set)
+    for scan in scans:
+        sessions[scan.person].add(scan.session)
+    doubtful = [f"sub-{person}" for person, names in sessions.items() if {""} < names]
+    if doubtful:
+        index.notes.append(
+            f"{len(doubtful)} people have a scan without session beside scans of sessions: "
+            f"{first_names(doubtful)}. If it is an average or template of them, remove its row."
+        )
 
 
 def _without_zeros(label: str) -> str:

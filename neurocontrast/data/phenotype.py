@@ -83,20 +83,16 @@ class PeopleTables:
     keep: Sequence[str] = ()
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
-    _scan_of: dict[int, FoundScan] = field(
-        default_factory=dict
-    )  # the first that a row is of, by the row's identity
+    _scan_of: dict[tuple[int, str], FoundScan] = field(default_factory=dict)
+    """First scan that a person of a table was joined to, by the table's identity and the person's name there."""
 
     def known_of(self, scan: FoundScan) -> Known:
         """Return what the tables say of a scan; contradictions in age or sex become problems."""
         rows = list(self._rows_of(scan))
         known = Known({}, {}, {source for source, _, _ in rows})
         is_specific: dict[str, bool] = {}
+        self._check_one_person(scan, known)
         for source, specific, cells in rows:
-            if (first := self._scan_of.setdefault(id(cells), scan)).person != scan.person:
-                for one, other in ((first, scan), (scan, first)):
-                    text = f"{source}: its row is of sub-{other.person} too; name people with their data set"
-                    self.problems.add(f"{text}, as {one.person}", name=one.name)
             for name, cell in cells.items():
                 earlier = known.cells.setdefault(name, cell)
                 origin = known.sources.setdefault(name, source)
@@ -112,6 +108,19 @@ class PeopleTables:
                     )
         return known
 
+    def _check_one_person(self, scan: FoundScan, known: Known) -> None:
+        """Add a problem if a table joins one person of its rows to people of two data sets."""
+        for table in self.general(scan.dataset):
+            label = scan.person if scan.person in table.rows else scan.subject
+            if table.source not in known.tables:
+                continue
+            first = self._scan_of.setdefault((id(table), label), scan)
+            if first.person == scan.person:
+                continue
+            for one, other in ((first, scan), (scan, first)):
+                text = f"{table.source}: its row is of sub-{other.person} too; name people with their data set"
+                self.problems.add(f"{text}, as {one.person}", name=one.name)
+
     def people(self) -> dict[str, str]:
         """Return each person of the tables of participants, with the table's name."""
         found: dict[str, str] = {}
@@ -126,7 +135,7 @@ class PeopleTables:
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""
-        tables = [*self.general(scan.dataset), *self._of_subject(scan)]
+        tables = [*self.general(scan.dataset), *self.of_subject(scan)]
         return {session for table in tables for session in table.of(scan) if session}
 
     def general(self, dataset: str) -> list[Phenotype]:
@@ -155,9 +164,14 @@ class PeopleTables:
         for table in self._of_scans(scan):
             for row in table.rows.get(scan.path, {}).values():
                 yield table.source, True, row
-        for table in [*self._of_subject(scan), *general] if scan.session else ():
+        of_subject = list(self.of_subject(scan))
+        for table in [*of_subject, *general] if scan.session else ():
             if (of_session := table.of(scan).get(scan.session)) is not None:
                 yield table.source, True, of_session
+        for table in of_subject:
+            sessions = list(table.of(scan).values())
+            if len(sessions) == 1 and not scan.session:
+                yield table.source, True, sessions[0]
         for table in general:
             of_person = table.of(scan)
             is_only = len(of_person) == 1 and not scan.session
@@ -185,7 +199,8 @@ class PeopleTables:
                 }
                 yield self._read_once(self.tree.root / path, path, **options)
 
-    def _of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
+    def of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
+        """Give the table of the sessions of a scan's subject, ``sub-X_sessions.tsv``, where there is one."""
         below = f"{scan.dataset}/" if scan.dataset else ""
         path = f"{below}sub-{scan.subject}/sub-{scan.subject}_sessions.tsv"
         if self.tree.has(path):

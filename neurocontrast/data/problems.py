@@ -1,5 +1,6 @@
 """Problems of a table, collected so that one error names all of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,3 +64,9 @@ def shown(value: object, n_max: int = 60) -> str:
     """Return a value as it is quoted in a message, cut where it is long."""
     text = str(value)
     return repr(text if len(text) <= n_max else text[: n_max - 1] + "…")
+
+
+def first_names(names: Sequence[str], n_max: int = 5) -> str:
+    """Return the first of some names as a message lists them, and the number of the others."""
+    listed = ", ".join(names[:n_max])
+    return f"{listed} and {len(names) - n_max} more" if len(names) > n_max else listed

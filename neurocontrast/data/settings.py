@@ -112,10 +112,11 @@ class MeasureTableSettings(MeasureSettings):
     """
 
     measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
-    """Tables of measures, and folders of them; None for ``measures.tsv`` next to `participants`, which `index`
-    writes."""
+    """Tables of measures, and folders of them; None for the table that `index` writes next to
+    `participants`: ``measures.tsv`` by ``participants.tsv``, ``a_measures.tsv`` by ``a.tsv``."""
     atlas: str = ""
-    """Parcellation to take from folders, such as ``aparc``; "" for the first that is there."""
+    """Parcellation to take from folders, such as ``aparc``, or segmentation, such as
+    ``aseg.VINN``, or both (``aparc,aseg.VINN``); "" for the first of each that is there."""
     measure: Literal["thickness", "area", "volume", "all"] = "thickness"
     """What to take of the cortex from folders."""
 

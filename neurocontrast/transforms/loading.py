@@ -21,7 +21,7 @@ from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
-from neurocontrast.reading import check_place, read_array
+from neurocontrast.reading import check_content, read_array
 from neurocontrast.transforms.images import EachImage, centred, corners_apart, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
@@ -227,7 +227,7 @@ def _is_freesurfer(name: str) -> bool:
 def _naming(name: str) -> Iterator[None]:
     """Raise whatever a file that cannot be read raises as a DataError with its name."""
     try:
-        check_place(name)
+        check_content(name)
         yield
     except DataError:
         raise

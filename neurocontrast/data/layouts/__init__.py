@@ -4,6 +4,11 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from neurocontrast.data.layouts.longitudinal import (
+    scan_of_stream,
+    streams_of,
+    templates_below,
+)
 from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
 from neurocontrast.reading import read_bytes
 
@@ -47,7 +52,10 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
     ):
         subject, session, entities = identity_of(path.rpartition("/")[2])
         del entities["desc"]
-        entities.setdefault("space", "native")
+        space = entities.setdefault("space", "native")
+        # Templates of infants have cohorts by age, which are spaces of their own.
+        if "cohort" in entities:
+            space = f"{space}:cohort-{entities['cohort']}"
         prefix = path.rpartition(_PREPROCESSED)[0]
         endings = {"mask_path": "desc-brain_mask"} | {
             key: f"label-{key.upper()}_probseg" for key in ("gm", "wm", "csf")
@@ -61,7 +69,7 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
             path,
             session,
             entities=entities,
-            space=entities["space"],
+            space=space,
             stage="preprocessed",
             maps=beside,
         )
@@ -114,7 +122,10 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
     """
     for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
         folder, stem, end = path.rpartition("/")[0], named[1], f".nii{named[2] or ''}"
-        subject, session, entities = identity_of(stem)
+        subject, session, entities = identity_of(scan_of_stream(stem))
+        stream = streams_of([stem])[0]
+        if stream != "cross":
+            entities["stream"] = stream
         found = {
             key: tree.first(joined_path(folder, f"{prefix}{stem}{end}"))
             for key, prefix in _OF_CAT12.items()
@@ -143,26 +154,18 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
     """Give an image for each subject of a SUBJECTS_DIR: the stripped brain where there is one, else the whole head.
 
-    Templates (``fsaverage``) and longitudinal copies (``X.long.Y``) are left out.
+    ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
+    with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.
     """
+    templates = templates_below(tree)
     for folder in sorted(tree.folders):
         parent, _, last = folder.rpartition("/")
         subject = parent.rpartition("/")[2]
         image = tree.first(*(f"{folder}/{name}" for name in _OF_FREESURFER))
-        if (
-            last != "mri"
-            or not subject
-            or not image
-            or subject.startswith("fsaverage")
-            or ".long." in subject
-        ):
+        if last != "mri" or not subject or not image or subject.startswith("fsaverage"):
             continue
-        label, session, entities = identity_of(subject)
-        text = _text(tree, f"{parent}/stats/aseg.stats")
-        volume, holes = _TIV.search(text), _HOLES.search(text)
-        facts = {"tiv": f"{float(volume[1]) / 1000:.1f}"} if volume else {}
-        # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.
-        facts |= {"euler": str(2 - int(holes[1]))} if holes else {}
+        label, session, entities = identity_of(scan_of_stream(subject))
+        entities["stream"] = streams_of([subject], [subject] * (parent in templates))[0]
         yield FoundScan(
             label,
             image,
@@ -170,8 +173,21 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
             entities=entities,
             maps={"mask_path": tree.first(f"{folder}/brainmask.mgz")},
             stage=_OF_FREESURFER[image.rpartition("/")[2]],
-            facts=facts,
+            facts=_facts_of_freesurfer(_text(tree, f"{parent}/stats/aseg.stats")),
         )
+
+
+def _facts_of_freesurfer(text: str) -> dict[str, str]:
+    """Return head size and Euler number as ``aseg.stats`` has them."""
+    facts = {}
+    volume = _TIV.search(text)
+    if volume:
+        facts["tiv"] = f"{float(volume[1]) / 1000:.1f}"
+    holes = _HOLES.search(text)
+    if holes:
+        # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.
+        facts["euler"] = str(2 - int(holes[1]))
+    return facts
 
 
 def _text(tree: Tree, *paths: str) -> str:

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from neurocontrast.exceptions import DataError, one_of
-from neurocontrast.reading import problem_of_place
+from neurocontrast.reading import is_broken_link, problem_of_content, problem_of_place
 
-_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-_N_BYTES_OF_POINTER = 1024
 _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "a zero byte"}
 
 
@@ -75,7 +73,7 @@ def read_tree(root: Path) -> Tree:
                     "" if entry.is_file(follow_symlinks=False) else problem_of_place(entry.path)
                 )
                 # A broken link is what git-annex leaves for content that is elsewhere.
-                if problem in ("", "there is no such file"):
+                if not problem or is_broken_link(entry.path):
                     names.append(entry.name)
                 else:
                     tree.skipped.append((path, problem))
@@ -118,23 +116,9 @@ def problem_of_names(path: str) -> str:
 
 def problem_of_file(path: Path) -> str:
     """Return why a file holds no image: empty, or a pointer of git-lfs or git-annex to content elsewhere; else ""."""
-    try:
-        n_bytes = path.stat().st_size
-    except FileNotFoundError:
-        return "its content is not here (a link of git-annex or DataLad: run 'datalad get' first)"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    if problem := problem_of_place(path):
+    if problem := problem_of_content(path):
         return problem
-    if n_bytes == 0:
-        return "is empty (0 bytes)"
-    if n_bytes <= _N_BYTES_OF_POINTER:
-        content = path.read_bytes()
-        if content.startswith(_LFS_POINTER):
-            return "is a pointer of git-lfs, not the image (run 'git lfs pull' first)"
-        if content.startswith(b"/annex/objects/"):
-            return "is a pointer of git-annex, not the image (run 'git annex get' first)"
-    return ""
+    return "is empty (0 bytes)" if path.stat().st_size == 0 else ""
 
 
 _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")

@@ -1,14 +1,26 @@
 """Tables of measures among the files of a folder, and the choice between atlases and measures."""
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from neurocontrast.data.layouts.tree import Tree, read_tree
+from neurocontrast.data.layouts.homes import Member, choose_homes, home_of
+from neurocontrast.data.layouts.longitudinal import (
+    choose_stream,
+    scan_of_stream,
+    streams_of,
+    templates_below,
+)
+from neurocontrast.data.layouts.tree import Tree, identity_of, read_tree
+from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.reading import check_content, problem_of_content
 
 _PARCELLATIONS = (
     "aparc.a2009s",
@@ -17,9 +29,15 @@ _PARCELLATIONS = (
     "aparc.DKTatlas.mapped",
     "neuromorphometrics",
 )
-_SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
-"""Atlases in order of preference; one of each list is taken."""
+_SEGMENTATIONS = (
+    *("aseg", "aseg.presurf", "aseg.withCC", "aseg.VINN", "aseg+DKT", "aseg+DKT.VINN"),
+    *("wmparc", "wmparc.DKTatlas.mapped"),
+)
+"""Atlases in order of preference, those corrected by surfaces first; one of each list is taken."""
+_OF_WHITE_MATTER = "wmparc"
+_BY_SUBJECT = "freesurfer-stats"
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
+_BINARY = (".xlsx", ".xls", ".parquet")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
 _OF_RUNS = re.compile(
@@ -28,62 +46,226 @@ _OF_RUNS = re.compile(
 _N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
 
 
-def files_of_measures(tree: Tree) -> dict[tuple[str, str], list[Path]]:
-    """Return the files of a folder that hold measures, by format and atlas."""
-    found: dict[tuple[str, str], list[Path]] = defaultdict(list)
+def files_of_measures(
+    tree: Tree, stream: str = "", notes: list[str] | None = None
+) -> dict[tuple[str, str], list[Path]]:
+    """Return the files of a folder that hold measures, by format and atlas.
+
+    A link to another such file is left out, and so are streams of FreeSurfer other than `stream`;
+    `notes` gets a line about each, and one about tables whose content is elsewhere.
+    """
+    notes = [] if notes is None else notes
+    listed: dict[tuple[str, str], list[Path]] = defaultdict(list)
+    absent = []
     for folder, names in sorted(tree.folders.items()):
         for name in names:
             if not name.lower().endswith(_ENDINGS) or _OF_RUNS.fullmatch(name):
                 continue
             path = tree.root / folder / name
-            head = _head(path)
-            for each, reader in FORMATS.items():
-                atlas = reader.atlas_of(path, head)
-                if atlas is not None and (each != "table" or _has_regions(head)):
-                    found[each, atlas].append(path)
-                if atlas is not None:
-                    break
-    return found
+            key = _format_of(path)
+            if key is not None:
+                listed[key].append(path)
+            elif name.lower().endswith(_TEXT) and problem_of_content(path):
+                absent.append(path)
+    _keep_stream(listed, tree, stream, notes)
+    files = {}
+    for key, paths in listed.items():
+        if paths:
+            files[key] = _without_links(paths, tree.root, notes)
+    if absent:
+        notes.append(
+            f"{len(absent)} tables are not looked at, such as "
+            f"{absent[0].relative_to(tree.root)}: {problem_of_content(absent[0])}."
+        )
+    return files
 
 
-def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sheet]:
-    """Return the sheets of a file, or of the chosen files of a folder; `notes` gets a line about the others."""
+def _format_of(path: Path) -> tuple[str, str] | None:
+    """Return format and atlas of a file of a folder, or None if it holds no measures."""
+    head = _head(path)
+    for name, reader in FORMATS.items():
+        atlas = reader.atlas_of(path, head)
+        if atlas is not None:
+            return (name, atlas) if name != "table" or _has_regions(head) else None
+    return None
+
+
+def _keep_stream(
+    files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
+) -> None:
+    """Reduce the statistics of subjects to one stream of FreeSurfer, and note the others."""
+    subjects = sorted(_subjects_of(files))
+    bases = templates_below(tree)
+    streams = []
+    for folder in subjects:
+        is_base = folder.relative_to(tree.root).as_posix() in bases
+        streams += streams_of([folder.name], [folder.name] * is_base)
+    choice = choose_stream([folder.name for folder in subjects], streams, stream)
+    taken = set(map(subjects.__getitem__, choice.rows))
+    for key, paths in files.items():
+        if key[0] == _BY_SUBJECT:
+            files[key] = [path for path in paths if path.parents[1] in taken]
+    if choice.note:
+        notes.append(f"{tree.root.name}: {choice.note}")
+
+
+def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
+    """Return the folders of the subjects that have statistics of FreeSurfer."""
+    folders: set[Path] = set()
+    for (name, _), paths in files.items():
+        if name == _BY_SUBJECT:
+            folders.update(path.parents[1] for path in paths)
+    return folders
+
+
+def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
+    """Return files without links to another of them: of both, the link's target is read."""
+    real_root = Path(os.path.realpath(root))
+    targets: dict[Path, Path] = {}
+    files = set()
+    for path in paths:
+        target = Path(os.path.realpath(path))
+        if target == real_root / path.relative_to(root):
+            files.add(target)
+        else:
+            targets[path] = target
+    left = [path for path, target in targets.items() if target in files]
+    if not left:
+        return list(paths)
+    notes.append(
+        f"{root.name}: {len(left)} links to files that are read anyway are left out, such as "
+        f"{left[0].relative_to(root)}."
+    )
+    return sorted(set(paths) - set(left))
+
+
+def sheets_at(
+    path: Path,
+    atlas: str,
+    measure: str,
+    notes: list[str],
+    *,
+    stream: str = "",
+    dataset: str = "",
+) -> list[Sheet]:
+    """Return the sheets of a file, or of the chosen files of a folder; `notes` names the others."""
     if not path.is_dir():
         if atlas or measure not in ("thickness", "all"):
             notes.append(
-                f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from folders."
+                f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from "
+                "folders."
             )
-        head = _head(path)
-        for reader in FORMATS.values():
-            if reader.atlas_of(path, head) is not None:
-                return reader.sheets([path])
+        return _sheets_of_file(path, stream, notes)
+    left_out: list[str] = []
+    files = files_of_measures(read_tree(path), stream, left_out)
+    if not files:
+        reasons = " ".join(left_out)
         raise DataError(
-            f"{path}: no known format of regional measures (FreeSurfer's statistics lie in SUBJECT/stats). Known are: "
-            f"{one_of(FORMATS)}."
+            f"{path}: no table of regional measures is in this folder. {reasons}".rstrip()
         )
-    found = files_of_measures(read_tree(path))
-    if not found:
-        raise DataError(f"{path}: no table of regional measures is in this folder.")
-    sheets = [
-        sheet
-        for (name, named), files in found.items()
-        if not named
-        for sheet in FORMATS[name].sheets(files)
-    ]
-    there = {named for _, named in found} | {sheet.atlas for sheet in sheets}
-    taken = _chosen(there - {""}, atlas, notes, path)
-    sheets = [sheet for sheet in sheets if not sheet.atlas or sheet.atlas in taken]
-    sheets += [
-        sheet
-        for (name, named), files in found.items()
-        if named in taken
-        for sheet in FORMATS[name].sheets(files)
-    ]
-    return _of_measure(sheets, measure, notes, path)
+    whole: list[Sheet] = []
+    for (name, named), paths in files.items():
+        if not named:
+            whole += _sheets_of(name, paths, path)
+    atlases = {named for _, named in files} | {sheet.atlas for sheet in whole}
+    taken = _chosen(atlases - {""}, atlas, notes, path)
+    sheets = [sheet for sheet in whole if not sheet.atlas or sheet.atlas in taken]
+    for (name, named), paths in files.items():
+        if named in taken:
+            sheets += _sheets_of(name, paths, path)
+    _note_people_left_out(files, taken, notes, path)
+    of_stream = [_of_stream(sheet, stream, left_out) for sheet in sheets]
+    chosen = _of_homes(_of_measure(of_stream, measure, notes, path), path, dataset)
+    notes += left_out
+    return chosen
+
+
+def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
+    """Return the sheets of one file in the first format that claims the file."""
+    head = _head(path)
+    for reader in FORMATS.values():
+        if reader.atlas_of(path, head) is not None:
+            check_content(path)
+            return [_of_stream(sheet, stream, notes) for sheet in reader.sheets([path])]
+    raise DataError(
+        f"{path}: no known format of regional measures (FreeSurfer's statistics lie in "
+        f"SUBJECT/stats). Known are: {one_of(FORMATS)}."
+    )
+
+
+def _sheets_of(name: str, files: Sequence[Path], root: Path) -> list[Sheet]:
+    """Read files of one format, unless the content of some is elsewhere: then all of them are named."""
+    problems = Problems(str(root))
+    for file in files:
+        if problem := problem_of_content(file):
+            problems.add(problem, name=str(file.relative_to(root)))
+    problems.raise_if_any()
+    return FORMATS[name].sheets(files)
+
+
+def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
+    """Return the rows of one longitudinal stream, where a table has several; note the others."""
+    names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
+    streams = streams_of(names)
+    if set(streams) <= {"cross"}:
+        return sheet
+    choice = choose_stream(names, streams, stream)
+    if choice.note:
+        notes.append(f"{sheet.source.name}: {choice.note}")
+    return sheet.take(choice.rows)
+
+
+def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
+    """Return sheets whose rows are named after their folders, where `choose_homes` says so."""
+    members: list[Member] = []
+    whole = []
+    places: list[tuple[int, int]] = []
+    for number, sheet in enumerate(sheets):
+        if len(sheet.files) != len(sheet.identifiers):
+            whole.append(sheet)  # a table of many people tells nothing by its folder
+            continue
+        kind = (("measure", f"{sheet.side}{sheet.measure}"),)
+        for row, file in enumerate(sheet.files):
+            subject = identity_of(scan_of_stream(sheet.identifiers[row]))[0]
+            home = home_of(file.relative_to(root).as_posix(), subject)
+            members.append(Member(subject, home, kind))
+            places.append((number, row))
+    try:
+        choice = choose_homes(members, dataset)
+    except ConfigError as error:
+        raise DataError(f"{root}: {error}") from None
+    rows: dict[int, list[int]] = defaultdict(list)
+    datasets: dict[int, list[str]] = defaultdict(list)
+    for member, name in zip(choice.rows, choice.datasets, strict=True):
+        number, row = places[member]
+        rows[number].append(row)
+        datasets[number].append(name)
+    for number, taken in rows.items():
+        whole.append(replace(sheets[number].take(taken), datasets=datasets[number]))
+    return whole
+
+
+def _note_people_left_out(
+    files: Mapping[tuple[str, str], Sequence[Path]],
+    taken: Collection[str],
+    notes: list[str],
+    path: Path,
+) -> None:
+    """Note the subjects with statistics that have none of the atlases that are taken."""
+    subjects = _subjects_of(files)
+    chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
+    lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))
+    if lacking:
+        notes.append(
+            f"{path.name}: {len(lacking)} of {len(subjects)} subjects have none of "
+            f"{one_of(sorted(taken))} and are left out: {first_names(lacking)}."
+        )
 
 
 def holds_measures(path: Path) -> bool:
     """Return whether a path is a folder, or a table that holds measures."""
+    if path.suffix.lower() in _BINARY and path.is_file():
+        return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
     others = [reader for name, reader in FORMATS.items() if name != "table"]
     return (
@@ -105,22 +287,45 @@ def _has_regions(head: str) -> bool:
     return sum(region_of(column.strip(' "\r')) is not None for column in columns) >= _N_REGIONS
 
 
-def _chosen(there: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
-    """Return one parcellation and one segmentation of those that are there."""
-    segmented = [name for name in _SEGMENTATIONS if name in there][:1]
-    others = [name for name in _PARCELLATIONS if name in there]
-    others += sorted(there.difference(_SEGMENTATIONS, others))
-    if atlas and atlas not in others:
-        raise DataError(
-            f"{path}: no atlas '{atlas}'.{suggestion(atlas, others)} There are: {one_of(others)}."
-        )
-    taken = [atlas] if atlas else others[:1]
-    left = [name for name in others if name not in taken]
-    if left:
+def _chosen(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
+    """Return one parcellation and one segmentation of a folder; `atlas` may name either, or both."""
+    segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
+    usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
+    parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
+    names = re.findall(r"[^,\s]+", atlas)
+    for name in names:
+        if name not in atlases:
+            present = [*parcellations, *segmentations]
+            hint = suggestion(name, present)
+            raise DataError(f"{path}: no atlas '{name}'.{hint} There are: {one_of(present)}.")
+    taken: set[str] = set()
+    for group in (segmentations, parcellations):
+        asked = sorted(set(names).intersection(group))
+        if len(asked) > 1:
+            raise DataError(f"{path}: atlas names {one_of(asked)}; one of them can be taken.")
+        chosen = asked or group[:1]
+        taken.update(chosen)
+        left = [name for name in group if name not in chosen]
+        if group is parcellations and left:
+            notes.append(
+                f"{path.name}: of the atlases that are there, {one_of(chosen)} is taken; not "
+                f"{one_of(left)}."
+            )
+        else:
+            _note_segmentations(chosen, left, notes, path)
+    return taken
+
+
+def _note_segmentations(
+    chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
+) -> None:
+    """Note files of segmented structures that are not read; ``wmparc`` is of other structures."""
+    alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
+    if alternatives:
         notes.append(
-            f"{path.name}: of the atlases that are there, {one_of(taken)} is taken; not {one_of(left)}."
+            f"{path.name}: of the segmentations that are there, {one_of(chosen)} is taken; not "
+            f"{one_of(alternatives)} (atlas={alternatives[0]} takes that instead)."
         )
-    return {*segmented, *taken}
 
 
 def _of_measure(sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path) -> list[Sheet]:

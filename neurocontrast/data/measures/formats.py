@@ -1,96 +1,24 @@
 """Tables of measures as programs write them: tables with identifiers, FreeSurfer's, CAT12's, OpenBHB's arrays."""
 
-import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-from xml.etree import ElementTree
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
-from neurocontrast.data.listing import read_sheet
-from neurocontrast.data.measures.names import MM3_PER_ML, region_of
+from neurocontrast.data.measures.cat12 import CAT12, atlas_of_cat12, read_cat12
+from neurocontrast.data.measures.names import region_of
+from neurocontrast.data.measures.sheets import ScanRow, Sheet, by_identifier, sheets_of_scans
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_array, read_bytes, read_json, read_text
 
-_IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table as a program wrote it: identifiers and cells as text, with what holds for all columns."""
-
-    source: Path
-    """File that was read, or the folder of several; messages begin with its name."""
-    identifiers: Sequence[str]
-    """Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in one."""
-    cells: Mapping[str, Sequence[str]]
-    """Cells by column, one a row; a missing one is empty or ``n/a``."""
-    lines: Sequence[int] = ()
-    """Line of the file for each row; empty if a row is a file."""
-    sessions: Sequence[str] = ()
-    """Session of each row, or empty if the file has no column of sessions."""
-    side: str = ""  # "lh" or "rh", where it is that of all columns
-    measure: str = ""  # of all columns, such as thickness
-    atlas: str = ""  # of all columns, such as aparc.a2009s
-    software: str = ""  # program and version
-    scale: float = 1.0
-    """Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL."""
-    files: Sequence[Path] = ()  # that were read, if `source` is their folder
-
-    def line(self, row: int) -> int | None:
-        """Return the line of a row in the file; None if a row is a file."""
-        return self.lines[row] if self.lines else None
-
-
-class ScanRow(NamedTuple):
-    """The row of one scan, which a file of its own holds, and what holds for all of its columns."""
-
-    file: Path
-    identifier: str
-    cells: Mapping[str, str]
-    about: Mapping[str, Any]
-
-
-def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
-    """Return one sheet for the rows of scans that share hemisphere, measure, atlas and software."""
-    groups: dict[tuple[Any, ...], list[ScanRow]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(row.about.items())].append(row)
-    sheets = []
-    for about, found in groups.items():
-        files = [row.file for row in found]
-        source = Path(os.path.commonpath(files))
-        if len(files) > 1 and len({file.name for file in files}) == 1:
-            source /= files[0].name
-        cells = pd.DataFrame([row.cells for row in found], dtype=object).fillna("").to_dict("list")
-        people = [row.identifier for row in found]
-        sheets.append(Sheet(source, people, {str(name): each for name, each in cells.items()},
-                            files=files, **dict(about)))  # fmt: skip
-    return sheets
-
-
-def by_identifier(path: Path) -> Sheet:
-    """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
-    table = read_sheet(path)
-    found = identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS)
-    session = first_of(table, SESSIONS)
-    about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
-    atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
-    cells = {str(name): column.tolist() for name, column in table.items()}
-    people, sessions = cells.pop(found), cells.pop(session) if session else ()
-    return Sheet(
-        path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software
-    )
-
-
 _STATS = re.compile(
-    r"(?:(lh|rh)\.(aparc[\w.]*)|(aseg|aseg\+DKT|wmparc)(?:\.(?:presurf|VINN|withCC))?)\.stats"
+    r"(?:(?P<side>lh|rh)\.(?P<parcellation>aparc[\w.]*)"
+    r"|(?P<segmentation>aseg(?:\+DKT)?(?:\.(?:presurf|VINN|withCC))?|wmparc(?:\.DKTatlas\.mapped)?))"
+    r"\.stats"
 )
 _WHOLE_BRAIN = re.compile(r"# Measure ([^,]+), ([^,]+),.*, ([^,]+), (mm\^3|mm\^2|mm|unitless)\s*")
 _COLUMNS = {
@@ -115,28 +43,25 @@ _FIRST = re.compile(rf"\s*\"?(?:(lh|rh)\.([\w.+-]+)\.({_OF_CORTEX})|Measure:(\w+
 
 
 def _atlas_of_stats(path: Path, _head: str) -> str | None:
-    """Return the atlas in the name of the file; None for templates and longitudinal copies too."""
+    """Return the atlas in the name of the file, such as ``aseg.VINN``; None for the average brain too."""
     named = _STATS.fullmatch(path.name)
     subject = path.parent.parent.name
-    if (
-        named is None
-        or path.parent.name != "stats"
-        or subject.startswith("fsaverage")
-        or ".long." in subject
-    ):
+    if named is None or path.parent.name != "stats" or subject.startswith("fsaverage"):
         return None
-    return named[2] or named[3]
+    return named["parcellation"] or named["segmentation"]
 
 
 def read_stats(paths: Sequence[Path]) -> list[Sheet]:
     """Read what ``recon-all`` or FastSurfer left for each subject: a sheet for each hemisphere, measure and version."""
     rows = []
     for path in paths:
-        named, text = (
-            _STATS.fullmatch(path.name),
-            read_bytes(path).decode("utf-8", errors="replace"),
-        )
-        about = {"side": (named and named[1]) or "", "atlas": _atlas_of_stats(path, "") or ""}
+        named = _STATS.fullmatch(path.name)
+        text = read_bytes(path).decode("utf-8", errors="replace")
+        about = {"side": "", "atlas": ""}
+        if named is not None and named["parcellation"]:
+            about = {"side": named["side"], "atlas": named["parcellation"]}
+        elif named is not None:
+            about["atlas"] = named["segmentation"].partition(".")[0]
         versions = ((program, pattern.search(text)) for program, pattern in _PROGRAMS)
         program, version = next((found for found in versions if found[1]), ("", None))
         if version:
@@ -241,67 +166,6 @@ def read_freesurfer_table(path: Path) -> Sheet:
     return Sheet(path, table.index.tolist(), cells, numbers, (), side, measure, atlas)
 
 
-_XML = re.compile(r"catROIs?_(.+)\.xml")
-_TABLE = re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv")
-_BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
-_N_NEEDED = 5
-_CAT12: dict[str, Any] = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
-
-
-def _atlas_of_cat12(path: Path, head: str) -> str | None:
-    """Return the atlas in the name of a table; "" for XML, which holds several."""
-    if _XML.fullmatch(path.name):
-        return ""
-    if table := _TABLE.fullmatch(path.name):
-        return table[1]
-    return (
-        "neuromorphometrics"
-        if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED
-        else None
-    )
-
-
-def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
-    """Read CAT12's and brainprep's tables, and ``label/catROI_*.xml`` of scans as one table an atlas; mL become mm³."""
-    found = []
-    for path in paths:
-        if path.suffix != ".xml":
-            named = _TABLE.fullmatch(path.name)
-            atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
-            found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **_CAT12))
-    return found + sheets_of_scans(
-        row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path)
-    )
-
-
-def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
-    """Give the regions of a file, a row for each atlas and measure."""
-    text, named = read_text(path), _XML.fullmatch(path.name)
-    try:
-        if "<!" in text:  # declarations of entities can unfold to any size
-            raise ElementTree.ParseError("it holds declarations, which CAT12 does not write")
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise DataError(f"{path}: not readable as XML ({error}).") from None
-    seen: set[tuple[str, str]] = set()
-    for atlas in root:
-        names = [item.text or "" for item in atlas.iterfind("names/item")]
-        for values in atlas.find("data") or ():
-            if (atlas.tag, values.tag) in seen:
-                raise DataError(f"{path}: {atlas.tag} has {values.tag} twice.")
-            seen.add((atlas.tag, values.tag))
-            numbers = re.split(r"[;,\s]+", (values.text or "").strip(" \n\t[]"))
-            if len(numbers) != len(names):
-                raise DataError(
-                    f"{path}: {atlas.tag} has {len(names)} names and {len(numbers)} values of {values.tag}."
-                )
-            cells = dict(zip(names, numbers, strict=True))
-            if len(cells) < len(names):
-                raise DataError(f"{path}: {atlas.tag} names a region twice.")
-            yield ScanRow(path, named[1] if named else "", cells,
-                          {"measure": values.tag, "atlas": atlas.tag, **_CAT12})  # fmt: skip
-
-
 _ARRAY = re.compile(
     r"(sub-[0-9]+(?:_ses-[0-9]+)?)_preproc-(cat12vbm_desc-gm|freesurfer_desc-(desikan|destrieux))_ROI\.npy"
 )
@@ -332,7 +196,7 @@ def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
     named = _ARRAY.fullmatch(paths[0].name)
     assert named is not None
     regions, channels = _resource(paths[0], named[3])
-    of_software = {"software": "FreeSurfer", "scale": 1.0} if named[3] else _CAT12
+    of_software = {"software": "FreeSurfer", "scale": 1.0} if named[3] else CAT12
     shape, rows = (len(channels), len(regions)), []
     for path in paths:
         array = read_array(path)
@@ -408,7 +272,7 @@ FORMATS: dict[str, Format] = {
     "freesurfer-table": Format(
         _atlas_of_freesurfer_table, lambda paths: [read_freesurfer_table(each) for each in paths]
     ),
-    "cat12": Format(_atlas_of_cat12, read_cat12),
+    "cat12": Format(atlas_of_cat12, read_cat12),
     "openbhb": Format(
         lambda path, _: _ATLASES[named[3]] if (named := _ARRAY.fullmatch(path.name)) else None,
         read_openbhb,

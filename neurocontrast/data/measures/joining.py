@@ -17,8 +17,36 @@ from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
-BESIDE = "measures.tsv"
-"""Table of measures in the folder of the table of people, as `index` writes it."""
+_BESIDE_PARTICIPANTS = "measures.tsv"
+
+
+def measures_of_table(participants: Path) -> Path:
+    """Return the table of measures that `index` writes beside a table of people: ``measures.tsv``, ``a_measures.tsv``.
+
+    The first is that of ``participants.tsv``, the second of ``a.tsv`` in the same folder.
+    """
+    if participants.stem == "participants":
+        return participants.with_name(_BESIDE_PARTICIPANTS)
+    return participants.with_name(f"{participants.stem}_{_BESIDE_PARTICIPANTS}")
+
+
+def record_of_table(participants: Path) -> Path:
+    """Return the record that `index` writes beside a table: ``index.json``, or ``a_index.json`` of ``a.tsv``."""
+    if participants.stem == "participants":
+        return participants.with_name("index.json")
+    return participants.with_name(f"{participants.stem}_index.json")
+
+
+def find_measures(participants: Path) -> Path:
+    """Return the table of measures beside a table of people, where none is named.
+
+    A table that has no record of its own may take ``measures.tsv``: it was made by hand, or by an
+    earlier version.
+    """
+    own = measures_of_table(participants)
+    if own.is_file() or record_of_table(participants).is_file():
+        return own
+    return participants.with_name(_BESIDE_PARTICIPANTS)
 
 
 def read_measures(
@@ -37,7 +65,7 @@ def read_measures(
         Table of people, as for `read_cohort`; it needs no images.
     measures : path or sequence of path, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
-        default ``measures.tsv`` in the folder of `participants`.
+        default those that `index` wrote beside `participants` (``measures.tsv``).
     atlas, measure : str, optional
         What to take from folders (`neurocontrast.data.measures.read_tables`).
     all_measured : bool
@@ -66,14 +94,15 @@ def add_measures(
     all_measured: bool = True,
 ) -> Cohort:
     """Return people, or scans, joined with their regional measures; the parameters are those of `read_measures`."""
-    paths = people.source.parent / BESIDE if measures is None else measures
-    if measures is None and not Path(str(paths)).is_file():
-        raise DataError(
-            f"data.measures: missing, and there is no {BESIDE} in the folder of {people.source.name}. Name the table."
-        )
-    return join_measures(
-        people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured
-    )
+    if measures is None:
+        measures = find_measures(people.source)
+        if not measures.is_file():
+            raise DataError(
+                f"data.measures: missing, and there is no {measures.name} in the folder of "
+                f"{people.source.name}. Name the table."
+            )
+    table = read_tables(measures, atlas=atlas, measure=measure)
+    return join_measures(people, table, all_measured=all_measured)
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:

@@ -11,13 +11,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import is_missing, text_of
+from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
+_OF_DATA_SET = re.compile(
+    r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
+)
+"""Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -79,6 +84,8 @@ def read_tables(
     *,
     atlas: str = "",
     measure: str = "thickness",
+    stream: str = "",
+    dataset: str = "",
     keep: Sequence[str] = (),
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
@@ -93,9 +100,18 @@ def read_tables(
     atlas : str, optional
         Parcellation to take from folders, such as ``aparc``; by default the first that is there of
         Destrieux' (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``),
-        Neuromorphometrics.
+        Neuromorphometrics. Or the file of segmented structures, such as ``aseg.VINN``; by default
+        ``aseg``, which surfaces correct. Both are given as ``aparc,aseg.VINN``.
     measure : str, default="thickness"
         What to take of the cortex from folders: ``thickness``, ``area``, ``volume`` or ``all``.
+    stream : {"cross", "long", "base"}, optional
+        Of FreeSurfer's longitudinal stream: scans as they were taken, longitudinal copies
+        (``X.long.Y``) or templates (``Y``, with ``base-tps``); by default the first of them that
+        is there, without templates.
+    dataset : str, optional
+        Of subjects of one name in several folders below a folder: ``all`` for different people,
+        which are named after their folder, ``same`` for one person, or the name of one folder; by
+        default they are refused.
     keep : sequence of str
         Further numeric columns to take, by their exact names. Others of unknown names are left out;
         `notes` has them.
@@ -107,7 +123,9 @@ def read_tables(
     sheets = [
         sheet
         for path in given
-        for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes)
+        for sheet in sheets_at(
+            Path(path).expanduser(), atlas, measure, notes, stream=stream, dataset=dataset
+        )
     ]
     columns = {name for sheet in sheets for name in sheet.cells}
     absent = [name for name in keep if name not in columns]
@@ -149,6 +167,7 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
     merged.problems.raise_if_any()
     values = _joined(merged)
     merged.problems.raise_if_any()
+    notes += _lacking(merged, values)
     if values.empty:
         names = ", ".join(dict.fromkeys(str(sheet.source) for sheet in sheets))
         raise DataError(
@@ -221,9 +240,11 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     people, sessions = [], []
     for row, cell in enumerate(sheet.identifiers):
-        person, session = identity(cell)
+        person, session = identity(cell, has_session=bool(sheet.sessions))
         if is_missing(person):
             merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
+        if sheet.datasets and sheet.datasets[row]:
+            person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
         given = "" if is_missing(given) else given
         if given and session and given != session:
@@ -251,10 +272,16 @@ def scan_name(participant: str, session: str) -> str:
     return " session ".join(filter(None, (participant, session)))
 
 
-def identity(cell: str) -> tuple[str, str]:
-    """Return participant and session of an identifier: ``/subjects/sub-01_ses-2/`` is ``sub-01`` in session ``2``."""
+def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
+    """Return participant and session of an identifier: ``/subjects/sub-01_ses-2/`` is ``sub-01`` in session ``2``.
+
+    In a table that `has_session`, a column of sessions, ``sub-paris_01`` is a participant of the
+    data set ``paris``, as `index` writes.
+    """
     name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
-    name = name.partition(".long.")[0]  # FreeSurfer's longitudinal stream
+    name = scan_of_stream(name)
+    if has_session and _OF_DATA_SET.fullmatch(name):
+        return name, ""
     subject, session, _ = identity_of(name)
     return (name, "") if subject == name else (f"sub-{subject}", session)
 
@@ -280,6 +307,25 @@ def _numbers(
             name=sheet.identifiers[row],
         )
     return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
+
+
+def _lacking(merged: _Merged, values: pd.DataFrame) -> list[str]:
+    """Return a note on each table whose columns are empty for scans of the other tables, with their names."""
+    columns: dict[str, list[str]] = {}
+    for source, frame in merged.frames:
+        columns.setdefault(source, []).extend(frame.columns.astype(str))
+    notes = []
+    for source, names in columns.items():
+        if not names:
+            continue
+        is_empty = values[list(dict.fromkeys(names))].isna().all(axis=1)
+        scans = [scan_name(*scan) for scan in values.index[is_empty]]
+        if scans:
+            notes.append(
+                f"{source}: has nothing of {len(scans)} of {len(values)} scans, which other tables "
+                f"have: {first_names(scans)}; taken as missing."
+            )
+    return notes
 
 
 def _joined(merged: _Merged) -> pd.DataFrame:

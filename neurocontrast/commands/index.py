@@ -10,6 +10,7 @@ import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
 from neurocontrast.data.measures.joining import BESIDE, rows_of
+from neurocontrast.data.people import check_not_described
 from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import (
     check_writable,
@@ -112,6 +113,7 @@ def index(
     )
     given = [path.absolute() for path in people]
     _check_not_read(target, [*given, *(folder / name for name in found.tables)])
+    check_not_described(target, found.table.columns)
     table, base = (
         found.table.loc[:, (found.table != "").any()].copy(),
         relative_path(folder, target.parent),

@@ -13,7 +13,7 @@ import pandas as pd
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.columns import is_missing, no_column, number_in
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
@@ -225,7 +225,9 @@ def _truths(
         )
     if tidy["site"].isna().all():
         raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
-    labels, problems = read_text_table(Path(calibrate)), Problems(Path(calibrate).name)
+    people = read_people(Path(calibrate), ("participant_id", "session"))
+    labels = people.cells
+    problems = Problems(Path(calibrate).name)
     for column in ("participant_id", fitted.target):
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))

@@ -128,6 +128,7 @@ def index_scans(
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
+    index.notes += people.notes(table.columns[(table != "").any()])
     index.tables = [
         table.source
         for name in sorted({scan.dataset for scan in scans})

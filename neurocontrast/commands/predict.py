@@ -225,8 +225,7 @@ def _truths(
         )
     if tidy["site"].isna().all():
         raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
-    people = read_people(Path(calibrate), ("participant_id", "session"))
-    labels = people.cells
+    labels = _labels(Path(calibrate), fitted.target)
     problems = Problems(Path(calibrate).name)
     for column in ("participant_id", fitted.target):
         if column not in labels:
@@ -264,6 +263,17 @@ def _truths(
             line_of |= dict.fromkeys(of_scan, (line, cell))
     problems.raise_if_any()
     return truths
+
+
+def _labels(path: Path, target: str) -> pd.DataFrame:
+    """Read a table of true labels as text, decoded by its JSON file; refuse labels that this does not explain."""
+    people = read_people(path, ("participant_id", "session"))
+    problems = Problems(path.name)
+    for row, refusal in people.refused.get(target, {}).items():
+        text = f"found {shown(people.cells[target].iloc[row])}; {refusal.rule}"
+        problems.add(text, column=target, line=int(people.cells.index[row]))
+    problems.raise_if_any()
+    return people.cells
 
 
 def _doubts(

@@ -23,6 +23,7 @@ from neurocontrast.data.layouts.tree import (
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
+from neurocontrast.data.people import notes_on_sexes
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -129,6 +130,7 @@ def index_scans(
         problems.raise_if_any()
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     index.notes += people.notes(table.columns[(table != "").any()])
+    index.notes += notes_on_sexes(table["sex"])
     index.tables = [
         table.source
         for name in sorted({scan.dataset for scan in scans})

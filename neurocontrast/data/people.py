@@ -1,6 +1,7 @@
 """Tables of people, read by one rule for every command: cells decoded by the JSON file beside the table."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.cells import Refusal, is_missing
-from neurocontrast.data.codes import base_name
+from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.columns import AGE_COLUMNS, RULES
 from neurocontrast.data.descriptions import (
     Description,
@@ -92,10 +93,11 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
         cells.isetitem(position, [_text(cell, values[cell]) for cell in raw])
         refused[new_names.get(column, column)] = _refusals(raw, values)
         warnings += [f"column '{column}' {note}" for note in reading.notes]
-        warnings += _one_sex_alone(column, raw, values) if kind == "sex" else []
+        if kind == "sex":
+            warnings += notes_on_sexes(raw.map(values))
     for kind, columns in look_alikes(written, set(new_names.values())).items():
         for column in columns:
-            warnings.append(f"column '{column}' is kept as it is; {remedy_of(kind)}")
+            warnings.append(f"column '{column}' is kept as it is; {remedy_of(kind, column)}")
     return PeopleTable(cells, refused, tuple(warnings))
 
 
@@ -140,14 +142,16 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
     return refusals
 
 
-def _one_sex_alone(column: str, cells: pd.Series, values: Mapping[str, str | Refusal]) -> list[str]:
-    """Warn where all known sexes are one, and many are missing: as if one word had not been understood."""
-    sexes = cells.map(values)
-    n_missing = int((sexes == "").sum())
-    known = set(sexes) & {"F", "M"}
-    if len(known) != 1 or n_missing < _MANY_MISSING * len(sexes):
+def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
+    """Warn where all known sexes are one, and many are missing: as if a word had not been understood."""
+    counts = Counter(sexes)
+    n_people = counts.total()
+    n_known = counts["F"] + counts["M"]
+    is_one_alone = n_known > 0 and n_known in (counts["F"], counts["M"])
+    if not is_one_alone or n_people - n_known < _MANY_MISSING * n_people:
         return []
-    return [f"column '{column}': every known cell is {known.pop()}, and {n_missing} are missing"]
+    sex = max("FM", key=counts.__getitem__)
+    return [f"sex: all {n_known} known cells are {sex}, and {n_people - n_known} are missing"]
 
 
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
@@ -173,10 +177,12 @@ def _holds_sexes(cells: pd.Series) -> bool:
     return {WORDS.get(word) for word in words - OTHERS} == {"F", "M"}
 
 
-def remedy_of(kind: str) -> str:
-    """Return how a column is named so that it is taken."""
+def remedy_of(kind: str, column: str) -> str:
+    """Return the name by which a column is taken, with the codes that its own name explains."""
     unit = " and give years" if kind == "age" else ""
-    return f"rename it '{kind}'{unit} if that is what it holds"
+    equations = [f"{code}={meaning}" for code, meaning in codes_in_name(column).items()]
+    name = f"{kind} ({', '.join(equations)})" if equations else kind
+    return f"rename it '{name}'{unit} if that is what it holds"
 
 
 def check_not_described(target: Path, columns: Iterable[object]) -> None:

@@ -21,7 +21,6 @@ from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import one_of
 
 _UNEXPLAINED = Refusal("a code needs Levels in the JSON file of the same name, or letters")
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
@@ -114,17 +113,21 @@ class PeopleTables:
 
         In tables of the tree the latter are named only for columns that are not among `cells_known`.
         """
-        notes = []
+        tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():
-            notes += [f"{table.source}: {note}." for note in table.notes]
+            for note in table.notes:
+                tables_of.setdefault(note, []).append(table.source)
             for kind, columns in table.not_taken.items():
                 if kind in cells_known and path not in self.phenotypes:
                     continue
-                names = one_of(columns)
-                notes.append(
-                    f"{table.source}: {kind} was not taken from {names}; {remedy_of(kind)}."
-                )
-        return list(dict.fromkeys(notes))
+                for column in columns:
+                    note = f"column '{column}' is not taken; {remedy_of(kind, column)}"
+                    tables_of.setdefault(note, []).append(table.source)
+        notes = []
+        for note, tables in tables_of.items():
+            more = f" and {len(tables) - 1} more" if len(tables) > 1 else ""
+            notes.append(f"{tables[0]}{more}: {note}.")
+        return notes
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""

@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a cell has no value: what is allowed, and a hint for the whole column."""
+    """Reason why a cell has no value: the rule of its column, and a hint for all cells."""
 
     rule: str
     hint: str = ""
@@ -23,8 +23,10 @@ def is_missing(cell: str) -> bool:
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number in a cell, written with a decimal point, or None if the cell holds no number."""
+    """Return the number in a cell, with a decimal point, or None if the cell holds none."""
     if not _NUMBER.fullmatch(cell):
         return None
     value = float(cell)
-    return value if np.isfinite(value) else None
+    if not np.isfinite(value):
+        return None
+    return value

@@ -1,4 +1,4 @@
-"""Codes that the name of a column explains, as ``Gender_ 1=female_2=male`` does, and the name without them."""
+"""Codes that the name of a column explains, as in ``Gender_ 1=female_2=male``; names without codes."""
 
 import re
 
@@ -16,10 +16,12 @@ _TOKEN = re.compile(r"[0-9]+|[^\W\d_]+")
 
 def codes_first(meanings: dict[str, str]) -> dict[str, str]:
     """Return code → meaning, also where the file has meaning → number (``{"female": 1}``)."""
-    numbers = [code for code in meanings.values() if number_of(code) is not None]
-    named = [meaning for meaning in meanings if number_of(meaning) is None]
-    if len(set(numbers)) == len(named) == len(meanings):
-        return {code: meaning for meaning, code in meanings.items()}
+    turned = {}
+    for meaning, code in meanings.items():
+        if number_of(code) is not None and number_of(meaning) is None:
+            turned[code] = meaning
+    if len(turned) == len(meanings):
+        return turned
     return meanings
 
 
@@ -46,25 +48,25 @@ def codes_in_name(column: str) -> dict[str, str]:
     if equations:
         return codes_first(dict(equations))
     named = _OF_SEX.match(column)
-    return {} if named is None else _pairs_of_sexes(column[named.end() :])
+    if named is None:
+        return {}
+    return _pairs_of_sexes(column[named.end() :])
 
 
 def _pairs_of_sexes(tail: str) -> dict[str, str]:
-    """Return number → word where numbers and words of sexes alternate, as in ``1 male, 2 female``."""
+    """Return number → word where numbers and words of sexes alternate: ``1 male, 2 female``."""
     tokens = _TOKEN.findall(tail)
     first = tokens[0::2]
     second = tokens[1::2]
     if first and len(first) == len(second):
         for codes, words in ((first, second), (second, first)):
-            are_words = {plain_word(word) in WORDS for word in words}
-            are_codes = {number_of(code) is not None for code in codes}
-            if are_words == are_codes == {True}:
+            if WORDS.keys() >= set(map(plain_word, words)) and None not in map(number_of, codes):
                 return dict(zip(codes, words, strict=True))
     return {}
 
 
 def base_name(column: str) -> str:
-    """Return the name of a column in lower case, without accents and the codes that it explains."""
+    """Return the name of a column in lower case, without accents and explained codes."""
     name = column
     if codes_in_name(column):
         of_sex = _OF_SEX.match(column)

@@ -258,7 +258,7 @@ class _Rows:
             self.problems.add(text, column=column, line=line, name=name)
 
     def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
-        """Return the values of a column; cells that have none, or were not decoded, are problems."""
+        """Return the values of a column; cells without one, or not decoded, are problems."""
         cells = self.cells[column].copy()
         written = self.cells[column].tolist()
         cells.iloc[list(not_decoded)] = ""
@@ -412,7 +412,7 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
             warnings.append(
                 f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds"
             )
-    n_top_coded = sum(cell.endswith("+") for cell in cells.get("age", ()))
+    n_top_coded = int(cells.get("age", pd.Series(dtype=str)).str.endswith("+").sum())
     if n_top_coded:
         warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
     for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):

@@ -1,4 +1,4 @@
-"""Columns of people as their table describes them: units, levels and codes, in a JSON file beside it or in a name."""
+"""Columns of people decoded by their descriptions: units, levels and codes in JSON files and in names."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ _IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
 
 @dataclass(frozen=True)
 class Description:
-    """A JSON file's words about a column: its unit, its levels (code → meaning), and its free text."""
+    """A JSON file's words about a column: unit, levels (code → meaning), and free text."""
 
     units: str = ""
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -48,18 +48,18 @@ Descriptions = Mapping[str, Description]
 class Decoded:
     """A column as text by one rule: for each cell its value, "" where missing, or a refusal.
 
-    `others` are cells of a column of sexes that name another sex than F and M, and `codes` numbers
-    in it that nothing explains, beside words.
+    Of a column of sexes, `others` are cells that name another sex than F and M, with its word, and
+    `codes` are numbers that nothing explains, beside words.
     """
 
     values: list[str | Refusal]
-    others: frozenset[str] = frozenset()
+    others: Mapping[str, str] = field(default_factory=dict)
     codes: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
 def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
-    """Read the JSON files that describe the columns of a table, where they are; the last one wins."""
+    """Read the JSON files that describe the columns of a table; the last one wins."""
     descriptions: dict[str, Description] = {}
     for path in paths:
         if not path.is_file():
@@ -109,66 +109,77 @@ def decode_column(
     if kind == "sex":
         return _sexes(column, cells, description)
     codes = codes_in_name(column)
-    values: list[str | Refusal] = []
-    for cell in cells:
-        values.append("" if is_missing(cell) else _meaning(cell, codes, description.levels))
-    return Decoded(values)
+    return Decoded([_meaning(cell, codes, description.levels) for cell in cells])
 
 
 def _same_code(cell: str) -> str:
-    """Return a code as it is compared: 1, 1.0 and 01 are one number."""
+    """Return a code in the form for comparisons: 1, 1.0 and 01 are one number."""
     number = number_of(cell)
-    return cell if number is None else text_of(number)
+    if number is None:
+        return cell
+    return text_of(number)
 
 
 def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
-    """Return the meaning of a cell: of its very code, of the same number, or of the code in another case."""
+    """Return the meaning of a code, of the same number, or of the code in another case."""
     if cell in meanings:
         return meanings[cell]
-    by_number = {_same_code(code): meaning for code, meaning in meanings.items()}
-    if _same_code(cell) in by_number:
-        return by_number[_same_code(cell)]
-    alike = {meaning for code, meaning in meanings.items() if code.lower() == cell.lower()}
-    return alike.pop() if len(alike) == 1 else None
+    alike = set()
+    for code, meaning in meanings.items():
+        if _same_code(code) == _same_code(cell):
+            return meaning
+        if code.lower() == cell.lower():
+            alike.add(meaning)
+    if len(alike) != 1:
+        return None
+    return alike.pop()
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    level = _lookup(cell, levels)
-    if level is None and levels:
-        alike = [meaning for meaning in levels.values() if meaning.lower() == cell.lower()]
-        if not alike or number_of(cell) is not None:
+    level = cell
+    if levels and not is_missing(cell):
+        by_name = {} if number_of(cell) is not None else _by_meaning(levels)
+        level = _lookup(cell, levels) or _lookup(cell, by_name) or ""
+        if not level:
             return Refusal(f"Levels of the JSON file has {one_of(levels)}")
-        level = alike[0]
-    meaning = _lookup(cell if level is None else level, codes)
-    for text in (meaning, level, cell):
-        if text is not None:
-            return "" if is_missing(text) else text
-    return cell
+    meaning = _lookup(level, codes) or level
+    if is_missing(meaning):
+        return ""
+    return meaning
+
+
+def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
+    """Return meaning → meaning, by which cells that are words already are known."""
+    return dict(zip(levels.values(), levels.values(), strict=True))
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
     codes = codes_in_name(column)
+    words = []
     refusals = {}
-    readings = {}
-    for cell in set(cells):
-        sex = _explained_sex(cell, codes, description.levels)
-        if isinstance(sex, Refusal):
-            refusals[cell] = sex
-        readings[cell] = sex if isinstance(sex, str) else ""
-    sexes = read_sexes([readings[cell] for cell in cells])
-    values = list(sexes.values)
     for row, cell in enumerate(cells):
-        values[row] = refusals.get(cell, values[row])
-    others = frozenset(cell for cell in readings if readings[cell] in sexes.others)
+        word = _explained_sex(cell, codes, description.levels)
+        if isinstance(word, Refusal):
+            refusals[row] = word
+            word = ""
+        words.append(word)
+    sexes = read_sexes(words)
+    values = list(sexes.values)
+    others = {}
+    for row, cell in enumerate(cells):
+        values[row] = refusals.get(row, values[row])
+        if words[row] in sexes.others:
+            others[cell] = words[row]
     return Decoded(values, others, sexes.codes, sexes.notes)
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return a cell as a word by which `read_sexes` knows it, or why the explanations do not fit it."""
+    """Return a cell as `read_sexes` takes cells, or why the explanations do not fit."""
     if is_missing(cell):
         return ""
-    meanings = [text for text in (_lookup(cell, codes), _lookup(cell, levels)) if text is not None]
-    sexes = {_sex_of_meaning(text, [*codes.values(), *levels.values()]) for text in meanings}
+    meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))
+    explained = [*codes.values(), *levels.values()]
+    sexes = {_sex_of_meaning(meaning, explained) for meaning in meanings}
     if len(sexes) > 1:
         return Refusal(f"the column's name says {shown(meanings[0])}, Levels {shown(meanings[1])}")
     if meanings:
@@ -179,24 +190,27 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
                 f"it is explained as {shown(meanings[0])}, which contradicts or is not F or M"
             )
         return sex
-    allowed = {_sex_of_meaning(text, levels.values()) for text in levels.values()}
+    allowed = {_sex_of_meaning(meaning, levels.values()) for meaning in levels.values()}
     is_code = number_of(cell) is not None
     if (codes and is_code) or (levels and (is_code or as_sex(cell) not in allowed)):
-        source = "Levels of the JSON file" if levels else "the column's name"
-        return Refusal(f"{source} has {one_of([*levels] or [*codes])}")
+        if levels:
+            return Refusal(f"Levels of the JSON file has {one_of(levels)}")
+        return Refusal(f"the column's name has {one_of(codes)}")
     return cell
 
 
 def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
-    """Return the sex that a code names by itself beside the other codes, if it is a word."""
+    """Return the sex that a code names by itself, as a word beside the other codes."""
     if number_of(code) is not None:
         return None
     sex = read_sexes([code, *codes]).values[0]
-    return sex if isinstance(sex, str) else None
+    if isinstance(sex, Refusal):
+        return None
+    return sex
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Return F or M, "" for a missing value, the word of another sex, or None where it is not clear."""
+    """Return F, M, "" for a missing value, the word of another sex, or None for an unclear one."""
     word = plain_word(meaning)
     if is_missing(meaning):
         return ""
@@ -205,7 +219,9 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
     if number_of(meaning) is not None:
         return None
     sex = read_sexes([meaning, *meanings]).values[0]
-    return sex if isinstance(sex, str) else sex_in(meaning)
+    if isinstance(sex, Refusal):
+        return sex_in(meaning)
+    return sex
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
@@ -214,27 +230,35 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
     for cell in cells:
         meaning = _lookup(cell, description.levels)
         is_top_coded = number_of(cell) is None and isinstance(as_age(cell), float)
-        known = cell if meaning is None or is_top_coded else meaning
-        if is_missing(known) or (meaning is not None and plain_word(known) in _MISSING_WORDS):
+        explained = cell
+        if meaning is not None and not is_top_coded:
+            explained = meaning
+        if is_missing(explained) or plain_word(meaning or "") in _MISSING_WORDS:
             values.append("")
+        elif isinstance(unit, Refusal):
+            values.append(unit)
         else:
-            values.append(unit if isinstance(unit, Refusal) else _years(known, unit))
+            values.append(_years(explained, unit))
     return Decoded(values)
 
 
 def _unit_of_age(column: str, description: Description) -> str | Refusal:
-    """Return year, month, week or day; refuse an unknown unit, and words that contradict it."""
-    usual = "month" if base_name(column) == "interview_age" else "year"
+    """Return year, month, week or day; refuse an unknown unit, and words of another one."""
+    usual = "year"
+    if base_name(column) == "interview_age":
+        usual = "month"
     written = re.sub(r"\bold\b", "", description.units.lower()).strip(" .()[]").rstrip("s")
     unit = _UNITS.get(written, written) or usual
     if unit not in _PER_YEAR:
-        allowed = one_of([f"{name}s" for name in _PER_YEAR])
+        allowed = "'years', 'months', 'weeks', 'days'"
         return Refusal(f"Units {shown(description.units)} are not known; {allowed} are")
     described = {*_IN_UNIT.findall(description.words.lower())}
     if base_name(column) == "age_years":
         described.add("year")
     if described and unit not in described:
-        units = f"are {unit}s" if written else "are not given"
+        units = "are not given"
+        if written:
+            units = f"are {unit}s"
         text = (
             f"Units of the JSON file {units}, and the column is described as in {min(described)}s"
         )
@@ -246,24 +270,30 @@ def _years(cell: str, unit: str) -> str | Refusal:
     number = number_of(cell)
     if number is None and unit != "year":
         return Refusal(f"an age in {unit}s is a number, or n/a")
-    text = cell
+    years = cell
     if unit != "year" and number is not None:
-        text = f"{number / _PER_YEAR[unit]:.4g}"
-    age = as_age(text)
-    return age if isinstance(age, Refusal) else text
+        years = f"{number / _PER_YEAR[unit]:.4g}"
+    age = as_age(years)
+    if isinstance(age, Refusal):
+        return age
+    return years
 
 
 def _head_size(cell: str, units: str) -> str | Refusal:
-    """Return the volume of a head in mL: by the unit that its description names, else by its size."""
+    """Return the volume of a head in mL, by the unit of its description, else by its size."""
     if is_missing(cell):
         return ""
     number = number_of(cell)
     factor = _ML_PER_UNIT.get(units.strip().lower())
     if factor is None:
-        factor = 1e-3 if number is not None and number > _LARGEST_ML else 1.0
-    volume = None if number is None else number * factor
-    if volume is None or volume < _SMALLEST_ML:
+        factor = 1.0
+        if number is not None and number > _LARGEST_ML:
+            factor = 1e-3
+    volume = (number or 0.0) * factor
+    if volume < _SMALLEST_ML:
         return Refusal("the volume of a head is a number of mL or mm³ (litres times 1000), or n/a")
     if volume > _LARGEST_ML:
         return Refusal(f"this is no volume of a head in {units}, as Units of the JSON file say")
-    return cell if factor == 1.0 else f"{volume:.1f}"
+    if factor == 1.0:
+        return cell
+    return f"{volume:.1f}"

@@ -174,7 +174,7 @@ def _split(source: Path, text: str) -> list[_Row]:
 
 
 def _delimiter(source: Path, text: str) -> str:
-    """Return the separator of a ``.csv``: by its header, or where that has both, by the cells of all rows."""
+    """Return the separator of a ``.csv``, by its header; where that has both, by all rows."""
     header = next(iter(text.lstrip().splitlines()), "")
     bare = re.sub(r'"[^"]*"', "", header)
     if ";" not in bare:
@@ -187,13 +187,16 @@ def _delimiter(source: Path, text: str) -> str:
             rows = _rows_of_csv(source, text, delimiter)
         except DataError:
             continue
-        if len({len(cells) for _, cells in rows if any(cells)}) == 1:
+        widths = {len(cells) for _, cells in rows if any(cells)}
+        if len(widths) == 1:
             alike.append(delimiter)
     if len(alike) != 1:
-        how = "both separate" if alike else "neither separates"
+        how = "neither separates"
+        if alike:
+            how = "both separate"
         raise DataError(
-            f"{source.name}: the header {shown(header)} has semicolons and commas, and {how} all rows "
-            "into as many cells. Separate by one of them, and put cells that hold it in double quotes."
+            f"{source.name}: the header {shown(header)} has semicolons and commas, and {how} all "
+            "rows into as many cells. Separate by one, and put cells that hold it in double quotes."
         )
     return alike[0]
 

@@ -1,5 +1,6 @@
-"""Tables of people, read by one rule for every command: cells decoded by the JSON file beside the table."""
+"""Tables of people, read by one rule for every command: decoded by the JSON file beside a table."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +36,7 @@ USUAL_NAMES = {
     "tiv": ("tiv", "etiv"),
     "qc_rating": ("qc_rating",),
 }
-"""Columns of an index, and their usual names in tables; the first that a table has, with any cell, is taken."""
+"""Columns of an index, and their usual names; the first that a table has, with any cell, is taken."""
 _TOKENS = {
     "age": frozenset("age ages alter edad leeftijd".split()),
     "sex": frozenset("sex gender geschlecht sexe sexo sesso mf".split()),
@@ -63,7 +64,7 @@ class PeopleTable:
 
 
 def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)) -> PeopleTable:
-    """Read a table of people as text, decoded by the JSON file of its name and by codes in names of columns.
+    """Read a table of people as text, decoded by its JSON file and by codes in names of columns.
 
     Ages become years, sexes F and M, volumes of heads mL, and codes of ``Levels`` their meanings.
     Columns of `identity` and of a fixed meaning are found in any case.
@@ -102,7 +103,7 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return written name → name in lower case, and without codes, of the columns of a fixed meaning."""
+    """Return written name → plain name of the columns of a fixed meaning: lower case, no codes."""
     new_names = {}
     for column in columns:
         if column.lower() in (*identity, *RULES):
@@ -121,9 +122,9 @@ def _kind_of(column: str) -> str:
 
 
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
-    """Say whether a column of head sizes has nothing but refused cells: numbers of another meaning."""
-    known = [value for value in values.values() if value != ""]
-    return bool(known) and all(isinstance(value, Refusal) for value in known)
+    """Say whether a column of head sizes has refused cells alone: numbers of another meaning."""
+    filled = [value for value in values.values() if value != ""]
+    return bool(filled) and not any(isinstance(value, str) for value in filled)
 
 
 def _text(cell: str, value: str | Refusal) -> str:
@@ -143,7 +144,7 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
 
 
 def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
-    """Warn where all known sexes are one, and many are missing: as if a word had not been understood."""
+    """Warn where all known sexes are one and many are missing, as where a word was not known."""
     counts = Counter(sexes)
     n_people = counts.total()
     n_known = counts["F"] + counts["M"]
@@ -155,7 +156,7 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
 
 
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
-    """Return the columns that look like age, sex or site, for each of these meanings that is not `taken`."""
+    """Return the columns that look like age, sex or site, for each meaning that is not `taken`."""
     columns: dict[str, list[str]] = {}
     for kind, tokens in _TOKENS.items():
         if kind in taken:
@@ -173,16 +174,19 @@ def _holds_sexes(cells: pd.Series) -> bool:
     spellings = set(cells.unique())
     if len(spellings) > _MOST_SPELLINGS:
         return False
-    words = {plain_word(cell) for cell in spellings if not is_missing(cell)}
-    return {WORDS.get(word) for word in words - OTHERS} == {"F", "M"}
+    words = set(map(plain_word, itertools.filterfalse(is_missing, spellings)))
+    return set(map(WORDS.get, words - OTHERS)) == {"F", "M"}
 
 
 def remedy_of(kind: str, column: str) -> str:
     """Return the name by which a column is taken, with the codes that its own name explains."""
-    unit = " and give years" if kind == "age" else ""
-    equations = [f"{code}={meaning}" for code, meaning in codes_in_name(column).items()]
-    name = f"{kind} ({', '.join(equations)})" if equations else kind
-    return f"rename it '{name}'{unit} if that is what it holds"
+    equations = ", ".join(map("=".join, codes_in_name(column).items()))
+    name = kind
+    if equations:
+        name = f"{kind} ({equations})"
+    elif kind == "age":
+        return "rename it 'age' and give years if that is what it holds"
+    return f"rename it '{name}' if that is what it holds"
 
 
 def check_not_described(target: Path, columns: Iterable[object]) -> None:
@@ -194,12 +198,13 @@ def check_not_described(target: Path, columns: Iterable[object]) -> None:
     if not path.is_file():
         return
     described = []
+    descriptions = read_descriptions([path])
     for column in map(str, columns):
-        description = description_of(column, read_descriptions([path]))
+        description = description_of(column, descriptions)
         if _kind_of(column) and (description.units or description.levels):
             described.append(column)
     if described:
         raise ConfigError(
-            f"out: {path} is there, and says what {one_of(described)} of {target.name} mean; the new "
-            "table has years, F, M and words. Write it into another folder, or under another name."
+            f"out: {path} is there, and says what {one_of(described)} of {target.name} mean; "
+            "the new table has years, F, M and words. Write it into another folder, or under another name."
         )

@@ -1,4 +1,4 @@
-"""What is known of people: tables of BIDS and of hospitals, decoded by their JSON files and joined to scans."""
+"""Known facts of people: tables of BIDS and of hospitals, decoded and joined to scans."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +28,7 @@ _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year t
 
 @dataclass
 class Phenotype:
-    """Rows of one table: known columns, decoded, by subject and session; session "" holds for every session.
+    """Rows of one table by subject and session, decoded; session "" holds for every session.
 
     `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
     """
@@ -109,7 +109,7 @@ class PeopleTables:
         return found
 
     def notes(self, cells_known: Collection[str]) -> list[str]:
-        """Say how codes in tables of people were read, and which columns look like a known one and were not taken.
+        """Say how codes in tables of people were read, and which look-alikes were not taken.
 
         In tables of the tree the latter are named only for columns that are not among `cells_known`.
         """
@@ -143,7 +143,8 @@ class PeopleTables:
                 for name in self.tree.folders.get(f"{below}phenotype", ())
             ]
             own = [path for path in own if path.endswith(".tsv")]
-            own += [path for path in (f"{below}participants.tsv",) if self.tree.has(path)]
+            if self.tree.has(f"{below}participants.tsv"):
+                own.append(f"{below}participants.tsv")
             given = [
                 self._read_once(path, path.name, id_column=self.id_column)
                 for path in self.phenotypes
@@ -259,8 +260,9 @@ class _DecodedColumns(NamedTuple):
 
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str]) -> dict[str, str]:
-    """Return kind → column: the first of its usual names that has any cell, and columns to keep."""
-    filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
+    """Return kind → column: the first of its usual names with any cell, and columns to keep."""
+    is_filled = ~table.map(is_missing).all()
+    filled = table.columns[is_filled]
     columns = {}
     for kind, names in USUAL_NAMES.items():
         column = first_of(filled, names)
@@ -288,11 +290,11 @@ def _decoded_columns(
         decoded[kind] = dict(zip(spellings, reading.values, strict=True))
         for written, word in zip(spellings, words, strict=True):
             if word in reading.others:
-                decoded[kind][written] = word
+                decoded[kind][written] = reading.others[word]
             elif word in reading.codes:
                 decoded[kind][written] = _UNEXPLAINED
         if reading.others:
-            recorded = ", ".join(map(shown, sorted(reading.others)))
+            recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
             notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")
         notes += [f"column '{column}' {note}" for note in reading.notes]
     return _DecodedColumns(decoded, tuple(notes))
@@ -314,7 +316,7 @@ class _Rows:
         self.problems.hint(refusal.hint)
 
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
-        """Add the cells of a person and session; those of an earlier row must agree."""
+        """Add the cells of a person and session, with which an earlier row must agree."""
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
         for kind, cell in cells.items():
@@ -328,13 +330,11 @@ class _Rows:
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     """Return a hint at another column that holds numbers and is named after ages, or ""."""
-    named = (
-        name
-        for name in table.columns
-        if name != column and "age" in re.split("[^a-z]+", name.lower())
-    )
-    found = next((name for name in named if is_numeric(table[name])), "")
-    return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
+    for name in table.columns:
+        words = re.split("[^a-z]+", name.lower())
+        if name != column and "age" in words and is_numeric(table[name]):
+            return f"{source}: '{name}' holds numbers; name that column 'age' to use it."
+    return ""
 
 
 def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:

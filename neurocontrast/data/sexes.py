@@ -1,4 +1,4 @@
-"""Sexes as hospitals write them: words of several languages, letters by their company in a column, and codes."""
+"""Sexes as hospitals write them: words of several languages, letters by their company, and codes."""
 
 import re
 import unicodedata
@@ -10,21 +10,23 @@ from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.exceptions import one_of
 
 _MALE = """
-m male males man men boy boys masc masculine mannlich maennlich mann manner herr junge masculin homme hommes
-garcon masculino masculina hombre varon nino homem menino maschio maschile uomo mannelijk jongen mand mies
-mezczyzna muz muski erkek муж мужской мужчина м 男 男性
+m male males man men boy boys masc masculine mannlich maennlich mann manner herr junge
+masculin homme hommes garcon masculino masculina hombre varon nino homem menino maschio maschile
+uomo mannelijk jongen mand mies mezczyzna muz muski erkek муж мужской мужчина м 男 男性
 """
 _FEMALE = """
-f female females woman women girl girls fem feminine weiblich frau frauen madchen maedchen feminin femme femmes
-fille femenino femenina mujer nina feminino feminina mulher menina femmina femminile donna vrouw vrouwelijk
-meisje kvinna kvinne kvinde nainen kobieta zena zenski kadin kadın жен женский женщина ж 女 女性
+f female females woman women girl girls fem feminine weiblich frau frauen madchen maedchen
+feminin femme femmes fille femenino femenina mujer nina feminino feminina mulher menina femmina
+femminile donna vrouw vrouwelijk meisje kvinna kvinne kvinde nainen kobieta zena zenski kadin
+kadın жен женский женщина ж 女 女性
 """
 _OTHERS = """
-other, o, x, d, divers, diverse, inter, intersex, nb, nonbinary, non-binary, genderqueer, third gender,
-transgender, trans, autre, otro, unknown, u, unsure, undisclosed, unspecified, not reported, not recorded, declined,
-refused, prefer not to say, prefer not to answer, missing, none
+other, o, x, d, diverse, inter, intersex, nb, nonbinary, non-binary, genderqueer, third gender,
+transgender, trans, autre, otro, unknown, u, unsure, undisclosed, unspecified, not reported,
+not recorded, declined, refused, prefer not to say, prefer not to answer, missing, none
 """
-OTHERS = frozenset(_OTHERS.replace("\n", " ").strip().split(", "))
+_DIVERSE = "divers"
+OTHERS = frozenset((*_OTHERS.replace("\n", " ").strip().split(", "), _DIVERSE))
 """Answers that are neither F nor M, and say so."""
 CODES = {1.0: "M", 2.0: "F"}
 """ISO 5218; some tables have them the other way round, so a warning says how they are read."""
@@ -33,7 +35,7 @@ _DOUBTFUL = {
     "f": frozenset("n v k".split()),
     "w": frozenset("h v k".split()),
 }
-"""Letter → neighbours beside which it can begin another word: beside h, m is mujer; beside n, f is férfi."""
+"""Letter → cells beside which it can begin another word: beside h, m is mujer; beside n, f férfi."""
 _PARTNERS = {"m": "f", "f": "m", "w": "m"}
 """Letter → the letter beside which it has one meaning, whatever else is there."""
 RULE = "sex is M, F, male, female, 1 (male), 2 (female) or n/a"
@@ -46,7 +48,7 @@ class SexColumn:
     """A column of sexes: for each cell "F", "M", "" where missing, or a refusal.
 
     `others` are the refused cells, as written, that name another sex or say that it is not known;
-    `codes` are numbers that nothing explains, in a column of words; `notes` say how codes were read.
+    `codes` are unexplained numbers in a column of words; `notes` say how codes were read.
     """
 
     values: tuple[str | Refusal, ...]
@@ -58,8 +60,10 @@ class SexColumn:
 def plain_word(cell: str) -> str:
     """Return a cell in lower case, without accents, points and doubled spaces."""
     letters = unicodedata.normalize("NFKD", cell.casefold())
+    if number_of(cell) is not None:
+        return cell
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return " ".join(bare.replace(".", " ").split()) if number_of(cell) is None else cell
+    return " ".join(bare.replace(".", " ").split())
 
 
 WORDS = {
@@ -72,10 +76,10 @@ WORDS = {
 def as_sex(cell: str) -> str | Refusal:
     """Return "F" or "M" for a cell that is clear without the rest of its column."""
     number = number_of(cell)
-    sex = WORDS.get(plain_word(cell)) if number is None else CODES.get(number)
-    if sex is not None:
-        return sex
-    return Refusal(RULE, _ZERO if number == 0 else "")
+    if number == 0:
+        return Refusal(RULE, _ZERO)
+    sex = CODES.get(number or 0.0) or WORDS.get(plain_word(cell))
+    return sex or Refusal(RULE)
 
 
 def read_sexes(cells: Sequence[str]) -> SexColumn:
@@ -109,12 +113,15 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
         elif isinstance(readings[cell], Refusal) and number_of(word) is None and len(word) == 1:
             readings[cell] = Refusal(RULE, _hint(spellings))
     values = tuple(readings.get(cell, "") for cell in cells)
-    read = {cell for cell in spellings if isinstance(readings[cell], str)}
-    codes = frozenset(cell for cell in read if number_of(cell) is not None)
-    is_mixed = bool(read - codes)
-    return SexColumn(
-        values, frozenset(others), codes if is_mixed else frozenset(), _notes(codes, is_mixed)
-    )
+    words_read: set[str] = set()
+    codes: set[str] = set()
+    for cell, reading in readings.items():
+        if isinstance(reading, str):
+            (words_read if number_of(cell) is None else codes).add(cell)
+    notes = _notes(codes, is_mixed=bool(words_read))
+    if not words_read:
+        codes = set()
+    return SexColumn(values, frozenset(others), frozenset(codes), notes)
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:
@@ -124,8 +131,7 @@ def _reading(word: str, words: frozenset[str]) -> str | Refusal:
         return Refusal(RULE)
     if word == "w":
         return "F"
-    women = {neighbour for neighbour in words if WORDS.get(neighbour) == "F"}
-    if word == "h" and women and "m" not in words:
+    if word == "h" and "m" not in words and "F" in map(WORDS.get, words):
         return "M"
     return as_sex(word)
 
@@ -135,8 +141,9 @@ def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
     numbers = set(map(number_of, words)) - {None}
     if numbers <= set(CODES):
         return as_sex(word)
-    hint = _ZERO if 0.0 in numbers else "Numbers besides 1 and 2 are there: explain all of them."
-    return Refusal(RULE, hint)
+    if 0.0 in numbers:
+        return Refusal(RULE, _ZERO)
+    return Refusal(RULE, "Numbers besides 1 and 2 are there: explain all of them.")
 
 
 def _hint(spellings: Iterable[str]) -> str:
@@ -144,7 +151,7 @@ def _hint(spellings: Iterable[str]) -> str:
     return f"The column has {shown}, and letters can begin several words. {REMEDY}"
 
 
-def _notes(codes: frozenset[str], is_mixed: bool) -> tuple[str, ...]:
+def _notes(codes: set[str], *, is_mixed: bool) -> tuple[str, ...]:
     """Say how codes were read, if any were."""
     if not codes:
         return ()
@@ -158,7 +165,7 @@ def _notes(codes: frozenset[str], is_mixed: bool) -> tuple[str, ...]:
 def sex_in(phrase: str) -> str | None:
     """Return the only sex that a phrase such as "male participant" names, or None."""
     tokens = re.findall(r"[^\W\d_]+", plain_word(phrase))
-    sexes = {WORDS[token] for token in tokens if token in WORDS}
+    sexes = set(map(WORDS.get, tokens)) - {None}
     if len(sexes) != 1 or {"not", "non", "no"} & set(tokens):
         return None
     return sexes.pop()

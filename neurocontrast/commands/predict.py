@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.config import Config, as_config
-from neurocontrast.data.columns import is_missing, no_column, number_in
+from neurocontrast.data.columns import as_sex, is_missing, no_column, number_in
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
@@ -266,12 +266,15 @@ def _truths(
 
 
 def _labels(path: Path, target: str) -> pd.DataFrame:
-    """Read a table of true labels as text, decoded by its JSON file; refuse labels that this does not explain."""
+    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
     people = read_people(path, ("participant_id", "session"))
     problems = Problems(path.name)
     for row, refusal in people.refused.get(target, {}).items():
-        text = f"found {shown(people.cells[target].iloc[row])}; {refusal.rule}"
-        problems.add(text, column=target, line=int(people.cells.index[row]))
+        label = people.cells[target].iloc[row]
+        is_clear = number_in(target, label) is not None or isinstance(as_sex(label), str)
+        if is_clear:
+            line = int(people.cells.index[row])
+            problems.add(f"found {shown(label)}; {refusal.rule}", column=target, line=line)
     problems.raise_if_any()
     return people.cells
 

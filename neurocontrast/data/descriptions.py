@@ -229,9 +229,8 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
     values: list[str | Refusal] = []
     for cell in cells:
         meaning = _lookup(cell, description.levels)
-        is_top_coded = number_of(cell) is None and isinstance(as_age(cell), float)
         explained = cell
-        if meaning is not None and not is_top_coded:
+        if meaning is not None and not _is_top_coded(cell):
             explained = meaning
         if is_missing(explained) or plain_word(meaning or "") in _MISSING_WORDS:
             values.append("")
@@ -240,6 +239,11 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
         else:
             values.append(_years(explained, unit))
     return Decoded(values)
+
+
+def _is_top_coded(cell: str) -> bool:
+    """Say whether a cell is an age such as 89+, whose level is words about it."""
+    return number_of(cell) is None and isinstance(as_age(cell), float)
 
 
 def _unit_of_age(column: str, description: Description) -> str | Refusal:

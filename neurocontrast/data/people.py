@@ -80,7 +80,8 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
     for position, column in enumerate(written.columns):
         kind = _kind_of(column)
         description = description_of(column, descriptions)
-        if kind not in ("age", "sex", "tiv") and not (kind and description.levels):
+        is_explained = bool(description.levels or codes_in_name(column))
+        if kind not in ("age", "sex", "tiv") and not (kind and is_explained):
             continue
         raw = written.iloc[:, position]
         spellings = raw.unique().tolist()

@@ -174,6 +174,11 @@ def test_a_decoded_table_is_not_written_beside_a_description(tmp_path):
     assert read_cohort(beside).table["sex"].tolist() == ["F", "M"]
 
 
+def test_codes_in_the_names_of_other_columns_hold(tmp_path):
+    path = write_table(tmp_path, {"Diagnosis (0=control, 1=patient)": [0, 1]})
+    assert read_cohort(path).table["diagnosis"].tolist() == ["control", "patient"]
+
+
 def test_measures_of_people_are_read_by_the_same_rule(tmp_path):
     described = {"age": {"Units": "months"}, "sex": SEXES}
     path = write_table(tmp_path, {"age": [11, 30], "sex": [1, 2]}, described)

@@ -10,8 +10,9 @@ import pandas as pd
 
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
-from neurocontrast.data.listing import read_text_table, write_rows
+from neurocontrast.data.listing import write_rows
 from neurocontrast.data.natural.store import is_image_path
+from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import (
@@ -210,10 +211,9 @@ def _inspect_scans(inspection: Inspection, rows: Sequence[int], **how: Any) -> t
 
 def _write_good(good: Path, inspection: Inspection) -> None:
     """Write the rows that no problem names; refuse where a problem is of no single row, or every row has one."""
-    bad, table = (
-        {problem.line for problem in inspection.problems.found},
-        read_text_table(inspection.cohort.source),
-    )
+    bad = {problem.line for problem in inspection.problems.found}
+    table = read_people(inspection.cohort.source).cells
+    check_not_described(good, table.columns)
     kept = table[~table.index.isin(bad - {None})]
     if None in bad or kept.empty:
         why = "a problem is not of single rows" if None in bad else "no row is without a problem"

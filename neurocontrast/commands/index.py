@@ -11,6 +11,7 @@ import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
 from neurocontrast.data.measures.joining import measures_of_table, record_of_table, rows_of
+from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import first_names
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, printable
@@ -111,6 +112,7 @@ def index(
     )
     given = [path.absolute() for path in people]
     _check_not_read(files.table, [*given, *(place / name for name in found.tables)])
+    check_not_described(files.table, found.table.columns)
     _write(found, files, place if place.is_dir() else place.parent, given, how)
     return found
 

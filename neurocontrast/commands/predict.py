@@ -13,8 +13,9 @@ import pandas as pd
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
-from neurocontrast.data.columns import is_missing, no_column, number_in
-from neurocontrast.data.listing import read_table, read_text_table
+from neurocontrast.data.columns import as_sex, is_missing, no_column, number_in
+from neurocontrast.data.listing import read_table
+from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
@@ -282,7 +283,8 @@ def _truths(
             "scans: predict from the table in place of a folder (its columns participant_id, path and site), or embed "
             "it again, for embeddings. Scans of one site may all have the same word there."
         )
-    labels, problems = read_text_table(Path(calibrate)), Problems(Path(calibrate).name)
+    labels = _labels(Path(calibrate), fitted.target)
+    problems = Problems(Path(calibrate).name)
     for column in ("participant_id", fitted.target):
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))
@@ -319,6 +321,20 @@ def _truths(
             line_of |= dict.fromkeys(of_scan, (line, cell))
     problems.raise_if_any()
     return truths
+
+
+def _labels(path: Path, target: str) -> pd.DataFrame:
+    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
+    people = read_people(path, ("participant_id", "session"))
+    problems = Problems(path.name)
+    for row, refusal in people.refused.get(target, {}).items():
+        label = people.cells[target].iloc[row]
+        is_clear = number_in(target, label) is not None or isinstance(as_sex(label), str)
+        if is_clear:
+            line = int(people.cells.index[row])
+            problems.add(f"found {shown(label)}; {refusal.rule}", column=target, line=line)
+    problems.raise_if_any()
+    return people.cells
 
 
 def _doubts(

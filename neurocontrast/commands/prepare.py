@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
@@ -110,6 +111,7 @@ def prepare(
         )
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
+    check_not_described(target / "participants.tsv", cohort.table.columns)
     stems = [
         name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-")
         for name in cohort.names()

@@ -15,8 +15,9 @@ from threadpoolctl import threadpool_limits
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
-from neurocontrast.data.listing import read_sheet, read_table, read_text_table, write_rows
+from neurocontrast.data.listing import read_sheet, read_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
+from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
@@ -101,6 +102,8 @@ def qc(
         raise ConfigError(
             f"out: '{out}' holds the table of scans, which ratings would replace. Give another folder."
         )
+    if given is not None:
+        check_not_described(target / "participants.tsv", cohort.table.columns)
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
     table = cohort.table[["participant_id", "session"]].copy()
     table["site"] = (
@@ -153,7 +156,8 @@ def qc(
     rated = None
     if given is not None:
         rated = target / "participants.tsv"
-        write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
+        people = read_people(cohort.source).cells
+        write_rows(rated, people.assign(qc_rating=given), root=cohort.root)
     return Quality(
         table, target / "qc.html", len(unreadable), rated, recipe_for(cohort.table).words
     )

@@ -17,13 +17,15 @@ import pandas as pd
 
 from neurocontrast.data.columns import (
     RULES,
+    Refusal,
     is_missing,
     matching_rows,
     number_of,
     text_of,
     values_of,
 )
-from neurocontrast.data.listing import AnyTable, place_of, read_text_table
+from neurocontrast.data.listing import AnyTable, place_of
+from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, digest_of
@@ -38,9 +40,6 @@ Kind = Literal["continuous", "categorical"]
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 _IDENTITY = ("participant_id", "subject_id", "session", "path")
 _OTHER_NAMES = {
-    "gender": "sex",
-    "center": "site",
-    "centre": "site",
     "session_id": "session",
     "dx": "diagnosis",
 }
@@ -219,21 +218,14 @@ def inspect_cohort(
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
-    cells, source, used = (
-        read_text_table(participants),
-        place_of(participants),
-        columns_of(channels),
-    )
+    people = read_people(participants, _IDENTITY)
+    cells = people.cells
+    source = place_of(participants)
+    used = columns_of(channels)
     root = Path(images_root).expanduser() if images_root is not None else source.parent
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root = root.absolute()
-    # Columns of a fixed meaning are in lower case, however the file writes them.
-    cells = cells.rename(
-        columns={
-            name: name.lower() for name in cells.columns if name.lower() in (*_IDENTITY, *RULES)
-        }
-    )
     _check_columns(source.name, list(cells.columns), used)
     rows = _Rows(cells, Problems(source.name))
     values: dict[str, object] = _identity(rows)
@@ -242,20 +234,14 @@ def inspect_cohort(
     for column in dict.fromkeys(("path", *used)):
         values[column] = _paths(rows, column, root, check=check_images, is_used=column in used)
     for column in cells.columns.difference(list(values), sort=False):
-        values[column], refused = values_of(column, cells[column])
-        found = cells[column].iloc
-        rows.refuse(
-            column,
-            {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()},
-        )
-        for refusal in refused.values():
-            rows.problems.hint(refusal.hint)
+        values[column] = rows.values(column, people.refused.get(column, {}))
     table = pd.DataFrame(values)
     for first, second in itertools.combinations(used, 2):
         same = (table[first] == table[second]) & (table[first] != "")
         text = f"found the file of column '{first}'; each channel has files of its own"
         rows.refuse(second, dict.fromkeys(_positions(same), text))
-    cohort = Cohort(table, source, root, tuple(_warnings(cells, table)), used)
+    warnings = (*people.warnings, *_warnings(cells, table))
+    cohort = Cohort(table, source, root, warnings, used)
     return Inspection(cohort, rows.problems, cells.index.tolist())
 
 
@@ -271,6 +257,17 @@ class _Rows:
         for at, text in why.items():
             name, line = self.cells["participant_id"].iloc[at], int(self.cells.index[at])
             self.problems.add(text, column=column, line=line, name=name)
+
+    def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
+        """Return the values of a column; cells without one, or not decoded, are problems."""
+        cells = self.cells[column].copy()
+        written = self.cells[column].tolist()
+        cells.iloc[list(not_decoded)] = ""
+        values, not_read = values_of(column, cells)
+        for row, refusal in sorted({**not_decoded, **not_read}.items()):
+            self.refuse(column, {row: f"found {shown(written[row])}; {refusal.rule}"})
+            self.problems.hint(refusal.hint)
+        return values
 
     def missing(self, column: str, rule: str) -> npt.NDArray[np.bool_]:
         """Return which cells are missing; each of them is a problem."""
@@ -418,14 +415,9 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
             warnings.append(
                 f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds"
             )
-    n_top_coded = sum(cell.endswith("+") for cell in cells.get("age", ()))
+    n_top_coded = int(cells.get("age", pd.Series(dtype=str)).str.endswith("+").sum())
     if n_top_coded:
         warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
-    are_numbers = {
-        number_of(cell) is not None for cell in cells.get("sex", ()) if not is_missing(cell)
-    }
-    if len(are_numbers) == 2:
-        warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
     for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):
         if pd.api.types.is_numeric_dtype(table[column]):
             continue

@@ -3,7 +3,6 @@
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,50 +10,27 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BeforeValidator
 
+from neurocontrast.data.cells import Refusal as Refusal
+from neurocontrast.data.cells import is_missing as is_missing
+from neurocontrast.data.cells import number_of as number_of
+from neurocontrast.data.codes import base_name
 from neurocontrast.data.problems import shown
+from neurocontrast.data.sexes import as_sex as as_sex
+from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 """Usual names of a column of ages in years."""
-_MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
-_TOP_CODED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\+")
+_TOP_CODED = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\+$")
 _BAND = re.compile(r"[0-9]+ ?[-–] ?[0-9]+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
-CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
-"""Codes that the name of a column explains, as IXI's ``SEX_ID (1=m, 2=f)`` does."""
 IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
 """Usual names of the column that names people; ``id`` can number the rows."""
 SESSIONS = ("session_id", "session", "ses")
-_SEX = {
-    **dict.fromkeys(("m", "male", "man", "boy", "1", "1.0"), "M"),
-    **dict.fromkeys(("f", "female", "woman", "girl", "2", "2.0"), "F"),
-}
 _TEXT: Any = pd.Series(["text"]).dtype
 """Text dtype of the installed pandas: `str` from version 3 on, object before; both hold missing values as NaN."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a cell has no value: what is allowed, and a hint for the whole column."""
-
-    rule: str
-    hint: str = ""
-
-
-def is_missing(cell: str) -> bool:
-    """Say whether a cell means "not known": empty, n/a, na, nan, null or #N/A, in any case."""
-    return cell.lower() in _MISSING
-
-
-def number_of(cell: str) -> float | None:
-    """Return the number in a cell, written with a decimal point, or None if the cell holds no number."""
-    if not _NUMBER.fullmatch(cell):
-        return None
-    value = float(cell)
-    return value if np.isfinite(value) else None
 
 
 def is_numeric(cells: Iterable[str]) -> bool:
@@ -68,42 +44,35 @@ def is_numeric(cells: Iterable[str]) -> bool:
 def as_age(cell: str) -> float | Refusal:
     """Return an age in years; `89+` is 89, as BIDS hides higher ages."""
     low, high = AGE_LIMITS
-    top_coded = _TOP_CODED.fullmatch(cell)
-    value = number_of(top_coded.group(1) if top_coded else cell)
+    value = number_of(_TOP_CODED.sub(r"\1", cell))
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
     if value is None:
-        comma = (
-            "Write numbers with a decimal point, not a comma."
-            if _DECIMAL_COMMA.fullmatch(cell)
-            else ""
-        )
-        band = "Age bands are categories: keep them in a column of another name, such as age_band."
-        return Refusal(rule, band if _BAND.fullmatch(cell) else comma)
-    if not low <= value <= high:
-        coded = (
-            "Write n/a where the age is not known; numbers that mean 'missing' are not recognised."
-        )
-        return Refusal(rule, coded if value < 0 or value in (999, 9999) else "")
-    return value
+        return Refusal(rule, _hint_for_age(cell))
+    if low <= value <= high:
+        return value
+    if value < 0 or value in (999, 9999):
+        coded = "numbers that mean 'missing' are not recognised."
+        return Refusal(rule, f"Write n/a where the age is not known; {coded}")
+    return Refusal(rule)
+
+
+def _hint_for_age(cell: str) -> str:
+    """Return the remedy for a band of ages or a decimal comma, or ""."""
+    if _BAND.fullmatch(cell):
+        return "Age bands are categories: keep them in a column of another name, such as age_band."
+    if _DECIMAL_COMMA.fullmatch(cell):
+        return "Write numbers with a decimal point, not a comma."
+    return ""
 
 
 def number_in(column: str, cell: str) -> float | None:
-    """Return the number of a cell by the rule of its column (an age may be ``89+``), or None if it is no number."""
-    value = as_age(cell) if column == "age" else number_of(cell)
-    return None if isinstance(value, Refusal) else value
-
-
-def as_sex(cell: str) -> str | Refusal:
-    """Return "F" or "M"."""
-    value = _SEX.get(cell.lower())
-    if value is not None:
-        return value
-    hint = ""
-    if number_of(cell) == 0:
-        hint = (
-            "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; write M and F."
-        )
-    return Refusal("sex is M, F, male, female, 1 (male), 2 (female) or n/a", hint)
+    """Return the number of a cell by the rule of its column (an age may be ``89+``), or None."""
+    if column != "age":
+        return number_of(cell)
+    age = as_age(cell)
+    if isinstance(age, Refusal):
+        return None
+    return age
 
 
 RULES: dict[str, Callable[[str], object]] = {
@@ -116,18 +85,24 @@ RULES: dict[str, Callable[[str], object]] = {
 
 
 def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refusal]]:
-    """Return a column of text as values, by its rule or as numbers where it holds nothing else, and refused positions.
+    """Return a column of text as values, by its rule or as numbers, and its refused positions.
 
     Rows are numbered from 0; missing and refused cells are NaN.
     """
     cells = cells.reset_index(drop=True)
-    known = cells[~cells.map(is_missing)]
-    rule = RULES.get(column) or (number_of if is_numeric(known) else str)
-    values = known.map({cell: rule(cell) for cell in known.unique()})
+    is_known = ~cells.map(is_missing)
+    rule = RULES.get(column) or (number_of if is_numeric(cells[is_known]) else str)
+    if column == "sex":
+        values = pd.Series(read_sexes(cells.tolist()).values, dtype=object)[is_known]
+    else:
+        readings = {cell: rule(cell) for cell in cells[is_known].unique()}
+        values = cells[is_known].map(readings)
     refused = values[values.map(lambda value: isinstance(value, Refusal)).astype(bool)]
     values = values.drop(refused.index).reindex(cells.index)
-    values = values.astype(float) if rule in (as_age, number_of) else values.astype(_TEXT)
-    return values, dict(zip(refused.index.tolist(), refused, strict=True))
+    dtype = _TEXT
+    if rule in (as_age, number_of):
+        dtype = float
+    return values.astype(dtype), dict(zip(refused.index.tolist(), refused, strict=True))
 
 
 def text_of(value: object) -> str:
@@ -140,11 +115,8 @@ def text_of(value: object) -> str:
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
-    """Return the first column with one of the names, in any case and without codes in brackets, or ""."""
-    by_name = {
-        CODES_IN_NAME.sub("", column).strip().lower(): column
-        for column in reversed([*map(str, columns)])
-    }
+    """Return the first column with one of the names, in any case and without codes, or ""."""
+    by_name = {base_name(column): column for column in reversed([*map(str, columns)])}
     return next((by_name[name] for name in names if name in by_name), "")
 
 
@@ -262,11 +234,11 @@ def matching_rows(
 
 
 def _canonical(column: str, value: object) -> str:
-    """Return a cell, or a value that is compared with it, as text; ``female`` of the column sex is ``F``."""
+    """Return a cell, or a value to compare, as text; ``female`` of the column sex is ``F``."""
     text = text_of(value).strip()
     if is_missing(text):
         return "n/a"
-    if column == "sex":
-        sex = as_sex(text)
-        return text if isinstance(sex, Refusal) else sex
+    sex = as_sex(text)
+    if column == "sex" and isinstance(sex, str):
+        return sex
     return text

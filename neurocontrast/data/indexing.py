@@ -24,6 +24,7 @@ from neurocontrast.data.layouts.tree import (
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
+from neurocontrast.data.people import notes_on_sexes
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems, first_names
 from neurocontrast.data.roots import tree_at
@@ -146,6 +147,8 @@ def index_scans(
         problems.raise_if_any()
     kept = _without_problems(chosen, problems)
     _add_left_out(chosen, kept, problems, index)
+    index.notes += people.notes(table.columns[(table != "").any()])
+    index.notes += notes_on_sexes(table["sex"])
     index.tables = [
         table.source
         for name in sorted({scan.dataset for scan in scans})

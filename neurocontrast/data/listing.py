@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Collection
@@ -169,12 +170,43 @@ def _split(source: Path, text: str) -> list[_Row]:
             (n, [_unquoted(cell.strip()) for cell in line.split("\t")])
             for n, line in enumerate(lines, start=1)
         ]
-    first = text.lstrip().partition("\n")[0]
-    delimiter = ";" if ";" in first and "," not in first else ","
+    return _rows_of_csv(source, text, _delimiter(source, text))
+
+
+def _delimiter(source: Path, text: str) -> str:
+    """Return the separator of a ``.csv``, by its header; where that has both, by all rows."""
+    header = next(iter(text.lstrip().splitlines()), "")
+    bare = re.sub(r'"[^"]*"', "", header)
+    if ";" not in bare:
+        return ","
+    if "," not in bare:
+        return ";"
+    alike = []
+    for delimiter in (",", ";"):
+        try:
+            rows = _rows_of_csv(source, text, delimiter)
+        except DataError:
+            continue
+        widths = {len(cells) for _, cells in rows if any(cells)}
+        if len(widths) == 1:
+            alike.append(delimiter)
+    if len(alike) != 1:
+        how = "neither separates"
+        if alike:
+            how = "both separate"
+        raise DataError(
+            f"{source.name}: the header {shown(header)} has semicolons and commas, and {how} all "
+            "rows into as many cells. Separate by one, and put cells that hold it in double quotes."
+        )
+    return alike[0]
+
+
+def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
     )
-    rows, begins = [], 1
+    rows: list[_Row] = []
+    begins = 1
     try:
         for cells in reader:
             rows.append((begins, [cell.strip() for cell in cells]))

@@ -1,58 +1,42 @@
-"""What is known of people: tables of BIDS and of hospitals, decoded by their JSON files and joined to scans."""
+"""Known facts of people: tables of BIDS and of hospitals, decoded and joined to scans."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from neurocontrast.data.cells import Refusal, is_missing
 from neurocontrast.data.columns import (
-    AGE_COLUMNS,
-    CODES_IN_NAME,
     SESSIONS,
-    Refusal,
     as_age,
-    as_sex,
     first_of,
     identifier_column,
-    is_missing,
     is_numeric,
-    number_of,
 )
+from neurocontrast.data.descriptions import decode_column, description_of, read_descriptions
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
-from neurocontrast.data.measures.names import MM3_PER_ML
+from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import one_of
-from neurocontrast.reading import read_json
 
-_COLUMNS = {
-    "age": (*AGE_COLUMNS, "interview_age"),
-    "sex": ("sex", "gender", "sex_id", "mf"),
-    "site": ("sitexacq", "site", "center", "centre", "scan_site", "site_id"),
-    "diagnosis": ("diagnosis", "dx", "group"),
-    "tiv": ("tiv", "etiv"),
-    "qc_rating": ("qc_rating",),
-}
-"""Columns of the index, and their usual names in tables; the first that a table has, with any cell, is taken."""
-
-_PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
-_UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
-_SMALLEST_ML, _LARGEST_ML = (
-    100.0,
-    10_000.0,
-)  # a head of more is in mm³, as FreeSurfer writes its eTIV
+_UNEXPLAINED = Refusal("a code needs Levels in the JSON file of the same name, or letters")
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
 @dataclass
 class Phenotype:
-    """Rows of one table: known columns, decoded, by subject and session; session "" holds for every session."""
+    """Rows of one table by subject and session, decoded; session "" holds for every session.
+
+    `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
+    """
 
     source: str
     rows: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    not_taken: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
         """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
@@ -133,6 +117,27 @@ class PeopleTables:
                     found |= {f"{prefix}{subject}": table.source for subject in table.rows}
         return found
 
+    def notes(self, cells_known: Collection[str]) -> list[str]:
+        """Say how codes in tables of people were read, and which look-alikes were not taken.
+
+        In tables of the tree the latter are named only for columns that are not among `cells_known`.
+        """
+        tables_of: dict[str, list[str]] = {}
+        for path, table in self._read.items():
+            for note in table.notes:
+                tables_of.setdefault(note, []).append(table.source)
+            for kind, columns in table.not_taken.items():
+                if kind in cells_known and path not in self.phenotypes:
+                    continue
+                for column in columns:
+                    note = f"column '{column}' is not taken; {remedy_of(kind, column)}"
+                    tables_of.setdefault(note, []).append(table.source)
+        notes = []
+        for note, tables in tables_of.items():
+            more = f" and {len(tables) - 1} more" if len(tables) > 1 else ""
+            notes.append(f"{tables[0]}{more}: {note}.")
+        return notes
+
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""
         tables = [*self.general(scan.dataset), *self.of_subject(scan)]
@@ -147,7 +152,8 @@ class PeopleTables:
                 for name in self.tree.folders.get(f"{below}phenotype", ())
             ]
             own = [path for path in own if path.endswith(".tsv")]
-            own += [path for path in (f"{below}participants.tsv",) if self.tree.has(path)]
+            if self.tree.has(f"{below}participants.tsv"):
+                own.append(f"{below}participants.tsv")
             given = [
                 self._read_once(path, path.name, id_column=self.id_column)
                 for path in self.phenotypes
@@ -236,64 +242,114 @@ def read_phenotype(
     files, of a table whose identifiers are files. `descriptions` are JSON files with ``Levels`` and
     ``Units`` in addition to the table's own.
     """
-    table, phenotype = read_sheet(path), Phenotype(source)
+    table = read_sheet(path)
     identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
-    sessions = first_of(table, SESSIONS)
-    described: dict[str, object] = {}
-    for description in [*descriptions, path.with_suffix(".json")]:
-        content = read_json(description) if description.is_file() else {}
-        described |= {
-            name.lower(): value for name, value in content.items()
-        } | content  # as columns, in any case
-    filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
-    columns = {
-        known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))
-    }
-    columns |= {name: name for name in keep if name in table}
-    line_of: dict[tuple[str, str], int] = {}
+    columns = _taken_columns(table, keep)
+    decoded = _decoded_columns(table, columns, [*descriptions, path.with_suffix(".json")])
+    rows = _Rows(Phenotype(source, notes=decoded.notes), problems)
+    rows.phenotype.not_taken = look_alikes(table, columns)
+    session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
         if is_missing(person):
             problems.add(f"{source}: found no identifier", line=line)
             continue
-        session = (
-            row[sessions].removeprefix("ses-") if sessions and not is_missing(row[sessions]) else ""
-        )
-        key = joined_path(folder, person)
+        session = row.get(session_column, "")
         cells = {}
-        for known, name in columns.items():
-            decoded = _decode(
-                known, name, row[name], described.get(name, described.get(name.lower()))
-            )
-            if isinstance(decoded, Refusal):
-                text = f"{source}, sub-{person}, column '{name}': found {shown(row[name])}; {decoded.rule}"
-                problems.add(text, line=line)
-                problems.hint(decoded.hint)
-                problems.hint(_other_ages(table, name, source) if known == "age" else "")
-            elif decoded:
-                cells[known] = decoded
-        before = phenotype.rows.setdefault(key, {}).setdefault(session, cells)
-        first = line_of.setdefault((key, session), line)
-        for known, cell in cells.items():
-            earlier = before.setdefault(known, cell)
-            if earlier != cell and (known != "age" or as_age(earlier) != as_age(cell)):
-                problems.add(
-                    f"{source}: {known} is {shown(earlier)} in line {first}, and {shown(cell)} here; several rows of a "
-                    "participant need a column session_id",
-                    line=line,
-                    name=f"sub-{person}",
-                )
-    return phenotype
+        for kind, column in columns.items():
+            value = decoded.values[kind][row[column]]
+            if isinstance(value, Refusal):
+                rows.refuse(f"sub-{person}", column, row[column], value, line)
+                problems.hint(_other_ages(table, column, source) if kind == "age" else "")
+            elif value:
+                cells[kind] = value
+        session = "" if is_missing(session) else session.removeprefix("ses-")
+        rows.add((joined_path(folder, person), session), cells, line, f"sub-{person}")
+    return rows.phenotype
+
+
+class _DecodedColumns(NamedTuple):
+    """Kind of column → written cell → value, and notes on how codes were read."""
+
+    values: dict[str, dict[str, str | Refusal]]
+    notes: tuple[str, ...]
+
+
+def _taken_columns(table: pd.DataFrame, keep: Sequence[str]) -> dict[str, str]:
+    """Return kind → column: the first of its usual names with any cell, and columns to keep."""
+    is_filled = ~table.map(is_missing).all()
+    filled = table.columns[is_filled]
+    columns = {}
+    for kind, names in USUAL_NAMES.items():
+        column = first_of(filled, names)
+        if column:
+            columns[kind] = column
+    for column in keep:
+        if column in table:
+            columns[column] = column
+    return columns
+
+
+def _decoded_columns(
+    table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
+) -> _DecodedColumns:
+    """Decode each column by its distinct cells."""
+    descriptions = read_descriptions(described_in)
+    decoded: dict[str, dict[str, str | Refusal]] = {}
+    notes = []
+    for kind, column in columns.items():
+        spellings = table[column].unique().tolist()
+        words = [
+            " ".join(cell.split()) for cell in spellings
+        ]  # a table of tabs holds no line breaks
+        reading = decode_column(kind, column, words, description_of(column, descriptions))
+        decoded[kind] = dict(zip(spellings, reading.values, strict=True))
+        for written, word in zip(spellings, words, strict=True):
+            if word in reading.others:
+                decoded[kind][written] = reading.others[word]
+            elif word in reading.codes:
+                decoded[kind][written] = _UNEXPLAINED
+        if reading.others:
+            recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
+            notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")
+        notes += [f"column '{column}' {note}" for note in reading.notes]
+    return _DecodedColumns(decoded, tuple(notes))
+
+
+@dataclass
+class _Rows:
+    """Rows of a table as they are read, and the line of the first of each person and session."""
+
+    phenotype: Phenotype
+    problems: Problems
+    line_of: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def refuse(self, person: str, column: str, cell: str, refusal: Refusal, line: int) -> None:
+        """Make a problem of a cell that cannot be decoded."""
+        table = self.phenotype.source
+        text = f"{table}, {person}, column '{column}': found {shown(cell)}; {refusal.rule}"
+        self.problems.add(text, line=line)
+        self.problems.hint(refusal.hint)
+
+    def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
+        """Add the cells of a person and session, with which an earlier row must agree."""
+        before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
+        first = self.line_of.setdefault(key, line)
+        for kind, cell in cells.items():
+            earlier = before.setdefault(kind, cell)
+            if earlier == cell or (kind == "age" and as_age(earlier) == as_age(cell)):
+                continue
+            text = f"{kind} is {shown(earlier)} in line {first}, and {shown(cell)} here"
+            remedy = "several rows of a participant need a column session_id"
+            self.problems.add(f"{self.phenotype.source}: {text}; {remedy}", line=line, name=person)
 
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     """Return a hint at another column that holds numbers and is named after ages, or ""."""
-    named = (
-        name
-        for name in table.columns
-        if name != column and "age" in re.split("[^a-z]+", name.lower())
-    )
-    found = next((name for name in named if is_numeric(table[name])), "")
-    return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
+    for name in table.columns:
+        words = re.split("[^a-z]+", name.lower())
+        if name != column and "age" in words and is_numeric(table[name]):
+            return f"{source}: '{name}' holds numbers; name that column 'age' to use it."
+    return ""
 
 
 def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:
@@ -308,50 +364,3 @@ def _ages_differ(first: str, second: str) -> bool:
     return (
         isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
     )
-
-
-def _decode(known: str, name: str, cell: str, description: object) -> str | Refusal:
-    cell = " ".join(cell.split())  # a table of tabs holds no line breaks
-    if is_missing(cell):
-        return ""
-    described = description if isinstance(description, dict) else {}
-    levels = described.get("Levels")
-    if isinstance(levels, dict):
-        value = number_of(cell)
-        plain = cell if value is None or not value.is_integer() else str(int(value))
-        level = levels.get(cell, levels.get(plain))
-        if level is None:
-            return Refusal(f"Levels of the JSON file has {one_of(levels)}")
-        cell = str(level.get("Description", cell) if isinstance(level, dict) else level)
-    # The codes that a column's name explains, as IXI's "SEX_ID (1=m, 2=f)" does.
-    match = CODES_IN_NAME.search(name)
-    codes = (part.partition("=") for part in match[1].split(",")) if match else ()
-    cell = {code.strip(): meaning.strip() for code, _, meaning in codes}.get(cell, cell)
-    number = number_of(cell)
-    if known == "age":
-        units = str(described.get("Units", ""))
-        unit = units.strip().lower().rstrip("s") or (
-            "month" if name.lower() == "interview_age" else "year"
-        )
-        unit = _UNITS.get(unit, unit)
-        if unit not in _PER_YEAR:
-            return Refusal(
-                f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are"
-            )
-        if number is None and unit != "year":
-            return Refusal(f"an age in {unit}s is a number, or n/a")
-        text = cell if unit == "year" or number is None else f"{number / _PER_YEAR[unit]:.4g}"
-        age = as_age(text)
-        return age if isinstance(age, Refusal) else text
-    if known == "tiv":
-        if number is None or number < _SMALLEST_ML:
-            return Refusal(
-                "the volume of a head is a number of mL or mm³ (litres times 1000), or n/a"
-            )
-        return f"{number / MM3_PER_ML:.1f}" if number > _LARGEST_ML else cell
-    if known == "sex":
-        if number is not None:
-            return Refusal("a code needs Levels in the JSON file of the same name, or letters")
-        sex = as_sex(cell)
-        return cell if isinstance(sex, Refusal) else sex
-    return cell

@@ -12,7 +12,7 @@ from nibabel.spatialimages import HeaderDataError, ImageDataError
 from nibabel.wrapstruct import WrapStructError
 
 from neurocontrast.data.columns import AGE_COLUMNS, number_in
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import DAMAGE, check_place, read_json
@@ -47,7 +47,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     Returns how many fields were found, and how many files could not be read.
     """
     n_before, n_unread = len(problems.found), 0
-    text = read_text_table(table)
+    text = read_people(table).cells
     for column in text.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
             problems.add(

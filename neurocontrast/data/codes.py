@@ -1,0 +1,80 @@
+"""Codes that the name of a column explains, as in ``Gender_ 1=female_2=male``; names without codes."""
+
+import re
+
+from neurocontrast.data.cells import number_of
+from neurocontrast.data.sexes import WORDS, plain_word
+
+_IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]*=[^()\[\]]*)[)\]]")
+_EQUATION = re.compile(r"([^\W_]+)\s*=\s*([^\W_]+)")
+_BEGINS_CODES = re.compile(r"[\s_(\[:,;-]*[^\W_]+\s*=")
+_OF_SEX = re.compile(
+    r"(?i)((?:biological[\s_]?)?(?:sex|gender|geschlecht|sexe|sexo)(?:_id)?)[\W_]+"
+)
+_TOKEN = re.compile(r"[0-9]+|[^\W\d_]+")
+
+
+def codes_first(meanings: dict[str, str]) -> dict[str, str]:
+    """Return code → meaning, also where the file has meaning → number (``{"female": 1}``)."""
+    turned = {}
+    for meaning, code in meanings.items():
+        if number_of(code) is not None and number_of(meaning) is None:
+            turned[code] = meaning
+    if len(turned) == len(meanings):
+        return turned
+    return meanings
+
+
+def codes_in_name(column: str) -> dict[str, str]:
+    """Return the codes that the name of a column explains, as in ``SEX_ID (1=m, 2=f)``.
+
+    Of sexes ``Gender_ 1=female_2=male``, ``sex (M=1, F=2)`` and ``sex_1_male_2_female`` too.
+
+    Examples
+    --------
+    >>> codes_in_name("Gender_ 1=female_2=male")
+    {'1': 'female', '2': 'male'}
+    >>> codes_in_name("sex (M: 1, F: 2)")
+    {'1': 'M', '2': 'F'}
+    """
+    bracketed = _IN_BRACKETS.search(column)
+    if bracketed is not None:
+        codes = {}
+        for equation in re.split("[,;/|]", bracketed[1]):
+            code, _, meaning = equation.partition("=")
+            codes[code.strip()] = meaning.strip()
+        return codes_first(codes)
+    equations = _EQUATION.findall(column)
+    if equations:
+        return codes_first(dict(equations))
+    named = _OF_SEX.match(column)
+    if named is None:
+        return {}
+    return _pairs_of_sexes(column[named.end() :])
+
+
+def _pairs_of_sexes(tail: str) -> dict[str, str]:
+    """Return number → word where numbers and words of sexes alternate: ``1 male, 2 female``."""
+    tokens = _TOKEN.findall(tail)
+    first = tokens[0::2]
+    second = tokens[1::2]
+    if first and len(first) == len(second):
+        for codes, words in ((first, second), (second, first)):
+            if WORDS.keys() >= set(map(plain_word, words)) and None not in map(number_of, codes):
+                return dict(zip(codes, words, strict=True))
+    return {}
+
+
+def base_name(column: str) -> str:
+    """Return the name of a column in lower case, without accents and explained codes."""
+    name = column
+    if codes_in_name(column):
+        of_sex = _OF_SEX.match(column)
+        begins = _BEGINS_CODES.search(column)
+        if _IN_BRACKETS.search(column):
+            name = _IN_BRACKETS.sub("", column)
+        elif begins is not None:
+            name = column[: begins.start()]
+        elif of_sex is not None:
+            name = of_sex[1]
+    return plain_word(name).strip(" _")

@@ -1,0 +1,303 @@
+"""Columns of people decoded by their descriptions: units, levels and codes in JSON files and in names."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.data.codes import base_name, codes_first, codes_in_name
+from neurocontrast.data.columns import as_age, text_of
+from neurocontrast.data.problems import shown
+from neurocontrast.data.sexes import OTHERS, as_sex, plain_word, read_sexes, sex_in
+from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.reading import read_json
+
+_PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
+_UNITS = {
+    **{"y": "year", "yr": "year", "a": "year", "m": "month", "mo": "month", "mth": "month"},
+    **{"w": "week", "wk": "week", "d": "day"},
+}
+_ML_PER_UNIT = {
+    **dict.fromkeys(("ml", "cm3", "cm^3", "cm³", "cc", "milliliter", "millilitre"), 1.0),
+    **dict.fromkeys(("mm3", "mm^3", "mm³", "ul", "µl"), 1e-3),
+    **dict.fromkeys(("l", "liter", "litre", "dm3", "dm^3", "dm³"), 1e3),
+}
+_SMALLEST_ML = 100.0
+_LARGEST_ML = 10_000.0
+"""A head of more is in mm³, as FreeSurfer writes its eTIV."""
+_MISSING_WORDS = frozenset(("missing", "unknown", "not available", "not recorded", "no data"))
+_IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
+
+
+@dataclass(frozen=True)
+class Description:
+    """A JSON file's words about a column: unit, levels (code → meaning), and free text."""
+
+    units: str = ""
+    levels: Mapping[str, str] = field(default_factory=dict)
+    words: str = ""
+
+
+NOTHING = Description()
+Descriptions = Mapping[str, Description]
+"""Column → description; columns are found in any case by `description_of`."""
+
+
+@dataclass
+class Decoded:
+    """A column as text by one rule: for each cell its value, "" where missing, or a refusal.
+
+    Of a column of sexes, `others` are cells that name another sex than F and M, with its word, and
+    `codes` are numbers that nothing explains, beside words.
+    """
+
+    values: list[str | Refusal]
+    others: Mapping[str, str] = field(default_factory=dict)
+    codes: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
+    """Read the JSON files that describe the columns of a table; the last one wins."""
+    descriptions: dict[str, Description] = {}
+    for path in paths:
+        if not path.is_file():
+            continue
+        exact = {}
+        for column, content in read_json(path).items():
+            if isinstance(content, dict):
+                exact[column] = _description(content, f"{path}: '{column}'")
+                descriptions[column.lower()] = exact[column]
+        descriptions |= exact
+    return descriptions
+
+
+def _description(content: Mapping[str, object], place: str) -> Description:
+    levels = content.get("Levels") or {}
+    if not isinstance(levels, dict):
+        raise DataError(f"{place}: Levels must be an object of codes and their meanings.")
+    meanings = {}
+    for code, meaning in levels.items():
+        if isinstance(meaning, dict):
+            meaning = meaning.get("Description", code)
+        meanings[str(code).strip()] = text_of(meaning).strip()
+    words = " ".join(str(content.get(key, "")) for key in ("LongName", "Description"))
+    return Description(str(content.get("Units") or ""), codes_first(meanings), words)
+
+
+def description_of(column: str, descriptions: Descriptions) -> Description:
+    """Return the description of a column, in any case, with its codes or without."""
+    for name in (column, column.lower(), base_name(column)):
+        if name in descriptions:
+            return descriptions[name]
+    return NOTHING
+
+
+def decode_column(
+    kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
+) -> Decoded:
+    """Return a column of people decoded by its description and by the codes in its name.
+
+    `kind` is age (to years), sex (to F and M), tiv (to mL), or any other, whose codes become their
+    meanings.
+    """
+    if kind == "age":
+        return _ages(column, cells, description)
+    if kind == "tiv":
+        return Decoded([_head_size(cell, description.units) for cell in cells])
+    if kind == "sex":
+        return _sexes(column, cells, description)
+    codes = codes_in_name(column)
+    return Decoded([_meaning(cell, codes, description.levels) for cell in cells])
+
+
+def _same_code(cell: str) -> str:
+    """Return a code in the form for comparisons: 1, 1.0 and 01 are one number."""
+    number = number_of(cell)
+    if number is None:
+        return cell
+    return text_of(number)
+
+
+def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
+    """Return the meaning of a code, of the same number, or of the code in another case."""
+    if cell in meanings:
+        return meanings[cell]
+    alike = set()
+    for code, meaning in meanings.items():
+        if _same_code(code) == _same_code(cell):
+            return meaning
+        if code.lower() == cell.lower():
+            alike.add(meaning)
+    if len(alike) != 1:
+        return None
+    return alike.pop()
+
+
+def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
+    level = cell
+    if levels and not is_missing(cell):
+        by_name = {} if number_of(cell) is not None else _by_meaning(levels)
+        level = _lookup(cell, levels) or _lookup(cell, by_name) or ""
+        if not level:
+            return Refusal(f"Levels of the JSON file has {one_of(levels)}")
+    meaning = _lookup(level, codes) or level
+    if is_missing(meaning):
+        return ""
+    return meaning
+
+
+def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
+    """Return meaning → meaning, by which cells that are words already are known."""
+    return dict(zip(levels.values(), levels.values(), strict=True))
+
+
+def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    codes = codes_in_name(column)
+    words = []
+    refusals = {}
+    for row, cell in enumerate(cells):
+        word = _explained_sex(cell, codes, description.levels)
+        if isinstance(word, Refusal):
+            refusals[row] = word
+            word = ""
+        words.append(word)
+    sexes = read_sexes(words)
+    values = list(sexes.values)
+    others = {}
+    for row, cell in enumerate(cells):
+        values[row] = refusals.get(row, values[row])
+        if words[row] in sexes.others:
+            others[cell] = words[row]
+    return Decoded(values, others, sexes.codes, sexes.notes)
+
+
+def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
+    """Return a cell as `read_sexes` takes cells, or why the explanations do not fit."""
+    if is_missing(cell):
+        return ""
+    meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))
+    explained = [*codes.values(), *levels.values()]
+    sexes = {_sex_of_meaning(meaning, explained) for meaning in meanings}
+    if len(sexes) > 1:
+        return Refusal(f"the column's name says {shown(meanings[0])}, Levels {shown(meanings[1])}")
+    if meanings:
+        sex = sexes.pop()
+        clear = _clear_sex(cell, [*codes, *levels])
+        if sex is None or clear not in (None, sex):
+            return Refusal(
+                f"it is explained as {shown(meanings[0])}, which contradicts or is not F or M"
+            )
+        return sex
+    allowed = {_sex_of_meaning(meaning, levels.values()) for meaning in levels.values()}
+    is_code = number_of(cell) is not None
+    if (codes and is_code) or (levels and (is_code or as_sex(cell) not in allowed)):
+        if levels:
+            return Refusal(f"Levels of the JSON file has {one_of(levels)}")
+        return Refusal(f"the column's name has {one_of(codes)}")
+    return cell
+
+
+def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
+    """Return the sex that a code names by itself, as a word beside the other codes."""
+    if number_of(code) is not None:
+        return None
+    sex = read_sexes([code, *codes]).values[0]
+    if isinstance(sex, Refusal):
+        return None
+    return sex
+
+
+def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
+    """Return F, M, "" for a missing value, the word of another sex, or None for an unclear one."""
+    word = plain_word(meaning)
+    if is_missing(meaning):
+        return ""
+    if word in OTHERS:
+        return word
+    if number_of(meaning) is not None:
+        return None
+    sex = read_sexes([meaning, *meanings]).values[0]
+    if isinstance(sex, Refusal):
+        return sex_in(meaning)
+    return sex
+
+
+def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    unit = _unit_of_age(column, description)
+    values: list[str | Refusal] = []
+    for cell in cells:
+        meaning = _lookup(cell, description.levels)
+        explained = cell
+        if meaning is not None and not _is_top_coded(cell):
+            explained = meaning
+        if is_missing(explained) or plain_word(meaning or "") in _MISSING_WORDS:
+            values.append("")
+        elif isinstance(unit, Refusal):
+            values.append(unit)
+        else:
+            values.append(_years(explained, unit))
+    return Decoded(values)
+
+
+def _is_top_coded(cell: str) -> bool:
+    """Say whether a cell is an age such as 89+, whose level is words about it."""
+    return number_of(cell) is None and isinstance(as_age(cell), float)
+
+
+def _unit_of_age(column: str, description: Description) -> str | Refusal:
+    """Return year, month, week or day; refuse an unknown unit, and words of another one."""
+    usual = "year"
+    if base_name(column) == "interview_age":
+        usual = "month"
+    written = re.sub(r"\bold\b", "", description.units.lower()).strip(" .()[]").rstrip("s")
+    unit = _UNITS.get(written, written) or usual
+    if unit not in _PER_YEAR:
+        allowed = "'years', 'months', 'weeks', 'days'"
+        return Refusal(f"Units {shown(description.units)} are not known; {allowed} are")
+    described = {*_IN_UNIT.findall(description.words.lower())}
+    if base_name(column) == "age_years":
+        described.add("year")
+    if described and unit not in described:
+        units = "are not given"
+        if written:
+            units = f"are {unit}s"
+        text = (
+            f"Units of the JSON file {units}, and the column is described as in {min(described)}s"
+        )
+        return Refusal(f"{text}; write the right Units")
+    return unit
+
+
+def _years(cell: str, unit: str) -> str | Refusal:
+    number = number_of(cell)
+    if number is None and unit != "year":
+        return Refusal(f"an age in {unit}s is a number, or n/a")
+    years = cell
+    if unit != "year" and number is not None:
+        years = f"{number / _PER_YEAR[unit]:.4g}"
+    age = as_age(years)
+    if isinstance(age, Refusal):
+        return age
+    return years
+
+
+def _head_size(cell: str, units: str) -> str | Refusal:
+    """Return the volume of a head in mL, by the unit of its description, else by its size."""
+    if is_missing(cell):
+        return ""
+    number = number_of(cell)
+    factor = _ML_PER_UNIT.get(units.strip().lower())
+    if factor is None:
+        factor = 1.0
+        if number is not None and number > _LARGEST_ML:
+            factor = 1e-3
+    volume = (number or 0.0) * factor
+    if volume < _SMALLEST_ML:
+        return Refusal("the volume of a head is a number of mL or mm³ (litres times 1000), or n/a")
+    if volume > _LARGEST_ML:
+        return Refusal(f"this is no volume of a head in {units}, as Units of the JSON file say")
+    if factor == 1.0:
+        return cell
+    return f"{volume:.1f}"

@@ -1,0 +1,211 @@
+"""Tables of people, read by one rule for every command: decoded by the JSON file beside a table."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.data.cells import Refusal, is_missing
+from neurocontrast.data.codes import base_name, codes_in_name
+from neurocontrast.data.columns import AGE_COLUMNS, RULES
+from neurocontrast.data.descriptions import (
+    Description,
+    decode_column,
+    description_of,
+    read_descriptions,
+)
+from neurocontrast.data.listing import AnyTable, place_of, read_text_table
+from neurocontrast.data.sexes import OTHERS, WORDS, plain_word
+from neurocontrast.exceptions import ConfigError, one_of
+
+USUAL_NAMES = {
+    "age": (*AGE_COLUMNS, "interview_age", "alter", "edad", "leeftijd", "eta", "idade"),
+    "sex": (
+        *("sex", "gender", "sex_id", "mf", "m/f", "f/m", "m_f", "geschlecht", "sexe", "sexo"),
+        *("sesso", "biological_sex", "sex_at_birth"),
+    ),
+    "site": (
+        *("sitexacq", "site", "center", "centre", "scan_site", "site_id", "study_site"),
+        *("acquisition_site", "standort", "zentrum", "centro"),
+    ),
+    "diagnosis": ("diagnosis", "dx", "group", "dx_group", "diagnose"),
+    "tiv": ("tiv", "etiv"),
+    "qc_rating": ("qc_rating",),
+}
+"""Columns of an index, and their usual names; the first that a table has, with any cell, is taken."""
+_TOKENS = {
+    "age": frozenset("age ages alter edad leeftijd".split()),
+    "sex": frozenset("sex gender geschlecht sexe sexo sesso mf".split()),
+    "site": frozenset("site sites center centre centro scanner standort zentrum hospital".split()),
+}
+"""Words in the name of a column that may be of this meaning."""
+_MANY_MISSING = 0.25
+"""Share of missing sexes from which a column with one sex alone is warned of."""
+_MOST_SPELLINGS = 12
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True)
+class PeopleTable:
+    """A table of people as text.
+
+    `cells` have the columns of a fixed meaning in lower case and decoded, indexed by their line;
+    `refused` are the positions of cells that cannot be decoded, which stay as written.
+    """
+
+    cells: pd.DataFrame
+    refused: dict[str, dict[int, Refusal]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)) -> PeopleTable:
+    """Read a table of people as text, decoded by its JSON file and by codes in names of columns.
+
+    Ages become years, sexes F and M, volumes of heads mL, and codes of ``Levels`` their meanings.
+    Columns of `identity` and of a fixed meaning are found in any case.
+    """
+    written = read_text_table(table)
+    descriptions: dict[str, Description] = {}
+    if not isinstance(table, pd.DataFrame):
+        descriptions = read_descriptions([place_of(table).with_suffix(".json")])
+    new_names = _canonical_names(written.columns, identity)
+    cells = written.rename(columns=new_names)
+    refused: dict[str, dict[int, Refusal]] = {}
+    warnings: list[str] = []
+    for position, column in enumerate(written.columns):
+        kind = _kind_of(column)
+        description = description_of(column, descriptions)
+        is_explained = bool(description.levels or codes_in_name(column))
+        if kind not in ("age", "sex", "tiv") and not (kind and is_explained):
+            continue
+        raw = written.iloc[:, position]
+        spellings = raw.unique().tolist()
+        reading = decode_column(kind, column, spellings, description)
+        values = dict(zip(spellings, reading.values, strict=True))
+        if kind == "tiv" and _has_no_size(values):
+            warnings.append(
+                f"column '{column}' holds no volumes of heads in mL or mm³, as tiv does"
+            )
+            continue
+        cells.isetitem(position, [_text(cell, values[cell]) for cell in raw])
+        refused[new_names.get(column, column)] = _refusals(raw, values)
+        warnings += [f"column '{column}' {note}" for note in reading.notes]
+        if kind == "sex":
+            warnings += notes_on_sexes(raw.map(values))
+    for kind, columns in look_alikes(written, set(new_names.values())).items():
+        for column in columns:
+            warnings.append(f"column '{column}' is kept as it is; {remedy_of(kind, column)}")
+    return PeopleTable(cells, refused, tuple(warnings))
+
+
+def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
+    """Return written name → plain name of the columns of a fixed meaning: lower case, no codes."""
+    new_names = {}
+    for column in columns:
+        if column.lower() in (*identity, *RULES):
+            new_names[column] = column.lower()
+        elif base_name(column) in RULES and base_name(column) != plain_word(column):
+            new_names[column] = base_name(column)
+    return new_names
+
+
+def _kind_of(column: str) -> str:
+    """Return the fixed meaning that a column of a cohort has by its name, or ""."""
+    name = base_name(column)
+    if name == "etiv":
+        return "tiv"
+    return name if name in USUAL_NAMES else ""
+
+
+def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
+    """Say whether a column of head sizes has refused cells alone: numbers of another meaning."""
+    filled = [value for value in values.values() if value != ""]
+    return bool(filled) and not any(isinstance(value, str) for value in filled)
+
+
+def _text(cell: str, value: str | Refusal) -> str:
+    """Return a decoded cell; a refused or missing one stays as written."""
+    if isinstance(value, Refusal) or is_missing(cell):
+        return cell
+    return value or "n/a"
+
+
+def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
+    refusals = {}
+    for row, cell in enumerate(cells):
+        value = values[cell]
+        if isinstance(value, Refusal):
+            refusals[row] = value
+    return refusals
+
+
+def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
+    """Warn where all known sexes are one and many are missing, as where a word was not known."""
+    counts = Counter(sexes)
+    n_people = counts.total()
+    n_known = counts["F"] + counts["M"]
+    is_one_alone = n_known > 0 and n_known in (counts["F"], counts["M"])
+    if not is_one_alone or n_people - n_known < _MANY_MISSING * n_people:
+        return []
+    sex = max("FM", key=counts.__getitem__)
+    return [f"sex: all {n_known} known cells are {sex}, and {n_people - n_known} are missing"]
+
+
+def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
+    """Return the columns that look like age, sex or site, for each meaning that is not `taken`."""
+    columns: dict[str, list[str]] = {}
+    for kind, tokens in _TOKENS.items():
+        if kind in taken:
+            continue
+        for column in map(str, cells.columns):
+            words = set(_LETTERS.findall(plain_word(_CAMEL.sub(" ", column))))
+            is_named = bool(words & tokens) or base_name(column) in USUAL_NAMES[kind]
+            if is_named or (kind == "sex" and _holds_sexes(cells[column])):
+                columns.setdefault(kind, []).append(column)
+    return columns
+
+
+def _holds_sexes(cells: pd.Series) -> bool:
+    """Say whether a column holds both sexes, as words, and nothing else."""
+    spellings = set(cells.unique())
+    if len(spellings) > _MOST_SPELLINGS:
+        return False
+    words = set(map(plain_word, itertools.filterfalse(is_missing, spellings)))
+    return set(map(WORDS.get, words - OTHERS)) == {"F", "M"}
+
+
+def remedy_of(kind: str, column: str) -> str:
+    """Return the name by which a column is taken, with the codes that its own name explains."""
+    equations = ", ".join(map("=".join, codes_in_name(column).items()))
+    name = kind
+    if equations:
+        name = f"{kind} ({equations})"
+    elif kind == "age":
+        return "rename it 'age' and give years if that is what it holds"
+    return f"rename it '{name}' if that is what it holds"
+
+
+def check_not_described(target: Path, columns: Iterable[object]) -> None:
+    """Refuse to write a table of people beside a JSON file of its name that describes its columns.
+
+    The cells to be written are decoded, and would be decoded once more.
+    """
+    path = target.with_suffix(".json")
+    if not path.is_file():
+        return
+    described = []
+    descriptions = read_descriptions([path])
+    for column in map(str, columns):
+        description = description_of(column, descriptions)
+        if _kind_of(column) and (description.units or description.levels):
+            described.append(column)
+    if described:
+        raise ConfigError(
+            f"out: {path} is there, and says what {one_of(described)} of {target.name} mean; "
+            "the new table has years, F, M and words. Write it into another folder, or under another name."
+        )

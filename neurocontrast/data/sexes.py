@@ -1,0 +1,171 @@
+"""Sexes as hospitals write them: words of several languages, letters by their company, and codes."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.exceptions import one_of
+
+_MALE = """
+m male males man men boy boys masc masculine mannlich maennlich mann manner herr junge
+masculin homme hommes garcon masculino masculina hombre varon nino homem menino maschio maschile
+uomo mannelijk jongen mand mies mezczyzna muz muski erkek муж мужской мужчина м 男 男性
+"""
+_FEMALE = """
+f female females woman women girl girls fem feminine weiblich frau frauen madchen maedchen
+feminin femme femmes fille femenino femenina mujer nina feminino feminina mulher menina femmina
+femminile donna vrouw vrouwelijk meisje kvinna kvinne kvinde nainen kobieta zena zenski kadin
+kadın жен женский женщина ж 女 女性
+"""
+_OTHERS = """
+other, o, x, d, diverse, inter, intersex, nb, nonbinary, non-binary, genderqueer, third gender,
+transgender, trans, autre, otro, unknown, u, unsure, undisclosed, unspecified, not reported,
+not recorded, declined, refused, prefer not to say, prefer not to answer, missing, none
+"""
+_DIVERSE = "divers"
+OTHERS = frozenset((*_OTHERS.replace("\n", " ").strip().split(", "), _DIVERSE))
+"""Answers that are neither F nor M, and say so."""
+CODES = {1.0: "M", 2.0: "F"}
+"""ISO 5218; some tables have them the other way round, so a warning says how they are read."""
+_DOUBTFUL = {
+    "m": frozenset("h v k n hombre homem varon mujer mulher junge madchen maedchen".split()),
+    "f": frozenset("n v k".split()),
+    "w": frozenset("h v k".split()),
+}
+"""Letter → cells beside which it can begin another word: beside h, m is mujer; beside n, f férfi."""
+_PARTNERS = {"m": "f", "f": "m", "w": "m"}
+"""Letter → the letter beside which it has one meaning, whatever else is there."""
+RULE = "sex is M, F, male, female, 1 (male), 2 (female) or n/a"
+REMEDY = "Write F and M, or explain the codes in the column's name, as in 'sex (h=male, m=female)'."
+_ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; write M and F."
+
+
+@dataclass(frozen=True)
+class SexColumn:
+    """A column of sexes: for each cell "F", "M", "" where missing, or a refusal.
+
+    `others` are the refused cells, as written, that name another sex or say that it is not known;
+    `codes` are unexplained numbers in a column of words; `notes` say how codes were read.
+    """
+
+    values: tuple[str | Refusal, ...]
+    others: frozenset[str] = frozenset()
+    codes: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def plain_word(cell: str) -> str:
+    """Return a cell in lower case, without accents, points and doubled spaces."""
+    letters = unicodedata.normalize("NFKD", cell.casefold())
+    if number_of(cell) is not None:
+        return cell
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return " ".join(bare.replace(".", " ").split())
+
+
+WORDS = {
+    **dict.fromkeys(map(plain_word, _MALE.split()), "M"),
+    **dict.fromkeys(map(plain_word, _FEMALE.split()), "F"),
+}
+"""Words of one meaning, without accents and in lower case, and the letters m and f."""
+
+
+def as_sex(cell: str) -> str | Refusal:
+    """Return "F" or "M" for a cell that is clear without the rest of its column."""
+    number = number_of(cell)
+    if number == 0:
+        return Refusal(RULE, _ZERO)
+    sex = CODES.get(number or 0.0) or WORDS.get(plain_word(cell))
+    return sex or Refusal(RULE)
+
+
+def read_sexes(cells: Sequence[str]) -> SexColumn:
+    """Read a column of sexes by the set of its values.
+
+    Words of one meaning are read in any company. A letter is read where the other values leave no
+    doubt: ``w`` is F, ``h`` beside ``f`` is M, and ``m`` beside ``h`` is refused, since it can be
+    mujer. The codes 1 and 2 are read unless the column has further numbers.
+
+    Examples
+    --------
+    >>> read_sexes(["m", "w", "n/a"]).values
+    ('M', 'F', '')
+    >>> read_sexes(["H", "F"]).values
+    ('M', 'F')
+    >>> read_sexes(["H", "M"]).values[1].hint.partition(".")[0]
+    "The column has 'H', 'M', and letters can begin several words"
+    """
+    counts = Counter(cells)
+    spellings = {}
+    for cell in counts:
+        if not is_missing(cell):
+            spellings[cell] = plain_word(cell)
+    words = frozenset(spellings.values())
+    readings: dict[str, str | Refusal] = {}
+    others = set()
+    for cell, word in spellings.items():
+        readings[cell] = _reading(word, words)
+        if isinstance(readings[cell], Refusal) and word in OTHERS:
+            others.add(cell)
+        elif isinstance(readings[cell], Refusal) and number_of(word) is None and len(word) == 1:
+            readings[cell] = Refusal(RULE, _hint(spellings))
+    values = tuple(readings.get(cell, "") for cell in cells)
+    words_read: set[str] = set()
+    codes: set[str] = set()
+    for cell, reading in readings.items():
+        if isinstance(reading, str):
+            (words_read if number_of(cell) is None else codes).add(cell)
+    notes = _notes(codes, is_mixed=bool(words_read))
+    if not words_read:
+        codes = set()
+    return SexColumn(values, frozenset(others), frozenset(codes), notes)
+
+
+def _reading(word: str, words: frozenset[str]) -> str | Refusal:
+    if number_of(word) is not None:
+        return _of_code(word, words)
+    if _PARTNERS.get(word) not in words and words & _DOUBTFUL.get(word, frozenset()):
+        return Refusal(RULE)
+    if word == "w":
+        return "F"
+    if word == "h" and "m" not in words and "F" in map(WORDS.get, words):
+        return "M"
+    return as_sex(word)
+
+
+def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
+    """Return the sex of a code, or a refusal where the column has a number besides 1 and 2."""
+    numbers = set(map(number_of, words)) - {None}
+    if numbers <= set(CODES):
+        return as_sex(word)
+    if 0.0 in numbers:
+        return Refusal(RULE, _ZERO)
+    return Refusal(RULE, "Numbers besides 1 and 2 are there: explain all of them.")
+
+
+def _hint(spellings: Iterable[str]) -> str:
+    shown = one_of(sorted(spellings))
+    return f"The column has {shown}, and letters can begin several words. {REMEDY}"
+
+
+def _notes(codes: set[str], *, is_mixed: bool) -> tuple[str, ...]:
+    """Say how codes were read, if any were."""
+    if not codes:
+        return ()
+    how = "1 is read as male and 2 as female"
+    if is_mixed:
+        return (f"mixes numbers and letters; {how}",)
+    otherwise = "if it means them otherwise, name it 'sex (1=female, 2=male)'"
+    return (f"holds codes that nothing explains: {how}; {otherwise}",)
+
+
+def sex_in(phrase: str) -> str | None:
+    """Return the only sex that a phrase such as "male participant" names, or None."""
+    tokens = re.findall(r"[^\W\d_]+", plain_word(phrase))
+    sexes = set(map(WORDS.get, tokens)) - {None}
+    if len(sexes) != 1 or {"not", "non", "no"} & set(tokens):
+        return None
+    return sexes.pop()

@@ -73,7 +73,7 @@ _POINTERS = {
     ),
     b"/annex/objects/": _POINTER_OF_ANNEX,
 }
-"""Beginnings of files that stand for content elsewhere, and the problem with its remedy."""
+"""Beginnings of pointers to content elsewhere, and the problem with its remedy."""
 _IN_ANNEX = ".git/annex/objects/"
 _N_BYTES_OF_POINTER = 1024
 
@@ -96,7 +96,7 @@ def problem_of_place(path: str | os.PathLike[str]) -> str:
 
 
 def is_broken_link(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a link to a file that is not there, as git-annex has for content elsewhere."""
+    """Return whether a path is a link to no file, as git-annex leaves for content elsewhere."""
     try:
         Path(path).stat()
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def is_broken_link(path: str | os.PathLike[str]) -> bool:
 
 
 def _problem_of_link(path: str | os.PathLike[str]) -> str:
-    """Return why a link leads to no file, as those of git-annex do without their content; "" for no link."""
+    """Return why a link leads to no file, as git-annex leaves without content; "" for no link."""
     if not os.path.islink(path):  # noqa: PTH114  a plain call, as the table of a cohort has 100,000
         return ""
     target = os.readlink(path)  # noqa: PTH115
@@ -117,7 +117,7 @@ def _problem_of_link(path: str | os.PathLike[str]) -> str:
 
 
 def problem_of_content(path: str | os.PathLike[str]) -> str:
-    """Return why the content of a file cannot be read: no file, or a pointer of git-annex or git-lfs; else ""."""
+    """Return why the content of a file is not there: no file, or a pointer to elsewhere; else ""."""
     if problem := problem_of_place(path):
         return problem
     try:
@@ -130,7 +130,7 @@ def problem_of_content(path: str | os.PathLike[str]) -> str:
 
 
 def _problem_of_pointer(content: bytes) -> str:
-    """Return why a small file stands for content elsewhere, and how it is brought; else ""."""
+    """Return the program that keeps the content of a pointer, and the remedy; else ""."""
     for start, problem in _POINTERS.items():
         if content.startswith(start):
             return problem
@@ -141,7 +141,7 @@ def _problem_of_pointer(content: bytes) -> str:
 
 
 def check_content(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
-    """Refuse a path that is no regular file, or one that stands for content elsewhere."""
+    """Refuse a path that is no regular file, or a pointer to content elsewhere."""
     if problem := problem_of_content(path):
         refuse(path, problem, **on_error)
 

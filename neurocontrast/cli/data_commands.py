@@ -147,10 +147,10 @@ def convert(
 
 def index(
     given: Given,
-    root: Annotated[Path, argument("ROOT", "Folder of the scans.")],
-    out: Annotated[Path, option("Table to write; index.json is written next to it.")] = Path(
-        "participants.tsv"
-    ),
+    root: Annotated[Path, argument("ROOT", "Folder of the scans, or a table of measures.")],
+    out: Annotated[
+        Path, option("Table to write; index.json (a_index.json of a.tsv) is written next to it.")
+    ] = Path("participants.tsv"),
     layout: Annotated[
         str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
     ] = "auto",
@@ -167,7 +167,8 @@ def index(
     choose: Annotated[
         list[str] | None,
         option(
-            "Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all."
+            "Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all; "
+            "of FreeSurfer's longitudinal stream: stream=long; of folders: dataset=all."
         ),
     ] = None,
     keep: Annotated[

@@ -1,8 +1,8 @@
 """Find the scans of a folder, and write one table of them."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,7 +41,7 @@ def index(
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> Index:
-    """Find the scans below a folder, join what tables say of people, and write one table.
+    """Find the scans below a folder, join them with tables of people, and write one table.
 
     Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's,
     OpenBHB's, or any with such columns), those of the scans are written too, as ``measures.tsv``
@@ -101,20 +101,35 @@ def index(
     files.check(overwrite=overwrite)
     place = Path(root).expanduser().absolute()
     people = [Path(path).expanduser() for path in phenotypes]
-    how: dict[str, Any] = {
-        "layout": layout,
-        "site_from": site_from,
-        "choose": list(choose),
-        "skip": skip,
-    }
     found = index_scans(
-        place, phenotypes=people, id_column=id_column, keep=keep, progress=progress, **how
+        place,
+        layout=layout,
+        phenotypes=people,
+        id_column=id_column,
+        site_from=site_from,
+        choose=choose,
+        keep=keep,
+        skip=skip,
+        progress=progress,
     )
-    given = [path.absolute() for path in people]
-    _check_not_read(files.table, [*given, *(place / name for name in found.tables)])
+    folder = place
+    if not place.is_dir():
+        folder = place.parent
+    sources = list(map(Path.absolute, people))
+    _check_not_read(files.table, [place, *sources, *map(folder.joinpath, found.tables)])
     check_not_described(files.table, found.table.columns)
-    _write(found, files, place if place.is_dir() else place.parent, given, how)
+    _write(found, files, folder, sources, _Options(layout, site_from, list(choose), skip))
     return found
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Options of a call, as the record has them."""
+
+    layout: str
+    site_from: str
+    choose: list[str]
+    skip: bool
 
 
 @dataclass(frozen=True)
@@ -142,28 +157,28 @@ class _Files:
                     "overwrite=True."
                 )
 
-    def remove_old_measures(self, given: Sequence[Path]) -> None:
-        """Remove the measures of an earlier call for this table; `pretrain` would take them for new ones."""
+    def remove_old_measures(self, sources: Sequence[Path]) -> None:
+        """Remove measures of an earlier call, which `pretrain` would take for new ones."""
         if not (self.measures.is_file() and self.record.is_file()):
             return
         remedy = f"Remove it, and {self.measures.name} if that is of an earlier call."
         if "measures" in read_json(self.record, remedy=remedy):
-            _check_not_read(self.measures, given)
+            _check_not_read(self.measures, sources)
             self.measures.unlink(missing_ok=True)
             self.description.unlink(missing_ok=True)
 
 
 def _write(
-    found: Index, files: _Files, root: Path, given: Sequence[Path], options: Mapping[str, Any]
+    found: Index, files: _Files, root: Path, sources: Sequence[Path], options: _Options
 ) -> None:
-    """Write the table with paths relative to its folder, the measures of its scans, and the record."""
+    """Write the table, with paths relative to its folder, the measures, and the record."""
     table = found.table.loc[:, (found.table != "").any()].copy()
     base = relative_path(root, files.table.parent)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
     measured = _measures_of(found, files.measures)
     if measured is None:
-        files.remove_old_measures(given)
+        files.remove_old_measures(sources)
     record = {"table": files.table.name, **_record_of(found, options)}
     if measured is not None:
         record["measures"] = measured[1]
@@ -179,10 +194,10 @@ def _write(
     found.record_path = files.record
 
 
-def _record_of(found: Index, options: Mapping[str, Any]) -> dict[str, Any]:
+def _record_of(found: Index, options: _Options) -> dict[str, Any]:
     return {
         "layout": found.layout,
-        "options": options,
+        "options": asdict(options),
         "n_found": found.n_found,
         "n_chosen": len(found.table),
         "cells_not_read": found.cells_not_read,

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -100,7 +101,7 @@ def index_scans(
     skip: bool = False,
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join what tables say of them; see `neurocontrast.index`."""
+    """Find the scans below a folder and join them with tables; see `neurocontrast.index`."""
     rules, keep = _rules(choose), [name for name in dict.fromkeys(keep) if name not in COLUMNS]
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
@@ -164,24 +165,22 @@ def index_scans(
 
 
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
-    """Return scans named after their folder, or those of one folder, where that is asked for."""
+    """Return scans named after their folder, or the scans of one folder, as `dataset` says."""
     chosen = scans_of_homes(scans, dataset)
-    taken = {scan.path for scan in chosen}
-    index.left_out += [
-        (scan.path, f"not in the folder of --choose dataset={dataset}")
-        for scan in scans
-        if scan.path not in taken
-    ]
+    reason = f"not in the folder of --choose dataset={dataset}"
+    paths = dict.fromkeys(map(attrgetter("path"), scans), reason)
+    for scan in chosen:
+        del paths[scan.path]
+    index.left_out += paths.items()
     return chosen
 
 
 def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
     """Return FreeSurfer's scans of one longitudinal stream; the others are left out with a note."""
     chosen, others, note = scans_of_stream(scans, stream)
-    index.left_out += [
-        (scan.path, f"of another stream ({scan.entities.get('stream', 'cross')})")
-        for scan in others
-    ]
+    for scan in others:
+        stream_of_scan = scan.entities.get("stream", "cross")
+        index.left_out.append((scan.path, f"of another stream ({stream_of_scan})"))
     if note:
         index.notes.append(note)
     return chosen
@@ -197,24 +196,28 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """List each scan or person that problems leave out once, with all reasons, and count them in a note."""
-    left = [scan for scan, is_kept in zip(scans, kept, strict=True) if not is_kept]
-    names = {scan.name for scan in left} | {f"sub-{scan.person}" for scan in left}
+    """List each scan or person that problems leave out once, with all reasons, and count them."""
+    people = {True: set[str](), False: set[str]()}
+    sessions = {True: set[str](), False: set[str]()}
+    for scan, is_kept in zip(scans, kept, strict=True):
+        sessions[is_kept].add(scan.name)
+        people[is_kept].add(scan.person)
+    left = sessions[False].union(map("sub-{}".format, people[False]))
     reasons: dict[str, list[str]] = defaultdict(list)
     for problem in problems.found:
-        if problem.name in names:
+        if problem.name in left:
             reasons[problem.name].append(problem.text)
         else:
             index.cells_not_read.append(str(problem))
-    index.left_out += [(name, "; ".join(texts)) for name, texts in reasons.items()]
+    for name, texts in reasons.items():
+        index.left_out.append((name, "; ".join(texts)))
     if left:
-        n_scans = len({scan.name for scan in left})
-        n_all = len({scan.name for scan in scans})
-        people = {scan.person for scan in scans}
-        with_scan = {scan.person for scan, is_kept in zip(scans, kept, strict=True) if is_kept}
+        n_lost = len(people[False] - people[True])
+        n_people = len(people[False] | people[True])
+        n_scans = len(sessions[False] | sessions[True])
         index.notes.append(
-            f"--skip left out {n_scans} of {n_all} scans; of {len(people)} people, "
-            f"{len(people - with_scan)} are left out altogether."
+            f"--skip left out {len(sessions[False])} of {n_scans} scans; of {n_people} people, "
+            f"{n_lost} are left out altogether."
         )
     if index.cells_not_read:
         index.notes.append(
@@ -375,17 +378,15 @@ def _run_of(scan: FoundScan) -> tuple[float, str]:
 
 def _ambiguous(candidates: Sequence[FoundScan]) -> str:
     names = [scan.path.rpartition("/")[2] for scan in candidates]
-    keys = sorted({key for scan in candidates for key in scan.entities})
-    values = {key: sorted({scan.entities.get(key, "none") for scan in candidates}) for key in keys}
-    flags = [
-        f"--choose {key}={found[0]}"
-        for key, found in values.items()
-        if key != "run" and len(found) > 1
-    ]
-    flags += ["--choose run=first", "--choose run=all"] if len(values.get("run", ())) > 1 else []
-    more = f" and {len(names) - _N_SHOWN} more" if len(names) > _N_SHOWN else ""
+    entities = pd.DataFrame([dict(scan.entities) for scan in candidates]).fillna("none")
+    flags = []
+    for key in sorted(entities.columns.difference(["run"])):
+        if entities[key].nunique() > 1:
+            flags.append(f"--choose {key}={entities[key].min()}")
+    if "run" in entities and entities["run"].nunique() > 1:
+        flags += ["--choose run=first", "--choose run=all"]
     decide = " or ".join(flags) or "remove all but one"
-    return f"{len(names)} images: {', '.join(names[:_N_SHOWN])}{more}; decide with {decide}"
+    return f"{len(names)} images: {first_names(names, _N_SHOWN)}; decide with {decide}"
 
 
 def _check_files(
@@ -407,8 +408,9 @@ def _check_files(
     if len(spaces) > 1:
         counts = ", ".join(f"{space} ({n} images)" for space, n in spaces.most_common())
         common = spaces.most_common(1)[0][0]
-        template, _, age_group = common.partition(":cohort-")
-        flag = f"cohort={age_group}" if age_group else f"space={template}"
+        flag = f"space={common}"
+        if ":cohort-" in common:
+            flag = f"cohort={common.rpartition('-')[2]}"
         for scan in scans:
             if scan.space != common:
                 problems.add(
@@ -489,6 +491,36 @@ def _compare_with_tables(
     if not any(each.tables for each in known):
         index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
     _note_other_sessions(scans, known, people, index)
+    _check_rows(scans, known, people, problems)
+    absent = _people_without_scan(people, with_image)
+    if not absent:
+        return
+    nothing = "no measures" if scans and not scans[0].path else "no image"
+    for person, source in absent.items():
+        index.left_out.append((f"sub-{person}", f"{source} has a row, and there is {nothing}"))
+    listed = first_names(list(map("sub-{}".format, absent)), _N_SHOWN)
+    index.notes.append(f"People in a table with {nothing}: {listed}.")
+    in_short = {_without_zeros(person): person for person in sorted(with_image)}
+    for person, source in absent.items():
+        if (scan_of := in_short.get(_without_zeros(person))) is not None:
+            problems.hint(
+                f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop."
+            )
+
+
+def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str, str]:
+    """Return people of tables who have no scan, each with the name of the table."""
+    return dict(
+        sorted(
+            (person, table) for person, table in people.people().items() if person not in with_scan
+        )
+    )
+
+
+def _check_rows(
+    scans: Sequence[FoundScan], known: Sequence[Known], people: PeopleTables, problems: Problems
+) -> None:
+    """Add problems for scans without a row, and for sessions that differ from a row's in zeros."""
     for scan, found in zip(scans, known, strict=True):
         if people.general(scan.dataset) and not found.tables:
             what = "is an image" if scan.path else "are measures"
@@ -500,33 +532,12 @@ def _compare_with_tables(
                     f"the image is of ses-{scan.session}, and a table has ses-{session}",
                     name=scan.name,
                 )
-    absent = {
-        person: source
-        for person, source in sorted(people.people().items())
-        if person not in with_image
-    }
-    if not absent:
-        return
-    nothing = "no measures" if scans and not scans[0].path else "no image"
-    index.left_out += [
-        (f"sub-{person}", f"{source} has a row, and there is {nothing}")
-        for person, source in absent.items()
-    ]
-    first = ", ".join(f"sub-{person}" for person in list(absent)[:_N_SHOWN])
-    more = f" and {len(absent) - _N_SHOWN} more" if len(absent) > _N_SHOWN else ""
-    index.notes.append(f"People in a table with {nothing}: {first}{more}.")
-    in_short = {_without_zeros(person): person for person in sorted(with_image)}
-    for person, source in absent.items():
-        if (scan_of := in_short.get(_without_zeros(person))) is not None:
-            problems.hint(
-                f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop."
-            )
 
 
 def _note_other_sessions(
     scans: Sequence[FoundScan], known: Sequence[Known], people: PeopleTables, index: Index
 ) -> None:
-    """Note tables that know a person in other sessions than the scan's alone, and so say nothing of the scan."""
+    """Note tables that know people of scans in other sessions alone."""
     names: dict[str, list[str]] = defaultdict(list)
     for scan, joined in zip(scans, known, strict=True):
         for table in people.general(scan.dataset):
@@ -543,11 +554,14 @@ def _note_other_sessions(
 
 
 def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
-    """Note people who have a scan without session beside scans of sessions: it may be an average of them."""
+    """Note people who have a scan without session, perhaps an average, beside scans of sessions."""
     sessions: dict[str, set[str]] = defaultdict(set)
     for scan in scans:
         sessions[scan.person].add(scan.session)
-    doubtful = [f"sub-{person}" for person, names in sessions.items() if {""} < names]
+    doubtful = []
+    for person, names in sessions.items():
+        if {""} < names:
+            doubtful.append(f"sub-{person}")
     if doubtful:
         index.notes.append(
             f"{len(doubtful)} people have a scan without session beside scans of sessions: "

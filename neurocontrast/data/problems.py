@@ -69,4 +69,6 @@ def shown(value: object, n_max: int = 60) -> str:
 def first_names(names: Sequence[str], n_max: int = 5) -> str:
     """Return the first of some names as a message lists them, and the number of the others."""
     listed = ", ".join(names[:n_max])
-    return f"{listed} and {len(names) - n_max} more" if len(names) > n_max else listed
+    if len(names) > n_max:
+        return f"{listed} and {len(names) - n_max} more"
+    return listed

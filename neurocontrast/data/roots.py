@@ -14,7 +14,7 @@ _OF_PEOPLE = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def tree_at(root: Path) -> Tree:
-    """Return the files below a folder, or a tree of one table of measures; refuse another file with the next step."""
+    """Return the files of a folder, or a tree of one table of measures; refuse other files."""
     if root.is_dir():
         return read_tree(root)
     if problem_of_place(root) == NO_FILE:

@@ -152,7 +152,7 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
 
 
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
-    """Give an image for each subject of a SUBJECTS_DIR: the stripped brain where there is one, else the whole head.
+    """Give an image for each subject of a SUBJECTS_DIR: the stripped brain, else the whole head.
 
     ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
     with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.

@@ -1,15 +1,18 @@
 """Folders of subjects: whether subjects of one name in several folders are one person."""
 
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import FoundScan, identity_of
+from neurocontrast.data.problems import first_names
 from neurocontrast.exceptions import ConfigError, suggestion
 
 _BELOW_SUBJECTS = ("mri", "anat", "label", "report", "stats", "surf")
 _N_SHOWN = 3
+Kind = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Member:
 
     subject: str
     home: str
-    kind: tuple[tuple[str, str], ...] = ()
+    kind: Kind = ()
     """Entities that tell two images of one person apart, such as ``space``."""
 
 
@@ -31,7 +34,7 @@ class HomeChoice:
 
 
 def home_of(path: str, subject: str) -> str:
-    """Return the folder that holds the folder of a subject: ``siteA`` of ``siteA/sub-01/anat/sub-01_T1w.nii``."""
+    """Return the folder of a subject's folder: ``siteA`` of ``siteA/sub-01/anat/T1w.nii``."""
     folders = path.split("/")[:-1]
     for depth, folder in enumerate(folders):
         if folder == subject or identity_of(scan_of_stream(folder))[0] == subject:
@@ -42,16 +45,20 @@ def home_of(path: str, subject: str) -> str:
 
 
 def names_of_homes(homes: Collection[str]) -> dict[str, str]:
-    """Return a short name for each folder: the first part by which all of them differ, else the whole path."""
-    parts = {home: home.split("/") if home else [] for home in sorted(homes)}
-    shortest = min((len(folders) for folders in parts.values()), default=0)
-    depth = 0
-    while depth < shortest and len({folders[depth] for folders in parts.values()}) == 1:
-        depth += 1
-    first = {home: "".join(folders[depth : depth + 1]) for home, folders in parts.items()}
+    """Return a short name for each folder: its first part below those that all folders share."""
+    ordered = sorted(homes)
+    shared = os.path.commonpath(ordered) if ordered and all(ordered) else ""
+    below = dict.fromkeys(ordered, "")
+    for home in ordered:
+        below[home] = home.removeprefix(shared).strip("/")
+    first = dict.fromkeys(ordered, "")
+    for home, path in below.items():
+        first[home] = path.partition("/")[0]
     if len(set(first.values())) == len(first):
         return first
-    return {home: "-".join(folders[depth:]) for home, folders in parts.items()}
+    for home, path in below.items():
+        first[home] = path.replace("/", "-")
+    return first
 
 
 def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
@@ -67,60 +74,60 @@ def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
         names that are in several folders.
     """
     everything = list(range(len(members)))
-    names = names_of_homes({member.home for member in members})
+    homes = [member.home for member in members]
+    names = names_of_homes(set(homes))
     if dataset == "all":
-        return HomeChoice(everything, [names[member.home] for member in members])
-    no_datasets = [""] * len(members)
+        return HomeChoice(everything, list(map(names.__getitem__, homes)))
     if dataset == "same":
-        return HomeChoice(everything, no_datasets)
+        return HomeChoice(everything, [""] * len(members))
     if dataset:
-        rows = [
-            row
-            for row, member in enumerate(members)
-            if dataset in (names[member.home], member.home)
-        ]
+        rows = [row for row, home in enumerate(homes) if dataset in (names[home], home)]
         if not rows:
             hint = suggestion(dataset, names.values())
             raise ConfigError(f"choose: found dataset={dataset}; no scan is in this folder.{hint}")
         return HomeChoice(rows, [""] * len(rows))
-    homes: dict[tuple[str, tuple[tuple[str, str], ...]], set[str]] = defaultdict(set)
+    _check_one_home(members, names)
+    return HomeChoice(everything, [""] * len(members))
+
+
+def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
+    """Refuse subjects of one name in several folders, with the flags that decide."""
+    homes: dict[tuple[str, Kind], set[str]] = defaultdict(set)
+    doubled: dict[str, list[str]] = {}
     for member in members:
-        homes[member.subject, member.kind].add(member.home)
-    doubled = {subject: found for (subject, _), found in homes.items() if len(found) > 1}
-    if doubled:
-        raise ConfigError(_ambiguous(doubled, names))
-    return HomeChoice(everything, no_datasets)
-
-
-def _ambiguous(doubled: dict[str, set[str]], names: dict[str, str]) -> str:
-    """Return the message on subjects of one name in several folders, with the flags that decide."""
+        folders = homes[member.subject, member.kind]
+        folders.add(member.home)
+        if len(folders) > 1:
+            doubled[member.subject] = sorted(folders)
+    if not doubled:
+        return
     listed = []
-    for subject, homes in sorted(doubled.items())[:_N_SHOWN]:
-        listed.append(f"sub-{subject} ({', '.join(home or '.' for home in sorted(homes))})")
-    first = min(doubled)
-    home = max(doubled[first])
-    more = f" and {len(doubled) - _N_SHOWN} more" if len(doubled) > _N_SHOWN else ""
-    return (
-        f"{len(doubled)} names of subjects are in several folders: {', '.join(listed)}{more}. "
-        f"Different people: --choose dataset=all, which names them as {names[home]}_{first}; one "
-        f"person: --choose dataset=same; one folder alone: --choose dataset={names[home]}."
+    for subject, folders_of_subject in sorted(doubled.items()):
+        shown = ", ".join(folder or "." for folder in folders_of_subject)
+        listed.append(f"sub-{subject} ({shown})")
+    subject = min(doubled)
+    name = names[doubled[subject][-1]]
+    raise ConfigError(
+        f"{len(doubled)} names of subjects are in several folders: "
+        f"{first_names(listed, _N_SHOWN)}. Different people: --choose dataset=all, which names "
+        f"them as {name}_{subject}; one person: --choose dataset=same; one folder alone: --choose "
+        f"dataset={name}."
     )
 
 
 def scans_of_homes(scans: Iterable[FoundScan], dataset: str) -> list[FoundScan]:
-    """Return scans named after their folder where that is asked for; refuse names in several folders."""
+    """Return scans named after their folder where `dataset` says so; refuse doubtful names."""
     listed = list(scans)
-    members = [
-        Member(
-            scan.person,
-            home_of(scan.path, scan.subject),
-            tuple(sorted((key, value) for key, value in scan.entities.items() if key != "run")),
-        )
-        for scan in listed
-    ]
+    members = []
+    for scan in listed:
+        entities = {**scan.entities, "run": ""}
+        home = home_of(scan.path, scan.subject)
+        members.append(Member(scan.person, home, tuple(sorted(entities.items()))))
     choice = choose_homes(members, dataset)
-    chosen = [listed[row] for row in choice.rows]
-    return [
-        replace(scan, dataset=name) if name else scan
-        for scan, name in zip(chosen, choice.datasets, strict=True)
-    ]
+    chosen = []
+    for row, name in zip(choice.rows, choice.datasets, strict=True):
+        scan = listed[row]
+        if name:
+            scan = replace(scan, dataset=name)
+        chosen.append(scan)
+    return chosen

@@ -1,5 +1,6 @@
-"""Longitudinal streams of FreeSurfer and CAT12: scans as they were taken, templates, and longitudinal copies."""
+"""Longitudinal streams of FreeSurfer and CAT12: scans, templates and longitudinal copies."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ _REALIGNED_BY_CAT12 = "rsub-"
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Stream that is taken, positions of its subjects, and a note on the streams that are left out."""
+    """Stream that is taken, positions of its subjects, and a note on the other streams."""
 
     stream: str
     rows: list[int]
@@ -30,7 +31,7 @@ class StreamChoice:
 
 
 def streams_of(subjects: Sequence[str], templates: Collection[str] = ()) -> list[str]:
-    """Return the stream of each subject's name: ``A.long.B`` is longitudinal, and B is then a template.
+    """Return the stream of each subject: ``A.long.B`` is longitudinal, and B is then a template.
 
     CAT12 puts ``avg_`` before the names of averages, and ``r`` before those of realigned scans.
 
@@ -41,8 +42,10 @@ def streams_of(subjects: Sequence[str], templates: Collection[str] = ()) -> list
     templates : collection of str
         Names that are known to be templates, whatever they look like.
     """
-    averages = {name.partition(MARK)[2] for name in subjects if MARK in name}
-    averages.update(templates)
+    averages = set(templates)
+    for name in subjects:
+        averages.add(name.partition(MARK)[2])
+    averages.discard("")
     streams = []
     for name in subjects:
         is_average = name in averages or name.startswith(_AVERAGE_OF_CAT12)
@@ -56,15 +59,17 @@ def streams_of(subjects: Sequence[str], templates: Collection[str] = ()) -> list
 
 
 def scan_of_stream(name: str) -> str:
-    """Return the name of the scan that a longitudinal copy or an average is named after."""
+    """Return the name of the scan of a longitudinal copy or an average."""
     name = name.partition(MARK)[0].removeprefix(_AVERAGE_OF_CAT12)
     return name[1:] if name.startswith(_REALIGNED_BY_CAT12) else name
 
 
 def templates_below(tree: Tree) -> set[str]:
-    """Return the folders of a tree that hold a template of FreeSurfer's longitudinal stream, by any name."""
-    folders = {folder for folder, names in tree.folders.items() if _TIME_POINTS in names}
-    for folder in tree.folders:
+    """Return the folders of templates of FreeSurfer's longitudinal stream, by any name."""
+    folders = set()
+    for folder, names in tree.folders.items():
+        if _TIME_POINTS in names:
+            folders.add(folder)
         parents, _, last = folder.rpartition("/")
         above, _, subject = parents.rpartition("/")
         if last in ("mri", "stats") and MARK in subject:
@@ -73,25 +78,25 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose one stream: the one that is asked for, else scans as they were taken, else longitudinal copies."""
+    """Choose one stream: that of `stream`, else scans as they were taken, else copies."""
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
-    present = set(streams)
-    taken = stream or ("long" if "long" in present and "cross" not in present else "cross")
-    rows = [row for row, name in enumerate(streams) if name == taken]
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, name in enumerate(streams):
+        rows[name].append(row)
+    taken = stream or ("long" if rows["long"] and not rows["cross"] else "cross")
     counts = []
-    for name in STREAMS:
-        members = [subjects[row] for row, other in enumerate(streams) if other == name]
-        members = sorted(set(members))
+    for name, meaning in STREAMS.items():
+        members = sorted(set(map(subjects.__getitem__, rows[name])))
         if members and name != taken:
-            counts.append(f"{STREAMS[name]} ({len(members)}, such as {members[0]}; stream={name})")
+            counts.append(f"{meaning} ({len(members)}, such as {members[0]}; stream={name})")
     note = ""
     if counts:
         note = (
             f"Of a longitudinal stream, left out are {' and '.join(counts)}; "
             "'neurocontrast index' with --choose stream=… takes them instead."
         )
-    return StreamChoice(taken, rows, note)
+    return StreamChoice(taken, rows[taken], note)
 
 
 def scans_of_stream(
@@ -100,12 +105,12 @@ def scans_of_stream(
     """Return the scans of one stream, scans of the other streams, and a note on the latter."""
     listed = list(scans)
     names = []
+    streams = []
     for scan in listed:
         folder, _, file = scan.path.rpartition("/")
-        is_freesurfer = file.endswith(".mgz")
-        names.append(folder.split("/")[-2] if is_freesurfer else file)
-    streams = [scan.entities.get("stream", "cross") for scan in listed]
+        names.append(folder.split("/")[-2] if file.endswith(".mgz") else file)
+        streams.append(scan.entities.get("stream", "cross"))
     choice = choose_stream(names, streams, stream)
-    chosen = set(choice.rows)
-    others = [scan for row, scan in enumerate(listed) if row not in chosen]
-    return [listed[row] for row in choice.rows], others, choice.note
+    chosen = list(map(listed.__getitem__, choice.rows))
+    others = sorted(set(range(len(listed))).difference(choice.rows))
+    return chosen, list(map(listed.__getitem__, others)), choice.note

@@ -118,7 +118,9 @@ def problem_of_file(path: Path) -> str:
     """Return why a file holds no image: empty, or a pointer of git-lfs or git-annex to content elsewhere; else ""."""
     if problem := problem_of_content(path):
         return problem
-    return "is empty (0 bytes)" if path.stat().st_size == 0 else ""
+    if path.stat().st_size == 0:
+        return "is empty (0 bytes)"
+    return ""
 
 
 _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from neurocontrast.data.layouts.homes import Member, choose_homes, home_of
@@ -81,12 +82,14 @@ def files_of_measures(
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:
-    """Return format and atlas of a file of a folder, or None if it holds no measures."""
+    """Return format and atlas of a file, or None for a file without measures."""
     head = _head(path)
     for name, reader in FORMATS.items():
         atlas = reader.atlas_of(path, head)
         if atlas is not None:
-            return (name, atlas) if name != "table" or _has_regions(head) else None
+            if name == "table" and not _has_regions(head):
+                break
+            return name, atlas
     return None
 
 
@@ -100,11 +103,11 @@ def _keep_stream(
     for folder in subjects:
         is_base = folder.relative_to(tree.root).as_posix() in bases
         streams += streams_of([folder.name], [folder.name] * is_base)
-    choice = choose_stream([folder.name for folder in subjects], streams, stream)
+    choice = choose_stream(list(map(attrgetter("name"), subjects)), streams, stream)
     taken = set(map(subjects.__getitem__, choice.rows))
     for key, paths in files.items():
         if key[0] == _BY_SUBJECT:
-            files[key] = [path for path in paths if path.parents[1] in taken]
+            files[key] = list(filter(lambda path: path.parents[1] in taken, paths))
     if choice.note:
         notes.append(f"{tree.root.name}: {choice.note}")
 
@@ -114,7 +117,8 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
     folders: set[Path] = set()
     for (name, _), paths in files.items():
         if name == _BY_SUBJECT:
-            folders.update(path.parents[1] for path in paths)
+            for path in paths:
+                folders.add(path.parents[1])
     return folders
 
 
@@ -194,7 +198,7 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 
 
 def _sheets_of(name: str, files: Sequence[Path], root: Path) -> list[Sheet]:
-    """Read files of one format, unless the content of some is elsewhere: then all of them are named."""
+    """Read files of one format; refuse all whose content is elsewhere."""
     problems = Problems(str(root))
     for file in files:
         if problem := problem_of_content(file):
@@ -267,12 +271,11 @@ def holds_measures(path: Path) -> bool:
     if path.suffix.lower() in _BINARY and path.is_file():
         return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
-    others = [reader for name, reader in FORMATS.items() if name != "table"]
-    return (
-        path.is_dir()
-        or _has_regions(head)
-        or any(each.atlas_of(path, head) is not None for each in others)
-    )
+    if path.is_dir() or _has_regions(head):
+        return True
+    others = {**FORMATS}
+    del others["table"]
+    return any(reader.atlas_of(path, head) is not None for reader in others.values())
 
 
 def _head(path: Path) -> str:
@@ -288,7 +291,7 @@ def _has_regions(head: str) -> bool:
 
 
 def _chosen(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
-    """Return one parcellation and one segmentation of a folder; `atlas` may name either, or both."""
+    """Return one parcellation and one segmentation; `atlas` may name either, or both."""
     segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
     usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
     parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
@@ -329,7 +332,7 @@ def _note_segmentations(
 
 
 def _of_measure(sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path) -> list[Sheet]:
-    """Return the sheets of a measure of the cortex, with those of segmented structures and of plain tables."""
+    """Return the sheets of one measure of the cortex, and all that are not of the cortex."""
     measures = sorted({sheet.measure for sheet in sheets if _is_cortical(sheet)})
     if measure == "all" or not measures:
         return list(sheets)

@@ -21,9 +21,9 @@ _BESIDE_PARTICIPANTS = "measures.tsv"
 
 
 def measures_of_table(participants: Path) -> Path:
-    """Return the table of measures that `index` writes beside a table of people: ``measures.tsv``, ``a_measures.tsv``.
+    """Return the table of measures that `index` writes beside a table of people.
 
-    The first is that of ``participants.tsv``, the second of ``a.tsv`` in the same folder.
+    That is ``measures.tsv`` of ``participants.tsv``, and ``a_measures.tsv`` of ``a.tsv``.
     """
     if participants.stem == "participants":
         return participants.with_name(_BESIDE_PARTICIPANTS)
@@ -31,7 +31,7 @@ def measures_of_table(participants: Path) -> Path:
 
 
 def record_of_table(participants: Path) -> Path:
-    """Return the record that `index` writes beside a table: ``index.json``, or ``a_index.json`` of ``a.tsv``."""
+    """Return the record that `index` writes beside a table: ``index.json`` or ``a_index.json``."""
     if participants.stem == "participants":
         return participants.with_name("index.json")
     return participants.with_name(f"{participants.stem}_index.json")

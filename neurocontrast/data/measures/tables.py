@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 
 import numpy as np
@@ -310,7 +311,7 @@ def _numbers(
 
 
 def _lacking(merged: _Merged, values: pd.DataFrame) -> list[str]:
-    """Return a note on each table whose columns are empty for scans of the other tables, with their names."""
+    """Return a note on each table that lacks scans of the other tables, with their names."""
     columns: dict[str, list[str]] = {}
     for source, frame in merged.frames:
         columns.setdefault(source, []).extend(frame.columns.astype(str))
@@ -319,7 +320,7 @@ def _lacking(merged: _Merged, values: pd.DataFrame) -> list[str]:
         if not names:
             continue
         is_empty = values[list(dict.fromkeys(names))].isna().all(axis=1)
-        scans = [scan_name(*scan) for scan in values.index[is_empty]]
+        scans = list(starmap(scan_name, values.index[is_empty]))
         if scans:
             notes.append(
                 f"{source}: has nothing of {len(scans)} of {len(values)} scans, which other tables "

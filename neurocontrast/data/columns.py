@@ -261,6 +261,17 @@ def matching_rows(
     return keep
 
 
+def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray[np.bool_]:
+    """Tell which cells a choice of `matching_rows` keeps, in a table that may lack its values."""
+    values: Any = _as_choice(choice)
+    is_excluded = isinstance(values, Mapping)
+    listed = values["not"] if is_excluded else values
+    wanted = {_canonical(column, value) for value in listed}
+    texts = cells.map(lambda value: _canonical(column, value))
+    selected: npt.NDArray[np.bool_] = texts.isin(wanted).to_numpy() != is_excluded
+    return selected
+
+
 def _canonical(column: str, value: object) -> str:
     """Return a cell, or a value that is compared with it, as text; ``female`` of the column sex is ``F``."""
     text = text_of(value).strip()

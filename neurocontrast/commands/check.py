@@ -25,6 +25,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 
@@ -105,6 +106,7 @@ class CheckReport:
         return "\n\n".join(parts)
 
 
+@in_default_torch_state
 def check(
     participants: str | Path,
     *,

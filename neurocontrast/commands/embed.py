@@ -21,8 +21,10 @@ from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
+from neurocontrast.torch_state import in_default_torch_state
 
 
+@in_default_torch_state
 def embed(
     run: str | os.PathLike[str],
     *,

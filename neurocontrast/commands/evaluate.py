@@ -44,6 +44,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
+from neurocontrast.torch_state import in_default_torch_state
 
 
 class EvaluationResult(os.PathLike[str]):
@@ -143,6 +144,7 @@ class EvaluationResult(os.PathLike[str]):
         return f"<p><b>{title}</b></p>{table}{notes}"
 
 
+@in_default_torch_state
 def evaluate(
     embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,

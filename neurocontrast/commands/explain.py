@@ -54,6 +54,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.grids import Grid
 
 _MAP, _RANKING, _SURFACE, _DESCRIPTION = (
@@ -71,6 +72,7 @@ _Explained: TypeAlias = tuple[list[float], dict[str, Any], Callable[[Path], None
 """The scores of the subjects, what ``explain.json`` says of the method, and what writes the map into a folder."""
 
 
+@in_default_torch_state
 def explain(
     evaluation: str | os.PathLike[str],
     *,

@@ -27,10 +27,12 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.torch_state import in_default_torch_state
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
 
 
+@in_default_torch_state
 def predict(
     probe: str | os.PathLike[str],
     embeddings: str | os.PathLike[str],

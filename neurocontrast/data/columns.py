@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import composed
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
@@ -274,7 +275,7 @@ def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray
 
 def _canonical(column: str, value: object) -> str:
     """Return a cell, or a value that is compared with it, as text; ``female`` of the column sex is ``F``."""
-    text = text_of(value).strip()
+    text = composed(text_of(value).strip())
     if is_missing(text):
         return "n/a"
     if column == "sex":

@@ -26,6 +26,7 @@ from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import one_of
+from neurocontrast.files import composed
 from neurocontrast.reading import read_json
 
 _COLUMNS = {
@@ -56,7 +57,7 @@ class Phenotype:
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
         """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
-        return self.rows.get(scan.person) or self.rows.get(scan.subject, {})
+        return self.rows.get(scan.person) or self.rows.get(composed(scan.subject), {})
 
 
 class Known(NamedTuple):
@@ -153,7 +154,7 @@ class PeopleTables:
         """Give the rows that hold for a scan, with their table, and whether they are of this very session."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
-            for row in table.rows.get(scan.path, {}).values():
+            for row in table.rows.get(composed(scan.path), {}).values():
                 yield table.source, True, row
         for table in [*self._of_subject(scan), *general] if scan.session else ():
             if (of_session := table.of(scan).get(scan.session)) is not None:
@@ -243,7 +244,7 @@ def read_phenotype(
         session = (
             row[sessions].removeprefix("ses-") if sessions and not is_missing(row[sessions]) else ""
         )
-        key = joined_path(folder, person)
+        key = composed(joined_path(folder, person))
         cells = {}
         for known, name in columns.items():
             decoded = _decode(

@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import sys
 import unicodedata
 from contextlib import contextmanager
 
+import nibabel as nib
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ import torch
 import neurocontrast
 from neurocontrast.cli.app import run
 from neurocontrast.config import load_config
+from neurocontrast.data import read_cohort
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders.weights import digest_of_weights
 from neurocontrast.exceptions import ConfigError
@@ -75,7 +78,7 @@ def test_aliases_that_stand_for_billions_are_refused_at_every_door(tmp_path, tex
     with pytest.raises(ConfigError, match=r"x\.yaml: .*more than 100,000 values"):
         load_config(tmp_path / "x.yaml")
     value = "{" + text.replace("\n", ", ") + "}"
-    with pytest.raises(ConfigError, match="--set data=.*more than 100,000 values"):
+    with pytest.raises(ConfigError, match=r"--set data=.*more than 100,000 values"):
         load_config(None, [f"data={value}"])
     few = "training: &a {epochs: 2}\nfinetune: *a"
     (tmp_path / "few.yaml").write_text(few)
@@ -90,7 +93,7 @@ def test_a_mapping_is_a_configuration_and_has_the_same_limit():
     assert load_config(config, ["training.epochs=5"]).training.epochs == 5
     with pytest.raises(ConfigError, match=r"configuration: training\.epoch.*epochs"):
         load_config({"training": {"epoch": 3}})
-    with pytest.raises(ConfigError, match="config: must be a path.*got list"):
+    with pytest.raises(ConfigError, match=r"config: must be a path.*got list"):
         load_config([1])
     shared = ["x"] * 9
     for _ in range(9):
@@ -160,20 +163,65 @@ def journey(cohort, folder, cache):
 
 @pytest.fixture(scope="module")
 def expected(cohort, tmp_path_factory):
-    """Return the numbers of a process without other switches, and the cache."""
+    """Return the numbers of a process without other switches."""
     folder = tmp_path_factory.mktemp("expected")
-    return journey(cohort, folder, folder / "cache"), folder / "cache"
+    return journey(cohort, folder, folder / "cache")
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_switches_of_pytorch_change_no_number_and_stay(state, cohort, expected, tmp_path):
-    (digest, features, scanned), cache = expected
+    digest, features, scanned = expected
     seed = torch.random.get_rng_state()
     with STATES[state]():
         before = switches()
-        found = journey(cohort, tmp_path, cache)
+        found = journey(cohort, tmp_path, tmp_path / "cache")
         assert switches() == before
     assert found[0] == digest
     np.testing.assert_array_equal(found[1], features)
     np.testing.assert_array_equal(found[2], scanned)
     assert torch.equal(torch.random.get_rng_state(), seed)
+
+
+FORMS = [("NFC", "NFD"), ("NFD", "NFC")]
+
+
+@pytest.mark.parametrize(("on_disk", "in_table"), FORMS)
+def test_files_are_found_in_any_form_of_unicode(tmp_path, on_disk, in_table):
+    spell = unicodedata.normalize
+    folder = tmp_path / spell(on_disk, "Köln") / "ä"
+    folder.mkdir(parents=True)
+    rows = ["participant_id\tpath\tsite\tage"]
+    for number in range(4):
+        name = f"müller{number}.npy"
+        np.save(folder / spell(on_disk, name), np.random.default_rng(number).random((9, 9, 9)))
+        form = (in_table, on_disk)[number % 2]
+        site = spell(form, "Zürich")
+        rows.append(f"{spell(in_table, f'ü{number}')}\t{spell(form, f'Köln/ä/{name}')}\t{site}\t3")
+    table = tmp_path / "p.tsv"
+    table.write_text("\n".join(rows))
+    cohort = read_cohort(table)
+    assert all(map(os.path.isfile, cohort.table["path"]))
+    assert cohort.table["site"].nunique() == 1
+    assert len(cohort.select({"site": spell("NFD", "Zürich")})) == 4
+    assert cohort.table["participant_id"][0] == "ü0"
+    assert neurocontrast.check(table, deep=False).passed
+
+
+@pytest.mark.parametrize(("on_disk", "in_table"), FORMS)
+def test_index_joins_people_in_any_form_of_unicode(tmp_path, on_disk, in_table):
+    spell = unicodedata.normalize
+    for number in range(3):
+        folder = tmp_path / "bids" / spell(on_disk, f"sub-é{number}") / "anat"
+        folder.mkdir(parents=True)
+        for protocol in ("schnell", "gründlich"):
+            name = spell(on_disk, f"sub-é{number}_acq-{protocol}_T1w.nii.gz")
+            nib.save(
+                nib.Nifti1Image(np.ones((5, 5, 5), dtype=np.float32), np.eye(4)), folder / name
+            )
+    rows = ["participant_id\tage", *(f"sub-é{number}\t{30 + number}" for number in range(3))]
+    (tmp_path / "bids" / "participants.tsv").write_text(spell(in_table, "\n".join(rows)))
+    choice = spell(in_table, "acq=gründlich")
+    index = neurocontrast.index(tmp_path / "bids", out=tmp_path / "p.tsv", choose=[choice])
+    assert index.table["age"].tolist() == ["30", "31", "32"]
+    cohort = read_cohort(tmp_path / "p.tsv")
+    assert cohort.table["participant_id"].tolist() == [f"sub-é{number}" for number in range(3)]

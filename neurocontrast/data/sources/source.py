@@ -111,6 +111,11 @@ class Source:
         """Prepare samples that are not ready to be read."""
         del cohort, progress
 
+    def doubts(self, cohort: Cohort) -> list[str]:
+        """Return warnings about samples that can be read and look as if they were not prepared."""
+        del cohort
+        return []
+
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
         """Prepare samples as `make_ready` does, and return why rows of the cohort cannot be used, in their order."""
         self.make_ready(cohort, progress)

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import unicodedata
 import uuid
 from collections.abc import Iterator, Sequence
 from glob import escape
@@ -49,6 +50,37 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     """Return the files of a scan, one a channel."""
     known = as_scan(scan)
     return (known,) if isinstance(known, str) else known
+
+
+def as_on_disk(path: str) -> str:
+    """Return a path as its folders spell it in Unicode; unchanged where it exists or nothing is spelled alike.
+
+    macOS and some archives write letters with their accents apart (NFD), and tables write them as
+    one character (NFC).
+    """
+    if path.isascii() or os.path.lexists(path):
+        return path
+    for form in ("NFC", "NFD"):
+        spelled = unicodedata.normalize(form, path)
+        if os.path.lexists(spelled):
+            return spelled
+    first, *names = Path(path).parts
+    folder = Path(first)
+    for name in names:
+        entry = folder / name
+        if not os.path.lexists(entry):
+            wanted = composed(name)
+            alike = [other for other in folder.glob("*") if composed(other.name) == wanted]
+            if len(alike) != 1:
+                return path
+            entry = alike[0]
+        folder = entry
+    return str(folder)
+
+
+def composed(text: str) -> str:
+    """Return a text with letters and their accents as one character (NFC), by which names are compared."""
+    return unicodedata.normalize("NFC", text)
 
 
 def files_near(place: Path, name: str) -> Iterator[Path]:

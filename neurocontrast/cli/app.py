@@ -8,7 +8,14 @@ import typer
 from neurocontrast.cli import data_commands as data
 from neurocontrast.cli import evaluation_commands as evaluation
 from neurocontrast.cli import network_commands as network
-from neurocontrast.cli.command import Result, command, show_error, show_message, show_unexpected
+from neurocontrast.cli.command import (
+    Result,
+    accept_any_character,
+    command,
+    show_error,
+    show_message,
+    show_unexpected,
+)
 from neurocontrast.exceptions import (
     CheckpointError,
     ConfigError,
@@ -102,6 +109,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an
     interruption.
     """
+    accept_any_character()
     try:
         app(args=None if arguments is None else list(arguments))
     except SystemExit as end:  # how Typer ends, usage errors (2) and interruptions included

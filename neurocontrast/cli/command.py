@@ -6,6 +6,7 @@ Errors go to standard error, the result of a command to standard output.
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import os
 import re
@@ -232,9 +233,28 @@ class Result:
     next: Sequence[object] = ()  # the words of the command that comes next, without the program
 
 
+def accept_any_character() -> None:
+    """Let standard output and errors replace characters that their encoding lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            # In UTF-8 names of files that are no text are written as the bytes that they are.
+            stream.reconfigure(errors="surrogateescape" if _is_unicode(stream) else "replace")
+
+
+def _is_unicode(stream: Any) -> bool:
+    """Tell whether a stream can hold every character."""
+    return str(getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")
+
+
+def as_json_text(content: object, *, indent: int | None = None) -> str:
+    """Return JSON for standard output, with escapes where its encoding lacks characters."""
+    is_escaped = not _is_unicode(sys.stdout)
+    return json.dumps(content, indent=indent, ensure_ascii=is_escaped, default=str)
+
+
 def print_line(content: Mapping[str, Any]) -> None:
     """Print an object as one line of JSON, at once."""
-    print(json.dumps(content, ensure_ascii=False), flush=True)
+    print(as_json_text(content), flush=True)
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:
@@ -246,7 +266,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
         return
     if as_json:
         path = {} if result.path is None else {"path": str(result.path)}
-        print(json.dumps({**result.facts, **path}, indent=2, ensure_ascii=False, default=str))
+        print(as_json_text({**result.facts, **path}, indent=2))
         return
     console = _console(sys.stdout)
     if result.title or result.table is not None:

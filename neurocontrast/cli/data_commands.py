@@ -372,6 +372,10 @@ def check(
     if not (found.passed or found.good):
         following: tuple[object, ...] = ("check", participants, "--write-good", "good.tsv")
         return Result(found.facts(), notes=notes, next=following, exit_code=2)
+    if found.n_unprepared:
+        table = found.good or participants
+        following = ("prepare", table, "--out", "prepared")
+        return Result(found.facts(), notes=notes, next=following, path=found.good)
     recipe = found.recipe if given.config is None else (given.config,)
     following = (
         "pretrain",

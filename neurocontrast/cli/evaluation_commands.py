@@ -27,6 +27,7 @@ from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.record import Evaluation
+    from neurocontrast.findings.external import ExternalTest
 
 _OPEN = "Next: open the page in a browser. Read its warnings first."
 _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
@@ -240,6 +241,7 @@ def compare(
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
     """Return the first metric of an evaluation for each model, the number of warnings, and its report, if made."""
     from neurocontrast.commands.evaluate import EvaluationResult
+    from neurocontrast.findings.external import ExternalTest
 
     result = EvaluationResult(folder)
     read, metric = result.record, next(iter(result.record.metrics), "")
@@ -250,15 +252,45 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
         name: {"value": each.value, "interval": each.interval} for name, each in figures.items()
     }
     level = read.bootstrap.level or 0.95
-    rows = [{"": name, f"{metric} [{level_text(level)} interval]": _figure(each.value, each.interval)}
-            for name, each in figures.items()]  # fmt: skip
+    title = f"{metric} [{level_text(level)} interval]"
+    rows = []
+    for name, figure in figures.items():
+        rows.append({"": name, title: _figure(figure.value, figure.interval)})
     n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
     facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
+    external = read.part(ExternalTest)
+    if external is not None:
+        facts["external"] = external_figures(external, metric)
+        rows += external_rows(external, metric, title=title)
     notes = [*new_site_lines(read), *warnings, *([_OPEN] if page else [])]
     following = () if page else ("report", folder)
-    title = f"{read.target}, {read.splits}"
-    return Result(facts, title, pd.DataFrame(rows), notes, next=following, path=page or folder)
+    heading = f"{read.target}, {read.splits}"
+    return Result(facts, heading, pd.DataFrame(rows), notes, next=following, path=page or folder)
+
+
+def external_figures(external: ExternalTest, metric: str) -> dict[str, object]:
+    """Return a metric of the external test set for each model, with the number of scans tested."""
+    figures: dict[str, object] = {"n_scans": external.n.scans, "metric": metric}
+    models = {"embedding": external.metrics, "covariates only": external.baseline}
+    for name, metrics in models.items():
+        if metric in metrics:
+            figures[name] = metrics[metric].model_dump()
+    return figures
+
+
+def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[dict[str, str]]:
+    """Return the rows of the terminal's table that are of the external test set; an undefined figure has its reason."""
+    models = {"embedding": external.metrics, "covariates only": external.baseline}
+    rows = []
+    for name, metrics in models.items():
+        if metric not in metrics:
+            continue
+        figure = _figure(metrics[metric].value, metrics[metric].interval)
+        reason = metrics[metric].reason
+        shown = f"{figure} ({reason})" if reason and metrics[metric].value is None else figure
+        rows.append({"": f"{name}, external test of {external.n.scans} scans", title: shown})
+    return rows
 
 
 def comparison_result(folder: Path) -> Result:

@@ -18,6 +18,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import read_provenance
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _MARKER = "configs/metadata.json"
@@ -39,6 +40,7 @@ _JINJA = jinja2.Environment(
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
 
+@in_default_torch_state
 def bundle(
     run: str | os.PathLike[str],
     evaluation: str | os.PathLike[str] | None = None,

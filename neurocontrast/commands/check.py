@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from neurocontrast.data.advice import recipe_for
-from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
+from neurocontrast.data.cohort import Cohort, Inspection, columns_of, inspect_cohort
 from neurocontrast.data.listing import write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.people import check_not_described, read_people
@@ -17,6 +17,7 @@ from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import (
     doubts_about,
+    doubts_about_extents,
     doubts_about_images,
     inspect_images,
     inspect_scans,
@@ -27,6 +28,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import Progress
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 
@@ -45,6 +47,7 @@ class CheckReport:
     )
     good: Path | None = None  # the table of the rows without a problem
     recipe: tuple[str, ...] = ("small",)  # what follows --config to begin with
+    n_unprepared: int = 0  # whole heads, and brains that are not in MNI space
 
     @property
     def n_scans(self) -> int:
@@ -99,7 +102,7 @@ class CheckReport:
             listed = [f"  {warning}" for warning in self.warnings[:n_shown]]
             more = [f"  … and {n - n_shown} more"] if n > n_shown else []
             parts.append("\n".join([f"{n} warning{'s' if n > 1 else ''}", *listed, *more]))
-        parts.append("No problems." if self.passed else self.problems.to_text(n_shown))
+        parts.append(self._verdict(n_shown))
         if self.phi == {"n_found": 0, "n_unread": 0}:
             parts.append("Nothing was found that could identify a patient.")
         if self.good is not None:
@@ -109,7 +112,16 @@ class CheckReport:
             )
         return "\n\n".join(parts)
 
+    def _verdict(self, n_shown: int) -> str:
+        """Return the problems, or that there are none, and how many scans are raw."""
+        if not self.passed:
+            return self.problems.to_text(n_shown)
+        if self.n_unprepared:
+            return f"No problems but that {self.n_unprepared} scans are raw: prepare them first."
+        return "No problems."
 
+
+@in_default_torch_state
 def check(
     participants: str | Path,
     *,
@@ -164,12 +176,11 @@ def check(
         problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)
     }
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    readable, is_images, summary, found = (
-        cohort.subset(rows),
-        _holds_images(cohort),
-        summarise(cohort),
-        None,
-    )
+    readable = cohort.subset(rows)
+    is_images = _holds_images(cohort)
+    summary = summarise(cohort)
+    found = None
+    n_unprepared = 0
     if is_images:
         warnings = (
             inspect_images(readable, problems, deep=deep, progress=progress)
@@ -178,7 +189,7 @@ def check(
         )
     else:
         how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
-        warnings = _inspect_scans(inspection, rows, deep=deep, **how)
+        warnings, n_unprepared = _inspect_scans(inspection, rows, deep=deep, **how)
     if phi:
         # Extremes of age are values of single people.
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
@@ -196,17 +207,25 @@ def check(
         phi=found,
         good=good,
         recipe=recipe_for(cohort.table, kind="images" if is_images else "volumes").words,
+        n_unprepared=n_unprepared,
     )
 
 
-def _inspect_scans(inspection: Inspection, rows: Sequence[int], **how: Any) -> tuple[str, ...]:
-    """Open the scans of some rows, add their problems to those of the table, and return warnings."""
+def _inspect_scans(
+    inspection: Inspection, rows: Sequence[int], **how: Any
+) -> tuple[tuple[str, ...], int]:
+    """Open scans, add their problems to the table's; return warnings and the number of raw scans."""
     readable = inspection.cohort.subset(rows)
     findings = inspect_scans(readable.scans, **how)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):
         if finding.problem:
             inspection.problems.add(finding.problem, line=inspection.lines[row], name=name)
-    return *doubts_about(inspection.cohort), *doubts_about_images(findings)
+    doubts = [*doubts_about(inspection.cohort), *doubts_about_images(findings)]
+    extents = {}
+    if readable.channels == columns_of(None):  # maps of tissue are no brains
+        extents = {scan.scan: scan.extent for scan in findings if scan.extent is not None}
+    n_raw = sum(extent.is_head or extent.is_unregistered for extent in extents.values())
+    return (*doubts, *doubts_about_extents(extents)), n_raw
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:

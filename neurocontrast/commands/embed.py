@@ -22,6 +22,7 @@ from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
+from neurocontrast.torch_state import in_default_torch_state
 
 
 class EmbeddingsTable(Written):
@@ -35,6 +36,7 @@ class EmbeddingsTable(Written):
         return f"{len(read.table):,} scans{people}, {read.features.shape[1]:,} features each"
 
 
+@in_default_torch_state
 def embed(
     run: str | os.PathLike[str],
     *,

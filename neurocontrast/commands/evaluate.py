@@ -46,6 +46,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
+from neurocontrast.torch_state import in_default_torch_state
 
 
 class EvaluationResult(WrittenFigures):
@@ -175,6 +176,7 @@ def _estimate(metric: Metric | None) -> str:
     return estimate_text(metric.value, metric.interval, digits=3)
 
 
+@in_default_torch_state
 def evaluate(
     embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,

@@ -18,8 +18,10 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.display import as_progress
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe, read_evaluation
+from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
 from neurocontrast.exceptions import (
@@ -41,6 +43,7 @@ from neurocontrast.explanation.surface import draw_regions, find_annotations
 from neurocontrast.files import (
     atomic_folder,
     check_output_folder,
+    digest_of_file,
     files_near,
     write_json,
     write_table,
@@ -51,6 +54,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.grids import Grid
 
 _MAP, _RANKING, _SURFACE, _DESCRIPTION = (
@@ -68,6 +72,7 @@ _Explained: TypeAlias = tuple[list[float], dict[str, Any], Callable[[Path], None
 """The scores of the subjects, what ``explain.json`` says of the method, and what writes the map into a folder."""
 
 
+@in_default_torch_state
 def explain(
     evaluation: str | os.PathLike[str],
     *,
@@ -185,23 +190,49 @@ def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
 def _find_cohort(
     evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any
 ) -> Cohort:
-    """Return the scans of the table near an evaluation that has the recorded name and digest, not of any such table."""
-    made_of = read_evaluation(evaluation).embeddings
-    name = made_of.cohort_source or "participants.tsv"
-    scans = set(zip(evaluated["participant_id"], evaluated["session"], strict=True))
+    """Return the scans of the table near an evaluation with the recorded name and digest."""
+    origin = read_evaluation(evaluation).embeddings
+    name = origin.cohort_source or "participants.tsv"
+    scans = _scans_in(evaluated)
+    selections = [scans]
+    embedded = _find_embedded(evaluation, origin)
+    if embedded is not None:
+        selections.append(embedded)
     for path in files_near(evaluation, name):
         with suppress(NeurocontrastError):  # another file of that name
             cohort = source.read_cohort(path, images_root=images_root, check_images=False)
-            keys = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
-            rows = [row for row, key in enumerate(keys) if key in scans]
+            if not scans <= _scans_in(cohort.table):
+                continue
             # Scans that `embed` left out are in the table, and not in the digest.
-            known = made_of.cohort_digest in (None, cohort.digest(), cohort.subset(rows).digest())
-            if len(rows) == len(scans) and known:
+            digests = [cohort.digest(), *(_only(cohort, scans).digest() for scans in selections)]
+            if origin.cohort_digest in (None, *digests):
                 return cohort
     raise ConfigError(
-        f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were embedded. Give the table "
-        "that was embedded: participants=TABLE."
+        f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were "
+        "embedded. Give the table that was embedded: participants=TABLE."
     )
+
+
+def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
+    """Return the scans of the evaluated embeddings, of which an evaluation may select some; None if none are near."""
+    if origin.file is None:
+        return None
+    for path in files_near(evaluation, origin.file):
+        if digest_of_file(path) == origin.digest:
+            return _scans_in(read_embeddings(path).table)
+    return None
+
+
+def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return the participant and session of each row."""
+    names = zip(table["participant_id"], table["session"], strict=True)
+    return {(str(participant), str(session)) for participant, session in names}
+
+
+def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
+    """Return the rows of a cohort that are of some scans."""
+    names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
+    return cohort.subset([row for row, name in enumerate(names) if name in scans])
 
 
 def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:

@@ -39,6 +39,7 @@ from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imit
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.seeds import derive_seed
 from neurocontrast.settings import settings_from
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training import TrainingData
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.supervised import Labels, fit_supervised
@@ -54,6 +55,7 @@ _SCRATCH = {"loss": "none", "title": "none: random weights"}
 _NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
 
 
+@in_default_torch_state
 def finetune(
     run: str | os.PathLike[str],
     *,

@@ -31,6 +31,7 @@ from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
+from neurocontrast.torch_state import in_default_torch_state
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
 
@@ -78,6 +79,7 @@ def describe_calibration(about: dict[str, Any]) -> list[str]:
     return [*moved, *kept]
 
 
+@in_default_torch_state
 def predict(
     probe: str | os.PathLike[str],
     embeddings: str | os.PathLike[str],

@@ -30,6 +30,7 @@ from neurocontrast.prepare.records import (
 )
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.torch_state import in_default_torch_state
 
 RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
@@ -38,6 +39,7 @@ VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
 SPACINGS_MM = (0.5, 8.0)
 
 
+@in_default_torch_state
 def prepare(
     participants: str | Path,
     out: str | os.PathLike[str],

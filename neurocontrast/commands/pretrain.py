@@ -40,6 +40,7 @@ from neurocontrast.runs.parts import (
     open_run,
     subjects_of,
 )
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training import fit
 from neurocontrast.training.components import fit_components
 from neurocontrast.training.loop import suspending
@@ -68,6 +69,7 @@ class PretrainingRun(Written):
         return ", ".join([title, count_text(len(table), "epoch"), *figures])
 
 
+@in_default_torch_state
 def pretrain(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     *,
@@ -280,6 +282,7 @@ class Diagnosis:
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
 
+@in_default_torch_state
 def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None) -> Diagnosis:
     """Describe this machine, and check a configuration and its table as `pretrain` would; write nothing.
 

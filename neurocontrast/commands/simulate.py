@@ -11,8 +11,10 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import Progress
 from neurocontrast.settings import settings_from
+from neurocontrast.torch_state import in_default_torch_state
 
 
+@in_default_torch_state
 def simulate(
     out: str | os.PathLike[str],
     settings: SimulationSettings | None = None,

@@ -38,6 +38,7 @@ from neurocontrast.runs.answer import (
     phantom_of,
     read_answer,
 )
+from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import load, names
 
 _SUFFIXES = (".pt", ".safetensors")
@@ -45,6 +46,7 @@ _FEATURES, _PREDICTIONS = 1e-3, 1e-2
 """Largest differences from a known answer: of features over the largest, of predictions over their size."""
 
 
+@in_default_torch_state
 def import_weights(
     file: str | os.PathLike[str],
     *,
@@ -224,6 +226,7 @@ def verify_weights(
         return Verification(checks, *doubts_of_scan(source, cohort, answer["learned_from"]))
 
 
+@in_default_torch_state
 def export_weights(
     run: str | os.PathLike[str],
     *,

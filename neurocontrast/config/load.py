@@ -8,9 +8,9 @@ import copy
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 import pydantic
@@ -29,6 +29,7 @@ from neurocontrast.files import write_text
 from neurocontrast.reading import DAMAGE, NO_FILE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
+_Counts: TypeAlias = dict[int, int]
 _PATHS = (
     ("data", "participants"),
     ("data", "measures"),
@@ -42,7 +43,7 @@ _KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
 
 
 def load_config(
-    path: str | os.PathLike[str] | None = None,
+    path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     overrides: Sequence[str] = (),
     *,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
@@ -52,9 +53,9 @@ def load_config(
 
     Parameters
     ----------
-    path : path or str, optional
-        YAML file, or the name of a recipe, such as ``"yaware"``; a section that is absent has its
-        defaults.
+    path : path, str or mapping, optional
+        YAML file, the name of a recipe, such as ``"yaware"``, or the content of such a file: keys
+        by section. A section that is absent has its defaults.
     overrides : sequence of str
         ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``,
         ``augment.noise=null`` or ``objective.kernel.0.sigma=3``; the value is YAML, and replaces
@@ -66,7 +67,7 @@ def load_config(
         False leaves the section ``objective`` as it is given, for commands that train nothing: its
         settings are those of the loss, which need PyTorch.
     """
-    content = read_yaml(find_config(path)) if path is not None else {}
+    content = _content_given(path)
     # What else can be said depends on the kind of images.
     for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith(_KIND)):
         content = _override(content, override)
@@ -74,7 +75,7 @@ def load_config(
         given = {key: value for key, value in values.items() if value is not None}
         if given and isinstance(content.get(name) or {}, Mapping):
             content = {**content, name: {**(content.get(name) or {}), **given}}
-    source = str(path) if path is not None else "configuration"
+    source = os.fspath(path) if isinstance(path, str | os.PathLike) else "configuration"
     source += " with --set" if overrides else ""
     try:
         return _validate(content, source=source, check_objective=check_objective)
@@ -83,6 +84,23 @@ def load_config(
             hint = "To change the loss, replace the whole section, for instance --set 'objective={loss: ntxent}'."
             raise ConfigError(f"{error}\n{hint}") from None
         raise
+
+
+def _content_given(config: object) -> dict[str, Any]:
+    """Return the sections of a configuration that is given as a file, a recipe's name or a mapping."""
+    if config is None:
+        return {}
+    if isinstance(config, Config):
+        return config.model_dump(mode="json", exclude_unset=True)
+    if isinstance(config, Mapping):
+        _check_size(config, source="configuration")
+        return dict(config)
+    if isinstance(config, str | os.PathLike):
+        return read_yaml(find_config(config))
+    raise ConfigError(
+        "config: must be a path, the name of a recipe or a mapping of sections, got "
+        f"{type(config).__name__}."
+    )
 
 
 def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Config:
@@ -167,6 +185,7 @@ def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
 
 
 def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
+    _check_size(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is
     # converted.
     try:
@@ -192,6 +211,39 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
         raise problems_of(error, Config, source=source) from None
 
 
+_N_VALUES = 100_000
+_TOO_MANY = f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; a part must not hold itself"
+
+
+def _check_size(content: object, *, source: str) -> None:
+    """Refuse a configuration that would be too large if shared parts were written out."""
+    if _n_values(content, _parts_of_object, {}) > _N_VALUES:
+        raise ConfigError(f"{source}: {_TOO_MANY}.")
+
+
+def _n_values(value: object, parts_of: Callable[[object], list[object]], counts: _Counts) -> int:
+    """Count the values below a value, shared ones as often as they stand there; one that holds itself has too many."""
+    parts = parts_of(value)
+    if not parts:
+        return 1
+    if id(value) not in counts:
+        counts[id(value)] = _N_VALUES + 1  # while its parts are counted
+        counts[id(value)] = 1 + sum(_n_values(part, parts_of, counts) for part in parts)
+    return counts[id(value)]
+
+
+def _parts_of_object(value: object) -> list[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else []
+
+
+def _parts_of_node(node: object) -> list[object]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
 _SCALARS = {
     "bool": "true|True|TRUE|false|False|FALSE",
     "int": "[-+]?(?:0|[1-9][0-9]*)",
@@ -212,6 +264,13 @@ _N_BYTES = 2**20
 
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Return the document if it is not too large once its aliases are written out."""
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and _n_values(node, _parts_of_node, {}) > _N_VALUES:
+            raise yaml.YAMLError(_TOO_MANY)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build a mapping; a key that is no text or is given twice is refused."""

@@ -28,7 +28,7 @@ from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.files import ScanFiles, digest_of
+from neurocontrast.files import ScanFiles, as_on_disk, digest_of
 from neurocontrast.provenance import subject_digest
 from neurocontrast.reading import NO_FILE, problem_of_content
 from neurocontrast.seeds import derive_generator
@@ -107,7 +107,7 @@ class Cohort:
             pd.Series("", self.table.index),
         )
         return [
-            os.path.join(self.root, path) if path else ""  # noqa: PTH118
+            as_on_disk(os.path.join(self.root, path)) if path else ""  # noqa: PTH118
             for path in given.fillna("").astype(str)
         ]
 
@@ -222,7 +222,9 @@ def inspect_cohort(
     cells = people.cells
     source = place_of(participants)
     used = columns_of(channels)
-    root = Path(images_root).expanduser() if images_root is not None else source.parent
+    root = source.parent
+    if images_root is not None:
+        root = Path(as_on_disk(str(Path(images_root).expanduser())))
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root = root.absolute()
@@ -355,7 +357,10 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
         if is_used
         else cells.map(is_missing).to_numpy()
     )
-    absolute = (os.path.normpath(os.path.join(root, os.path.expanduser(cell))) for cell in cells)  # noqa: PTH111, PTH118
+    absolute = (
+        as_on_disk(os.path.normpath(os.path.join(root, os.path.expanduser(cell))))  # noqa: PTH111, PTH118
+        for cell in cells
+    )
     paths = pd.Series(list(absolute), cells.index, dtype=object).mask(missing, "")
     if is_used and check:
         _check_files(rows, column, paths.tolist(), missing)

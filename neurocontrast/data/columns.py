@@ -18,6 +18,7 @@ from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import as_sex as as_sex
 from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import composed
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
@@ -233,9 +234,20 @@ def matching_rows(
     return keep
 
 
+def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray[np.bool_]:
+    """Tell which cells a choice of `matching_rows` keeps, in a table that may lack its values."""
+    values: Any = _as_choice(choice)
+    is_excluded = isinstance(values, Mapping)
+    listed = values["not"] if is_excluded else values
+    wanted = {_canonical(column, value) for value in listed}
+    texts = cells.map(lambda value: _canonical(column, value))
+    selected: npt.NDArray[np.bool_] = texts.isin(wanted).to_numpy() != is_excluded
+    return selected
+
+
 def _canonical(column: str, value: object) -> str:
     """Return a cell, or a value to compare, as text; ``female`` of the column sex is ``F``."""
-    text = text_of(value).strip()
+    text = composed(text_of(value).strip())
     if is_missing(text):
         return "n/a"
     sex = as_sex(text)

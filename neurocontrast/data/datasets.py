@@ -20,7 +20,7 @@ from neurocontrast.data.natural.store import Located, statistics_of
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, files_of
-from neurocontrast.transforms.described import DescribedTransforms
+from neurocontrast.transforms.described import DescribedTransforms, apply_described
 from neurocontrast.transforms.images import apply, to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -230,7 +230,7 @@ def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransfor
     """Return the transforms before the first random one, and the shape of what they make of a scan."""
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])
-    made = apply(kept, {_IMAGE: scan})
+    made = apply_described(kept, scan)
     if others := [key for key in made if key != _IMAGE]:
         raise DataError(
             f"transforms: only the item '{_IMAGE}' is kept on the disk, and the transforms before the first random "

@@ -30,6 +30,7 @@ from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems, first_names
 from neurocontrast.data.roots import tree_at
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import composed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_json
 
@@ -229,7 +230,7 @@ def _add_left_out(
 def _rules(choose: Sequence[str]) -> dict[str, str]:
     rules: dict[str, str] = {}
     for each in choose:
-        key, equals, value = each.partition("=")
+        key, equals, value = composed(each).partition("=")
         if not (key and equals and value):
             raise ConfigError(
                 f"choose: found '{each}'; write run=first, run=all, or an entity and value as acq=mprage."

@@ -15,7 +15,7 @@ import pandas as pd
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, said, suggestion
-from neurocontrast.files import relative_path, write_table
+from neurocontrast.files import composed, relative_path, write_table
 from neurocontrast.reading import DAMAGE, check_place, read_bytes, refuse
 
 _N_WORKBOOK_BYTES = 2**28
@@ -105,7 +105,10 @@ def read_sheet(path: Path) -> pd.DataFrame:
 
 def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
     check_names(table, source)
-    texts = {str(name).strip(): [text_of(cell).strip() for cell in table[name]] for name in table}
+    texts = {
+        composed(str(name).strip()): [composed(text_of(cell).strip()) for cell in table[name]]
+        for name in table
+    }
     return pd.DataFrame(texts, range(2, len(table) + 2), dtype=object)
 
 
@@ -158,7 +161,7 @@ def _decode(source: Path) -> str:
         ) from None
     if "\x00" in text:
         raise DataError(f"{source.name}: this is not a text table (it holds zero bytes).")
-    return text
+    return composed(text)
 
 
 def _split(source: Path, text: str) -> list[_Row]:

@@ -21,6 +21,7 @@ from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.files import composed
 
 _UNEXPLAINED = Refusal("a code needs Levels in the JSON file of the same name, or letters")
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
@@ -40,7 +41,7 @@ class Phenotype:
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
         """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
-        return self.rows.get(scan.person) or self.rows.get(scan.subject, {})
+        return self.rows.get(scan.person) or self.rows.get(composed(scan.subject), {})
 
 
 class Known(NamedTuple):
@@ -168,7 +169,7 @@ class PeopleTables:
         """Give the rows that hold for a scan, with their table, and whether they are of this very session."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
-            for row in table.rows.get(scan.path, {}).values():
+            for row in table.rows.get(composed(scan.path), {}).values():
                 yield table.source, True, row
         of_subject = list(self.of_subject(scan))
         for table in [*of_subject, *general] if scan.session else ():
@@ -263,7 +264,7 @@ def read_phenotype(
             elif value:
                 cells[kind] = value
         session = "" if is_missing(session) else session.removeprefix("ses-")
-        rows.add((joined_path(folder, person), session), cells, line, f"sub-{person}")
+        rows.add((composed(joined_path(folder, person)), session), cells, line, f"sub-{person}")
     return rows.phenotype
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -14,11 +14,18 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.images import apply
+from neurocontrast.transforms.images import affine_of, apply
 from neurocontrast.transforms.loading import LoadScand, ScanHeader, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.template import (
+    BRAIN_LITRES_MAX,
+    OVERLAP_MIN,
+    Extent,
+    extent_of,
+)
 
 _N_SMALL_SITE = 5
+_PREPARE = "The recipes are for skull-stripped brains in MNI152; neurocontrast prepare makes them of raw scans."
 
 
 class Finding(NamedTuple):
@@ -29,6 +36,7 @@ class Finding(NamedTuple):
     warnings: tuple[str, ...] = ()
     header: ScanHeader | None = None
     digest: str = ""
+    extent: Extent | None = None  # of a scan of one file with a header
 
 
 def inspect_scan(
@@ -54,7 +62,10 @@ def inspect_scan(
             if bool(((voxels == low) | (voxels == high)).all()):
                 warnings += (f"it has only two intensities ({low:g} and {high:g}); is it a mask?",)
         digest = "-".join(digest_of_file(path) for path in files)
-        return Finding(name, warnings=warnings, header=headers[0], digest=digest)
+        extent = None
+        if len(files) == 1 and headers[0].affine is not None:
+            extent = extent_of(image.numpy()[0], affine_of(image))
+        return Finding(name, "", warnings, headers[0], digest, extent)
     except DataError as error:
         return Finding(name, problem=str(error))
 
@@ -113,6 +124,28 @@ def doubts_about(cohort: Cohort) -> list[str]:
             doubts.append(
                 f"sites with a single diagnosis: {one_of(single)}; site and diagnosis cannot be separated there"
             )
+    return doubts
+
+
+def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
+    """Return warnings about whole heads, and about brains that are not in MNI space."""
+    heads = [scan for scan, extent in extents.items() if extent.is_head]
+    elsewhere = [scan for scan, extent in extents.items() if extent.is_unregistered]
+    doubts = []
+    if heads:
+        scan = heads[0]
+        doubts.append(
+            f"{len(heads)} of {len(extents)} scans are whole heads (the first, {files_of(scan)[0]}: "
+            f"{extents[scan].litres:.1f} litres are not background, and a brain in MNI space has "
+            f"less than {BRAIN_LITRES_MAX:g}). {_PREPARE}"
+        )
+    if elsewhere:
+        scan = elsewhere[0]
+        doubts.append(
+            f"{len(elsewhere)} of {len(extents)} scans are not in MNI space (the first, "
+            f"{files_of(scan)[0]}: its brain and the template's overlap by "
+            f"{extents[scan].overlap:.2f}, and by {OVERLAP_MIN:g} or more once registered). {_PREPARE}"
+        )
     return doubts
 
 

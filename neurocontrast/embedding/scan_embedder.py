@@ -20,6 +20,7 @@ from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT
+from neurocontrast.torch_state import in_default_torch_state
 
 
 def load_network(
@@ -99,6 +100,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         }
         return {**super().__getstate__(), **absolute}
 
+    @in_default_torch_state
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y
@@ -107,6 +109,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         self.n_features_out_ = int(network.n_features)
         return self
 
+    @in_default_torch_state
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """Return the features of scans, ``(n, n_features_out_)``.
 

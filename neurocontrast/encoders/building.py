@@ -14,8 +14,10 @@ from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
+from neurocontrast.torch_state import in_default_torch_state
 
 
+@in_default_torch_state
 def build_encoder(
     settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0
 ) -> Encoder:
@@ -45,6 +47,7 @@ def build_encoder(
         )
 
 
+@in_default_torch_state
 def build_model(
     settings: EncoderSettings, *, n_channels: int = 1, n_outputs: int | None = None, seed: int = 0
 ) -> ContrastiveModel:
@@ -58,6 +61,7 @@ def build_model(
     return ContrastiveModel(encoder, _build_head(encoder, seed=seed))
 
 
+@in_default_torch_state
 def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any]]:
     """Load an encoder and what its JSON says.
 

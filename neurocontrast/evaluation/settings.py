@@ -52,7 +52,7 @@ class EvaluationSettings(Settings):
     positive: str | None = None
     """Positive class of two. None: the one not called control, healthy, HC, CN …; else the last by alphabet."""
     where: Where = Field(default_factory=dict)
-    """Rows of the table to keep: column → value, values, or ``{not: values}``."""
+    """Rows of the table to keep: column → value, values, or ``{not: values}``. Rows of `test` are all kept."""
     splits: Literal["stratified", "leave-site-out"] = "stratified"
     """How folds are made."""
     split_file: str | None = None
@@ -67,7 +67,7 @@ class EvaluationSettings(Settings):
     test: str | None = None
     """Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied."""
     test_where: Where | None = None
-    """Rows of `test` to keep. None: as `where` says."""
+    """Rows of `test` to keep. None: all."""
     n_inner_folds: int = Field(5, ge=2)
     """Number of folds inside each training fold, on which the penalty is chosen."""
     inner_splits: Literal["stratified", "leave-site-out"] = "stratified"

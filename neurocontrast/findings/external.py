@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
-from neurocontrast.data.columns import matching_rows
+from neurocontrast.data.columns import is_selected, matching_rows
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.metrics import (
@@ -50,6 +50,9 @@ from neurocontrast.findings.result import table_metrics
 from neurocontrast.findings.rivals import rivals
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
+
+_OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
+"""Columns whose values name people or places, and so are other ones in an external test set."""
 
 
 class ExternalMetric(record.Section):
@@ -119,17 +122,11 @@ def plan_external(
         parameter="test", what="the probe",
     )  # fmt: skip
     notices = [] if doubt is None else [Notice.of("encoder_unknown", doubt=doubt)]
-    own, where = study.settings.test_where, study.settings.where
-    hint = (
-        " evaluation.test_where selects rows of the test table alone ({} for all)."
-        if own is None
-        else ""
-    )
     with _naming_the_test_table():
         tidy = tidy_table(table)
         check_rows(tidy, features)
-    with _naming_the_test_table(hint):
-        kept = np.flatnonzero(matching_rows(tidy, where if own is None else own, place="where"))
+        where = study.settings.test_where or {}
+        kept = np.flatnonzero(matching_rows(tidy, where, place="test_where"))
     target, present = encode_target(
         tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test"
     )
@@ -141,9 +138,9 @@ def plan_external(
     names, dropped = _covariates(study, chosen)
     without = [Notice.of("external_baseline", name=each) for each in dropped]
     baseline, unfit = _fit_baseline(joined, names)
-    notices += [*found, *leaks, *without, *unfit]
+    notices += [*found, *leaks, *without, *unfit, *_unlike_the_study(study, chosen)]
     excluded = {
-        "not selected by where": len(tidy) - len(kept),
+        "not selected by test_where": len(tidy) - len(kept),
         f"{target.name} missing": int((~present).sum()),
     }
     excluded = {why: n for why, n in excluded.items() if n}
@@ -166,13 +163,28 @@ def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Noti
     return fitting, notices
 
 
+def _unlike_the_study(study: Study, chosen: pd.DataFrame) -> list[Notice]:
+    """Warn of external scans that the study's `where` would leave out, sites and names apart."""
+    if study.settings.test_where is not None:
+        return []
+    notices = []
+    for column, choice in study.settings.where.items():
+        if column in _OF_ONE_TABLE or column not in chosen:
+            continue
+        n_unlike = int((~is_selected(chosen[column], choice, column=column)).sum())
+        if n_unlike:
+            counts = {"n": n_unlike, "n_all": len(chosen), "column": column}
+            notices.append(Notice.of("external_not_selected", **counts))
+    return notices
+
+
 @contextmanager
-def _naming_the_test_table(hint: str = "") -> Iterator[None]:
-    """Say in errors which of the two tables they are of."""
+def _naming_the_test_table() -> Iterator[None]:
+    """Say in errors that they are of the table of the external test set."""
     try:
         yield
     except (DataError, LeakageError) as error:
-        raise type(error)(f"test: {error}{hint}") from None
+        raise type(error)(f"test: {error}") from None
 
 
 def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
@@ -185,8 +197,9 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]
     text = f"test: {len(both)} of {len(subjects)} subjects are in the training table too ({shown})"
     if not study.settings.allow_overlap:
         raise LeakageError(
-            f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
-            "or where; to test on them all the same, and have the report say so, set allow_overlap=True."
+            f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where, "
+            "or of the study with where; to test on them all the same, and have the report say so, "
+            "set allow_overlap=True."
         )
     return len(both), [Notice.of("external_shared_subjects", text=text)]
 

@@ -144,9 +144,8 @@ def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
                 for cell in cells
             ]
             return torch.tensor(codes).reshape(values.shape)
-        return torch.tensor([math.nan if cell is None else float(cell) for cell in cells]).reshape(
-            values.shape
-        )
+        numbers = [math.nan if cell is None else float(cell) for cell in cells]
+        return torch.tensor(numbers, dtype=torch.float32).reshape(values.shape)
     except (TypeError, ValueError):
         allowed = "numbers, or words of categories," if words else "numbers"
         raise DataError(

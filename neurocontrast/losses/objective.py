@@ -114,7 +114,8 @@ class Objective(Configurable, nn.Module):
             del self.temperature
             self.temperature = learnt
         elif learnt == _LEARNABLE:
-            self.log_scale = nn.Parameter(torch.tensor(-math.log(_FIRST_TEMPERATURE)))
+            log_scale = torch.tensor(-math.log(_FIRST_TEMPERATURE), dtype=torch.float32)
+            self.log_scale = nn.Parameter(log_scale)
         _ = self.columns
 
     def accept(self, name: str, value: Any) -> None:

@@ -182,6 +182,20 @@ def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
     return np.array(text, dtype=object)
 
 
+def _warn_of_scans(
+    settings: Config, parts: Parts, cohort: Cohort, progress: Progress, *, is_new: bool
+) -> None:
+    """Warn of scans that look raw where a run begins, and of a probe that has no scans."""
+    if is_new:
+        for doubt in parts.source.doubts(cohort):
+            progress.warning(doubt)
+    if settings.training.probe_every and not len(parts.data.validation_rows):
+        progress.warning(
+            "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans "
+            "to score it on."
+        )
+
+
 def open_run(
     settings: Config,
     source: AnySource,
@@ -232,10 +246,7 @@ def open_run(
         earlier or parts.source.fitted(cohort, parts.data.training_rows, progress)
     )
     make_ready(parts.source, cohort, progress)
-    if settings.training.probe_every and not len(parts.data.validation_rows):
-        progress.warning(
-            "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
-        )
+    _warn_of_scans(settings, parts, cohort, progress, is_new=is_new)
     if is_new:
         facts, earlier_subjects = (
             _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)},

@@ -66,8 +66,9 @@ class MarkBraind(EachImage):
             raise DataError(
                 f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
                 f"{_BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
-                "data.normalise or data.erode_mm works inside the brain: strip the skulls first (SynthStrip, HD-BET), "
-                "or use zscore and no erosion."
+                "data.normalise or data.erode_mm works inside the brain: strip the skulls first "
+                "(neurocontrast prepare, which registers too, SynthStrip or HD-BET), or use zscore "
+                "and no erosion."
             )
         item[self.mask_key] = image_like(item[key], present.astype(np.float32), affine)
 

@@ -1,27 +1,34 @@
-"""Transforms that a user gives as Python objects: described as text, so that others are told from them."""
+"""Transforms that a user gives as Python objects, told apart by their descriptions."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from pathlib import PurePath
 from typing import Any
 
 import monai
-import numpy as np
-import torch
-from monai.transforms import Compose, Randomizable
+from monai.transforms import Compose
 
-from neurocontrast.exceptions import DataError
-from neurocontrast.files import digest_of
+from neurocontrast.exceptions import DataError, NeurocontrastWarning
+from neurocontrast.files import ScanFiles, digest_of, files_of
+from neurocontrast.transforms.comparing import differences_of, is_same, texts_of
+from neurocontrast.transforms.describing import Description, describe
+from neurocontrast.transforms.images import apply
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
+
+__all__ = ["DescribedTransforms", "apply_described", "describe"]
+
+_KEEPS_STATE = (
+    "A transform whose results are kept on the disk has settings alone, the same after every scan, "
+    "and none of them names a scan. Set the attribute in the constructor, or leave its name out of "
+    "the class's __getstate__."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class DescribedTransforms:
-    """Transforms of a user, which are described by their classes and attributes.
+    """Transforms of a user, which are described by their classes and settings.
 
     A cache keeps their images apart by the description. A file names no code: whoever loads the
     contract must have the same transforms at hand.
@@ -33,16 +40,16 @@ class DescribedTransforms:
     image_shape: tuple[int, ...]  # of every image they make, (C, D, H, W)
 
     def contract(self) -> dict[str, Any]:
-        """Return the transforms, one description each, with the versions of what they are made of."""
+        """Return the transforms, one description each, with the versions of the code behind them."""
         versions = {"transform_version": TRANSFORM_VERSION, "monai": monai.__version__}
-        made = [describe(each) for each in self.transforms.flatten().transforms]
-        return {**versions, "image_shape": list(self.image_shape), "transforms": made}
+        descriptions = _describe_all(self.transforms)
+        return {**versions, "image_shape": list(self.image_shape), "transforms": descriptions}
 
     @classmethod
     def from_contract(
         cls, contract: Mapping[str, Any], given: Compose | None = None
     ) -> DescribedTransforms:
-        """Return the `given` transforms, if they are those of what `contract` returned, perhaps a stranger's file."""
+        """Return the `given` transforms if a contract, perhaps a stranger's, describes them."""
         check_version(contract)
         shape = contract.get("image_shape")
         if not (
@@ -66,94 +73,76 @@ class DescribedTransforms:
         return self.transforms
 
 
+def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, Any]:
+    """Apply transforms to a scan; refuse a description that changes by a call or names the scan."""
+    before = _describe_all(transforms)
+    item = apply(transforms, {"image": scan})
+    after = _describe_all(transforms)
+    files = files_of(scan)
+    problems = []
+    for transform, old, new in zip(transforms.transforms, before, after, strict=True):
+        name = type(transform).__name__
+        problems += [f"{name}: {path} is another after a scan" for path in differences_of(old, new)]
+        if any(file in text for text in texts_of(new) for file in files):
+            problems.append(f"{name} holds the path of the scan")
+    if problems:
+        raise DataError(f"transforms: {'; '.join(problems)}. {_KEEPS_STATE}")
+    return item
+
+
+def _describe_all(transforms: Compose) -> list[Description]:
+    return [describe(transform) for transform in transforms.flatten().transforms]
+
+
 def _as_described(described: Any, given: Compose | None) -> Compose:
-    """Return the transforms given, if they are those of a description."""
+    """Return the transforms given if a stored description fits them."""
     if not isinstance(described, list):
         raise DataError(
-            f"preprocessing contract: transforms must be a list of descriptions, found {described!r}."
+            "preprocessing contract: transforms must be a list of descriptions, found "
+            f"{described!r}."
         )
-    names = [str(each.get("class")) if isinstance(each, dict) else str(each) for each in described]
+    names = [_class_of(description) for description in described]
     if given is None:
         raise DataError(
-            f"the images were made by transforms given from Python ({', '.join(names)}), which a file cannot hold. "
-            "Give the same ones again: embed(..., transforms=...)."
+            f"the images were made by transforms given from Python ({', '.join(names)}), which a "
+            "file cannot hold. Give the same ones again: embed(..., transforms=...)."
         )
-    found = [describe(each) for each in given.flatten().transforms]
-    differing = [
-        name for name, one, other in zip(names, described, found, strict=False) if one != other
-    ]
-    if differing or len(found) != len(described):
-        what = (
-            f"{differing[0]} has other settings, or is another"
-            if differing
-            else f"{len(found)} transforms"
-        )
-        raise DataError(
-            f"transforms: must be those of the run ({', '.join(names)}), and {what}. Give the same ones, in the same "
-            "order."
-        )
+    _check_same(names, described, _describe_all(given))
     return given
 
 
-def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:
-    """Return an object as JSON: its class and its attributes, down to numbers and text.
+def _class_of(description: Any) -> str:
+    """Return the name of a stored description's class."""
+    if isinstance(description, dict):
+        return str(description.get("class", description.get("method")))
+    return str(description)
 
-    Two transforms have the same description when they are of one class and were made with the same
-    settings. What a class of one's own does is not looked at: raise a version among its attributes
-    when its code changes.
-    """
-    if what is None or isinstance(what, bool | int | str):
-        return what
-    if isinstance(
-        what,
-        float | complex | np.generic | torch.dtype | torch.device | np.dtype | PurePath | range,
-    ):
-        return (
-            f"{type(what).__name__}: {what!r}"
-            if not isinstance(what, float) or what != what
-            else what
-        )
-    if isinstance(what, Enum):
-        return f"{type(what).__qualname__}.{what.name}"
-    if id(what) in _around:
-        return "itself"
-    around = (*_around, id(what))
-    if isinstance(what, torch.Tensor | np.ndarray):
-        array = np.ascontiguousarray(
-            what.detach().cpu().numpy() if isinstance(what, torch.Tensor) else what
-        )
-        return {
-            "array": digest_of("array", str(array.dtype), str(array.shape), array.tobytes().hex())
-        }
-    if isinstance(what, Compose):
-        return [describe(each, around) for each in what.flatten().transforms]
-    if isinstance(what, Mapping):
-        return {str(key): describe(value, around) for key, value in what.items()}
-    if isinstance(what, list | tuple | set | frozenset):
-        found = [describe(value, around) for value in what]
-        return sorted(found, key=str) if isinstance(what, set | frozenset) else found
-    if inspect.isroutine(what) or inspect.isclass(what):
-        return _name(what)
-    if not hasattr(what, "__dict__"):
+
+def _check_same(
+    names: Sequence[str], stored: Sequence[Any], current: Sequence[Description]
+) -> None:
+    """Refuse other transforms than the stored ones; warn where no comparison is possible."""
+    problem = ""
+    if len(current) != len(stored):
+        problem = f"{len(current)} transforms"
+    unknown = []
+    for name, old, new in zip(names, stored, current, strict=False):
+        same = is_same(old, new)
+        if same is None:
+            unknown.append(name)
+        elif not same:
+            problem = f"{name} has other settings, or is another"
+            break
+    if problem:
         raise DataError(
-            f"a {type(what).__name__} has no description, so that a cache could not tell it from another."
+            f"transforms: must be those of the run ({', '.join(names)}), and {problem}. "
+            "Give the same ones, in the same order."
         )
-    # What was drawn last is no setting, nor what MONAI adds at the first call: whether a thread is
-    # traced.
-    left_out = ("_tracing", *(("R", "_do_transform") if isinstance(what, Randomizable) else ()))
-    state = {
-        key: describe(value, around)
-        for key, value in sorted(vars(what).items())
-        if key not in left_out
-    }
-    return {"class": _name(type(what)), **state}
-
-
-def _name(what: Any) -> str:
-    name = f"{getattr(what, '__module__', '')}.{what.__qualname__}"
-    if "<" in name:
-        raise DataError(
-            f"'{name}' has no name of its own, so that its results, which are kept on the disk, could not be told from "
-            "another's. Make it a function or a class of a module."
+    if unknown:
+        warnings.warn(
+            f"transforms: {', '.join(unknown)}: the run was written by a version that recorded no "
+            "settings of partial functions and bound methods, so whether they are the run's cannot "
+            "be checked. See to it yourself.",
+            NeurocontrastWarning,
+            stacklevel=2,
         )
-    return name

@@ -1,3 +1,4 @@
+import json
 import pickle
 import re
 from pathlib import Path
@@ -146,3 +147,22 @@ def test_wrong_options_are_answered_and_nothing_is_written(embeddings, tmp_path,
     with pytest.raises(ConfigError, match=message):
         evaluate(embeddings, out=tmp_path / "e", **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_figure_of_an_external_test_is_printed(tmp_path, capsys):
+    embeddings = embedded_people(tmp_path / "e.parquet", n=120)
+    test = embedded_people(tmp_path / "test.parquet", first=200)
+    options = {**FAST, "where": {"site": ["ucla"]}}
+    command = ["evaluate", str(embeddings), "--test", str(test)]
+    for name, value in options.items():
+        command += ["--set", f"evaluation.{name}={json.dumps(value)}"]
+    assert run([*command, "--out", str(tmp_path / "e")]) == 0
+    external = read_json(tmp_path / "e" / "evaluation.json")["external"]
+    assert external["n"]["scans"] == len(pd.read_parquet(test))
+    auc = external["metrics"]["auc"]["value"]
+    lines = capsys.readouterr().out.splitlines()
+    line = next(line for line in lines if line.startswith("embedding, external test of"))
+    assert f"{auc:.3g}" in line
+    assert any(line.startswith("covariates only, external test of") for line in lines)
+    assert run([*command, "--out", str(tmp_path / "f"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["external"]["embedding"]["value"] == auc

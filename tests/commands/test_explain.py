@@ -249,3 +249,19 @@ def test_wrong_arguments_end_with_2_and_leave_nothing(study, tmp_path, capsys, a
     cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}"]
     refused([*given, *cache, *arguments], capsys, said)
     assert not (tmp_path / "map").exists()
+
+
+def test_an_evaluation_of_some_of_the_embedded_scans_finds_its_table(study, tmp_path):
+    config = {**study.config, "embedding": {"where": {"site": ["paris"]}}}
+    embeddings = nc.embed(
+        study.run, participants=study.table, out=tmp_path / "e.parquet", config=config
+    )
+    options = {**FAST, "where": {"sex": ["F"]}}
+    evaluation = nc.evaluate(embeddings, target="diagnosis", out=tmp_path / "evaluation", **options)
+    settings = {"accelerator": "cpu", "patch_mm": 24, "n_subjects": 4}
+    config = {**study.config, "explanation": settings}
+    folder = nc.explain(evaluation, run=study.run, config=config, images_root=study.table.parent)
+    explained = set(pd.read_csv(folder / "saliency.tsv", sep="\t")["subject"])
+    table = pd.read_csv(study.table, sep="\t")
+    women = table[(table["sex"] == "F") & (table["site"] == "paris")]["participant_id"]
+    assert explained <= {subject_digest(name)[:12] for name in women}

@@ -1,19 +1,27 @@
 """Transforms of a user's, given from Python: applied, recorded, refused by name where they are others."""
 
+import functools
+
 import numpy as np
 import pytest
+import torch
 from monai.transforms import (
     Compose,
+    Lambdad,
     LoadImaged,
     NormalizeIntensityd,
+    Orientationd,
     RandFlipd,
     RandGaussianNoised,
+    ResizeWithPadOrCropd,
     ScaleIntensityd,
+    Spacingd,
 )
 from small_run import changed_run, weights
 
 import neurocontrast
 from neurocontrast.config import load_config
+from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import LoadScand, ResampleByAread, brain_transforms
@@ -46,6 +54,51 @@ def test_the_package_s_own_steps_given_make_the_features_of_its_settings(whole, 
     assert weights(
         neurocontrast.pretrain(settings(), out=tmp_path / "run", transforms=own)
     ) == weights(whole)
+
+
+def loaded_by_monai(width=1.0):
+    """Return transforms as docs/data.md shows them, and a function with a setting."""
+    return Compose(
+        [
+            LoadImaged("image", ensure_channel_first=True),
+            Orientationd("image", axcodes="RAS"),
+            Spacingd("image", pixdim=(10.0, 10.0, 10.0)),
+            ResizeWithPadOrCropd("image", spatial_size=(16, 20, 16)),
+            NormalizeIntensityd("image"),
+            Lambdad("image", func=functools.partial(torch.mul, other=width)),
+        ]
+    )
+
+
+def test_a_run_with_monai_s_reader_is_embedded_resumed_and_names_no_scan(
+    tmp_path, settings, cohort, cached
+):
+    def run(*overrides, width=1.0, resume=False):
+        return neurocontrast.pretrain(
+            settings("training.epochs=1", *overrides),
+            out=tmp_path / "run",
+            transforms=loaded_by_monai(width),
+            resume=resume,
+        )
+
+    run()
+    contract = (tmp_path / "run" / "encoder.json").read_text()
+    assert str(cohort.parent) not in contract
+    assert not any(name in contract for name in read_cohort(cohort).table["participant_id"])
+    out = tmp_path / "e.parquet"
+    embedded = features(tmp_path / "run", cohort, out, config=cached, transforms=loaded_by_monai())
+    assert np.isfinite(embedded).all()
+    with pytest.raises(CheckpointError, match="Lambdad has other settings"):
+        features(
+            tmp_path / "run",
+            cohort,
+            tmp_path / "f.parquet",
+            config=cached,
+            transforms=loaded_by_monai(2.0),
+        )
+    with pytest.raises(CheckpointError, match="Lambdad has other settings"):
+        run("training.epochs=2", width=2.0, resume=True)
+    run("training.epochs=2", resume=True)
 
 
 def test_transforms_must_be_given_again(tmp_path, given, cohort, cached):

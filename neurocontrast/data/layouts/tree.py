@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.files import composed
 from neurocontrast.reading import is_broken_link, problem_of_content, problem_of_place
 
 _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "a zero byte"}
@@ -149,7 +150,8 @@ class FoundScan:
     @property
     def person(self) -> str:
         """The subject, with the data set in front where the root holds several."""
-        return f"{self.dataset}_{self.subject}" if self.dataset else self.subject
+        name = f"{self.dataset}_{self.subject}" if self.dataset else self.subject
+        return composed(name)
 
     @property
     def name(self) -> str:
@@ -163,4 +165,6 @@ def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
     ``sub-01_ses-2_run-1_T1w.nii.gz`` is of subject 01 in session 2, with ``{"run": "1"}``.
     """
     entities = dict(_ENTITY.findall(name))
-    return entities.pop("sub", name), entities.pop("ses", ""), entities
+    subject = entities.pop("sub", name)
+    session = entities.pop("ses", "")
+    return subject, session, {key: composed(value) for key, value in entities.items()}

@@ -19,6 +19,7 @@ from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
 from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.files import composed
 
 _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
@@ -240,7 +241,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     people, sessions = [], []
-    for row, cell in enumerate(sheet.identifiers):
+    for row, cell in enumerate(map(composed, sheet.identifiers)):
         person, session = identity(cell, has_session=bool(sheet.sessions))
         if is_missing(person):
             merged.problems.add(f"{source}found no identifier", line=sheet.line(row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.data.settings import AnyDataSettings
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastWarning
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
 from neurocontrast.transforms import TwoViews
+from neurocontrast.transforms.comparing import is_same
 from neurocontrast.transforms.described import describe
 
 if TYPE_CHECKING:
@@ -109,6 +111,11 @@ class Source:
         """Prepare samples that are not ready to be read."""
         del cohort, progress
 
+    def doubts(self, cohort: Cohort) -> list[str]:
+        """Return warnings about samples that can be read and look as if they were not prepared."""
+        del cohort
+        return []
+
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
         """Prepare samples as `make_ready` does, and return why rows of the cohort cannot be used, in their order."""
         self.make_ready(cohort, progress)
@@ -189,13 +196,26 @@ class Source:
             changed.append(
                 f"the files of the samples hold {now['n_bytes']:,} bytes, and held {before:,} when it began"
             )
-        if "augment" in now and now["augment"] != provenance.get("augment"):
+        if "augment" in now and not _is_augment_of(provenance.get("augment"), now["augment"]):
             changed.append("augment has other transforms, or other settings of them")
         if changed:
             raise CheckpointError(
                 f"{folder}: the run cannot continue, because it would not be the same run: {'; '.join(changed)}. Give "
                 "what it began with, or start another run."
             )
+
+
+def _is_augment_of(stored: Any, current: Any) -> bool:
+    """Tell whether the views of a run are those given now; warn where settings cannot be compared."""
+    same = is_same(stored, current)
+    if same is None or (same and current and all(isinstance(name, str) for name in current)):
+        warnings.warn(
+            "augment: the run records no settings of some of its transforms, so whether they are "
+            "the run's cannot be checked. See to it yourself.",
+            NeurocontrastWarning,
+            stacklevel=2,
+        )
+    return same is not False
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:

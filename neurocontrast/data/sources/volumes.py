@@ -17,6 +17,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms, signature_of
 from neurocontrast.data.cohort import Cohort, columns_of
 from neurocontrast.data.datasets import CohortDataset, deterministic_part
+from neurocontrast.data.quality import doubts_about_extents
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.exceptions import ConfigError, DataError
@@ -26,9 +27,11 @@ from neurocontrast.transforms import AugmentSettings, brain_views
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.grids import Grid, preprocessed_grid
 from neurocontrast.transforms.images import spacing_of
-from neurocontrast.transforms.loading import read_scan_header
+from neurocontrast.transforms.loading import read_scan, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.template import extent_of
 
+_N_LOOKED_AT = 8
 _Scan = str | os.PathLike | SpatialImage
 _WANTED = (
     "a path or a nibabel image",
@@ -180,6 +183,20 @@ class BrainVolumes(Source):
         self.cache.prepare(
             self._with_channels(cohort).scans, n_workers=self.data.n_workers, progress=progress
         )
+
+    def doubts(self, cohort: Cohort) -> list[str]:
+        """Return warnings about whole heads and unregistered brains among a few scans of the cohort."""
+        if self.given is not None or columns_of(self.channels) != columns_of(None):
+            return []
+        scans = self._with_channels(cohort).scans
+        step = -(-len(scans) // _N_LOOKED_AT)
+        extents = {}
+        for scan in scans[::step]:
+            with contextlib.suppress(DataError):  # told where all scans are read
+                volume = read_scan(files_of(scan)[0])
+                if volume.affine is not None:
+                    extents[scan] = extent_of(volume.voxels, volume.affine)
+        return doubts_about_extents(extents)
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
         """Preprocess the scans that the cache does not hold, and return why rows cannot be used."""

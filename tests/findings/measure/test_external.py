@@ -124,16 +124,27 @@ def test_a_site_never_seen_leaves_the_baseline(make_cohort):
     assert "sex, which the test table lacks" in said
 
 
-def test_where_is_for_both_and_test_where_for_the_test_set_alone(make_cohort):
+def test_where_selects_in_the_study_and_test_where_in_the_test_set(make_cohort):
     training, test = pair(make_cohort)
-    both = run(training, test, where={"site": ["site-0", "site-1"]})[0]
-    n_elsewhere = int((test[0]["site"] == "site-2").sum())
-    assert both["n"]["excluded"] == {"not selected by where": n_elsewhere}
-    own = run(
-        training, test, where={"site": ["site-0", "site-1"]}, test_where={"site": ["site-2"]}
-    )[0]
+    sites = {"site": ["site-0", "site-1"]}
+    whole, _, external = run(training, test, where=sites)
+    assert whole["n"]["excluded"] == {}
+    assert whole["n"]["scans"] == len(test[0])
+    assert "external_not_selected" not in codes(external)
+    own, _, _ = run(training, test, where=sites, test_where={"site": ["site-2"]})
     assert own["sites"] == ["site-2"]
-    assert own["n"]["scans"] == n_elsewhere
+    n_others = int((test[0]["site"] != "site-2").sum())
+    assert own["n"]["excluded"] == {"not selected by test_where": n_others}
+
+
+def test_external_scans_unlike_those_that_where_selects_are_counted(make_cohort):
+    training, (table, features) = pair(make_cohort)
+    external = run(training, (table, features), where={"sex": "female"})[2]
+    n_men = int((table["sex"] == "M").sum())
+    notices = [n for n in external.notices if n.code == "external_not_selected"]
+    assert f"{n_men} of {len(table)} external scans" in notices[0].message
+    alike = run(training, (table, features), where={"sex": "F"}, test_where={"sex": "F"})[2]
+    assert "external_not_selected" not in codes(alike)
 
 
 def with_shared(test):
@@ -217,7 +228,7 @@ OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
         (
             lambda t, f: (t, f),
             {"test_where": {"site": ["site-9"]}},
-            "test: where: .*no value 'site-9'",
+            "test: test_where: .*no value 'site-9'",
         ),
         (
             lambda t, f: (t.assign(schooling="long"), f),

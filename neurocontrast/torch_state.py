@@ -1,0 +1,46 @@
+"""PyTorch's global switches as they are in a new process, whatever the caller's program has set."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_Parameters = ParamSpec("_Parameters")
+_Value = TypeVar("_Value")
+
+
+@contextmanager
+def default_torch_state() -> Iterator[None]:
+    """Compute in float32, on the CPU by default, with gradients and without autocast; restore the caller's choice."""
+    torch = sys.modules.get("torch")
+    if torch is None:  # nothing can be set yet
+        yield
+        return
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            if torch.get_default_device().type != "cpu":
+                stack.enter_context(torch.device("cpu"))
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def in_default_torch_state(
+    function: Callable[_Parameters, _Value],
+) -> Callable[_Parameters, _Value]:
+    """Return a function that runs within `default_torch_state`."""
+
+    @wraps(function)
+    def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Value:
+        with default_torch_state():
+            return function(*arguments, **options)
+
+    return run

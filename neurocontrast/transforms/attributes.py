@@ -1,0 +1,92 @@
+"""Settings of objects: attributes without the state of MONAI's classes, paths as digests."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path, PureWindowsPath
+from types import FunctionType
+
+from monai.data import ImageReader
+from monai.transforms import Randomizable
+
+from neurocontrast.files import digest_of, digest_of_file
+from neurocontrast.reading import problem_of_place
+
+_DRAWN_BY_MONAI = ("R", "_do_transform")
+LAST_FILES_OF_READERS = ("filenames", "has_series")
+_DRAWING_METHODS = ("randomize", "__call__")
+
+
+def attributes_of(value: object) -> dict[str, object] | None:
+    """Return the attributes of an object, slots included; None for an object without any."""
+    slots = [
+        name
+        for base in type(value).__mro__
+        for name in _slots_of(base)
+        if name not in ("__dict__", "__weakref__") and hasattr(value, name)
+    ]
+    has_slots = any("__slots__" in vars(base) for base in type(value).__mro__)
+    if not hasattr(value, "__dict__") and not has_slots:
+        return None
+    return {name: getattr(value, name) for name in slots} | dict(getattr(value, "__dict__", {}))
+
+
+def _slots_of(kind: type) -> Iterator[str]:
+    slots = vars(kind).get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        is_private = name.startswith("__") and not name.endswith("__")
+        yield f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
+
+
+def state_names(kind: type) -> frozenset[str]:
+    """Return the attributes that a class of MONAI's sets at calls: last files, last draws."""
+    names = {"_tracing"}  # whether a thread is traced
+    if issubclass(kind, ImageReader):
+        names.update(LAST_FILES_OF_READERS)
+    if issubclass(kind, Randomizable):
+        names.update(_DRAWN_BY_MONAI)
+        names.update(_names_drawn(kind))
+    return frozenset(names)
+
+
+def _names_drawn(kind: type) -> Iterator[str]:
+    """Yield attributes that a random class sets at draws, parameters of its constructor apart."""
+    parameters = {
+        name
+        for base in kind.__mro__
+        if isinstance(vars(base).get("__init__"), FunctionType)
+        for name in inspect.signature(vars(base)["__init__"]).parameters
+    }
+    for base in kind.__mro__:
+        for method in _DRAWING_METHODS:
+            function = vars(base).get(method)
+            if isinstance(function, FunctionType):
+                for step in dis.get_instructions(inspect.unwrap(function)):
+                    if step.opname == "STORE_ATTR" and step.argval not in parameters:
+                        yield step.argval
+
+
+def is_absolute(text: str) -> bool:
+    """Tell whether a text is an absolute path of any system with a name behind its root."""
+    if text.startswith("/"):
+        return text.strip("/") != ""
+    path = PureWindowsPath(text)
+    return path.is_absolute() and path.name != ""
+
+
+def describe_path(text: str) -> dict[str, str]:
+    """Describe an absolute path, which would name a person or a machine, by a digest."""
+    if not problem_of_place(text):
+        status = Path(text).stat()
+        return {"file": _digest_of_version(text, status.st_size, status.st_mtime_ns)}
+    return {"path": digest_of("path", text)}
+
+
+@lru_cache(maxsize=256)
+def _digest_of_version(path: str, n_bytes: int, modified_ns: int) -> str:
+    """Return the digest of a file's content, read once for each size and time of change."""
+    del n_bytes, modified_ns
+    return digest_of_file(path)

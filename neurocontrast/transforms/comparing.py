@@ -1,0 +1,88 @@
+"""Comparison of descriptions: of one object at two times, and with a stored one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from neurocontrast.transforms.attributes import (
+    LAST_FILES_OF_READERS,
+    describe_path,
+    is_absolute,
+)
+from neurocontrast.transforms.describing import AFFINE, METHOD, OWNER, Description
+
+_PATH_AS_TEXT = re.compile(r"\w*Path: \w*Path\((['\"])(.+)\1\)", re.DOTALL)
+
+
+def is_same(stored: Description, current: Description) -> bool | None:
+    """Tell whether a stored description is that of an object; None where too little was stored.
+
+    Versions before 2026-11-28 wrote absolute paths and the last files of readers, described partial
+    functions and bound methods by their class or name alone, and left out options of `Compose`.
+    """
+    stored = _renewed(stored)
+    if stored == current:
+        return True
+    return None if stored == _of_earlier_version(current) else False
+
+
+def _renewed(stored: Description) -> Description:
+    """Return a stored description without the state and the paths that earlier versions wrote."""
+    if isinstance(stored, list):
+        return [_renewed(item) for item in stored]
+    if isinstance(stored, dict):
+        is_reader = str(stored.get("class")).startswith("monai.data.image_reader.")
+        left_out = LAST_FILES_OF_READERS if is_reader else ()
+        return {name: _renewed(item) for name, item in stored.items() if name not in left_out}
+    if isinstance(stored, str):
+        path = _PATH_AS_TEXT.fullmatch(stored)
+        text = stored if path is None else path[2]
+        return describe_path(text) if is_absolute(text) else stored
+    return stored
+
+
+def _of_earlier_version(description: Description) -> Description:
+    """Return the weaker description that earlier versions made of the same object."""
+    if isinstance(description, list):
+        return [_of_earlier_version(item) for item in description]
+    if not isinstance(description, dict):
+        return description
+    if description.keys() == {METHOD, OWNER}:
+        return description[METHOD]
+    if description.get("class") == "functools.partial":
+        return {"class": "functools.partial"}
+    if description.get("class") == "monai.transforms.compose.Compose":
+        return _of_earlier_version(description["transforms"])
+    if description.keys() == {"array", AFFINE}:
+        return {"array": description["array"]}
+    return {name: _of_earlier_version(item) for name, item in description.items()}
+
+
+def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
+    """Yield the dotted names at which two descriptions of one object differ."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            below = f"{path}.{name}" if path else name
+            if name in before and name in after:
+                yield from differences_of(before[name], after[name], below)
+            else:
+                yield below
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from differences_of(old, new, f"{path}[{number}]")
+    elif before != after:
+        yield path
+
+
+def texts_of(description: Description) -> Iterator[str]:
+    """Yield every text of a description, its names included."""
+    if isinstance(description, dict):
+        for name, item in description.items():
+            yield name
+            yield from texts_of(item)
+    elif isinstance(description, list):
+        for item in description:
+            yield from texts_of(item)
+    elif isinstance(description, str):
+        yield description

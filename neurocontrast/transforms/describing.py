@@ -1,0 +1,383 @@
+"""Descriptions of Python objects as JSON: class and settings, to tell transforms apart."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import random
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from copyreg import __newobj__  # type: ignore[attr-defined]
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial, singledispatch
+from pathlib import PurePath
+from types import FunctionType, MethodType, ModuleType
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+import torch
+from monai.data import MetaTensor
+from monai.transforms import Compose
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import digest_of
+from neurocontrast.transforms.attributes import (
+    attributes_of,
+    describe_path,
+    is_absolute,
+    state_names,
+)
+
+Description: TypeAlias = (
+    "bool | int | float | str | Sequence[Description] | Mapping[str, Description] | None"
+)
+"""An object as JSON."""
+
+_OPTIONS_OF_COMPOSE = {
+    "map_items": True,
+    "unpack_items": False,
+    "lazy": False,
+    "overrides": None,
+}
+_GENERATORS = (
+    np.random.RandomState,
+    np.random.Generator,
+    np.random.BitGenerator,
+    random.Random,
+    torch.Generator,
+)
+METHOD = "method"
+OWNER = "of"
+AFFINE = "affine"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Position of a value in a described object: names on the way, and the objects around."""
+
+    names: tuple[str, ...] = ()
+    around: tuple[int, ...] = ()
+
+    def within(self, value: object) -> Position:
+        """Return the position inside a value."""
+        return replace(self, around=(*self.around, id(value)))
+
+    def at(self, name: str) -> Position:
+        """Return the position of an attribute."""
+        return replace(self, names=(*self.names, name))
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise the error of a value without a description."""
+        path = ".".join(self.names)
+        raise DataError(f"{path}: {problem}" if path else problem)
+
+
+_OUTSIDE = Position()
+
+
+def describe(value: object, position: Position = _OUTSIDE) -> Description:
+    """Describe an object by its class and settings, down to numbers and text.
+
+    Two transforms have the same description when they are of one class and were made with the same
+    settings. The code of a class of one's own is not compared: raise a version among its attributes
+    when its code changes. Left out is what MONAI's classes keep of a call: a reader's last files,
+    and numbers that were drawn. A class of one's own leaves attributes out by its ``__getstate__``.
+    An absolute path becomes a digest: of the file's content, or of the path where there is no file.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if id(value) in position.around:
+        return "itself"
+    return _describe(value, position)
+
+
+@singledispatch
+def _describe(value: object, position: Position) -> Description:
+    """Describe an object of Python by the recipe of its pickle or by its attributes."""
+    if inspect.isroutine(value) or isinstance(value, np.ufunc):
+        return _describe_routine(value, position)
+    kind = type(value)
+    if callable(getattr(value, "get_fdata", None)):  # an image of nibabel
+        return _describe_image(value, position)
+    if kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__:
+        return _describe_pickled(value, position)
+    return _describe_attributes(value, position)
+
+
+@_describe.register(str)
+def _describe_text(value: str, position: Position) -> Description:
+    del position
+    return describe_path(value) if is_absolute(value) else value
+
+
+@_describe.register(float)
+def _describe_float(value: float, position: Position) -> Description:
+    del position
+    return value if np.isfinite(value) else f"{type(value).__name__}: {value!r}"
+
+
+@_describe.register(complex)
+@_describe.register(np.generic)
+@_describe.register(torch.dtype)
+@_describe.register(torch.device)
+@_describe.register(np.dtype)
+@_describe.register(range)
+def _describe_by_repr(value: object, position: Position) -> Description:
+    del position
+    return f"{type(value).__name__}: {value!r}"
+
+
+@_describe.register
+def _describe_pure_path(value: PurePath, position: Position) -> Description:
+    if is_absolute(str(value)):
+        return describe_path(str(value))
+    return _describe_by_repr(value, position)
+
+
+@_describe.register
+def _describe_enum(value: Enum, position: Position) -> Description:
+    del position
+    return f"{type(value).__qualname__}.{value.name}"
+
+
+@_describe.register(bytes)
+@_describe.register(bytearray)
+def _describe_bytes(value: bytes, position: Position) -> Description:
+    del position
+    return {"bytes": digest_of("bytes", bytes(value).hex())}
+
+
+@_describe.register
+def _describe_array(value: np.ndarray, position: Position) -> Description:
+    if value.dtype.hasobject:
+        items = describe(value.ravel().tolist(), position)
+        return {"array": {"shape": list(value.shape), "items": items}}
+    array = np.ascontiguousarray(value)
+    digest = digest_of("array", str(array.dtype), str(array.shape), array.tobytes().hex())
+    description: dict[str, Description] = {"array": digest}
+    if isinstance(value, np.ma.MaskedArray):
+        description["mask"] = describe(np.ma.getmaskarray(value), position)
+    return description
+
+
+@_describe.register
+def _describe_tensor(value: torch.Tensor, position: Position) -> Description:
+    tensor = value.detach().cpu()
+    if tensor.dtype is torch.bfloat16:
+        return {"bfloat16": _describe_array(tensor.float().numpy(), position)}
+    description = _describe_array(np.asarray(tensor.numpy()), position)
+    if isinstance(value, MetaTensor) and isinstance(description, dict):
+        description[AFFINE] = describe(value.affine.numpy(), position)
+    return description
+
+
+@_describe.register
+def _describe_compose(value: Compose, position: Position) -> Description:
+    if type(value) is not Compose:  # OneOf, SomeOf and RandomOrder have settings of their own
+        return _describe_attributes(value, position)
+    inside = position.within(value)
+    options = {
+        name: describe(getattr(value, name), inside.at(name))
+        for name, default in _OPTIONS_OF_COMPOSE.items()
+        if getattr(value, name, default) not in (default, {} if default is None else default)
+    }
+    transforms: list[Description] = [
+        describe(transform, inside.at(type(transform).__name__))
+        for transform in value.flatten().transforms
+    ]
+    if not options:
+        return transforms
+    return {"class": _name_of(Compose, position), "transforms": transforms, **options}
+
+
+@_describe.register
+def _describe_mapping(value: Mapping, position: Position) -> Description:
+    inside = position.within(value)
+    keys = [_key_of(key, inside) for key in value]
+    if len(set(keys)) < len(keys):  # 1 and "1"
+        keys = [f"{type(key).__name__}: {key!r}" for key in value]
+    items = {
+        key: describe(item, inside.at(key)) for key, item in zip(keys, value.values(), strict=True)
+    }
+    if isinstance(value, OrderedDict) and len(items) > 1:  # applied in their order
+        return [[key, item] for key, item in items.items()]
+    return {key: items[key] for key in sorted(items)}
+
+
+@_describe.register(list)
+@_describe.register(tuple)
+def _describe_sequence(value: Sequence[object], position: Position) -> Description:
+    inside = position.within(value)
+    return [describe(item, inside.at(str(number))) for number, item in enumerate(value)]
+
+
+@_describe.register(set)
+@_describe.register(frozenset)
+def _describe_set(value: set[object], position: Position) -> Description:
+    inside = position.within(value)
+    return sorted((describe(item, inside) for item in value), key=str)
+
+
+@_describe.register
+def _describe_class(value: type, position: Position) -> Description:
+    return _name_of(value, position)
+
+
+@_describe.register
+def _describe_module(value: ModuleType, position: Position) -> Description:
+    del position
+    return f"module: {value.__name__}"
+
+
+@_describe.register
+def _describe_logger(value: logging.Logger, position: Position) -> Description:
+    del position
+    return f"logger: {value.name}"
+
+
+@_describe.register
+def _describe_partial(value: partial, position: Position) -> Description:
+    inside = position.within(value)
+    return {
+        "class": _name_of(partial, position),
+        "func": describe(value.func, inside.at("func")),
+        "args": describe(value.args, inside.at("args")),
+        "keywords": describe(value.keywords, inside.at("keywords")),
+    }
+
+
+@_describe.register
+def _describe_torch_module(value: torch.nn.Module, position: Position) -> Description:
+    description = _describe_attributes(value, position)
+    if isinstance(description, dict) and len(value._modules) > 1:
+        description["order"] = list(value._modules)
+    return description
+
+
+def _describe_generator(value: object, position: Position) -> Description:
+    position.refuse(
+        f"a {type(value).__name__} draws random numbers and has no description. Inherit from "
+        "monai.transforms.Randomizable and draw with its R."
+    )
+
+
+for _generator in _GENERATORS:
+    _describe.register(_generator, _describe_generator)
+
+
+def _describe_routine(value: object, position: Position) -> Description:
+    """Describe a function by its name, and a bound method by its name and its object."""
+    name = _name_of(value, position)
+    owner = getattr(value, "__self__", None)
+    if owner is None or isinstance(owner, ModuleType):
+        return name
+    if inspect.isclass(owner):
+        defining = name.rpartition(".")[0]
+        inheriting = _name_of(owner, position)
+        is_inherited = isinstance(value, MethodType) and defining != inheriting
+        return {METHOD: name, OWNER: inheriting} if is_inherited else name
+    return {METHOD: name, OWNER: describe(owner, position.within(value).at(name))}
+
+
+def _describe_image(value: object, position: Position) -> Description:
+    """Describe an image of nibabel by voxels and affine, because attributes name its files."""
+    return {
+        "class": _name_of(type(value), position),
+        "voxels": describe(np.asarray(value.dataobj), position),  # type: ignore[attr-defined]
+        AFFINE: describe(value.affine, position),  # type: ignore[attr-defined]
+    }
+
+
+def _describe_pickled(value: object, position: Position) -> Description:
+    """Describe an object by its pickle's recipe, for classes that define one."""
+    kind = type(value)
+    try:
+        recipe = value.__reduce_ex__(4)
+    except Exception:  # the class's own code, which may raise anything
+        position.refuse(_no_description(kind))
+    if isinstance(recipe, str):
+        return f"{kind.__module__}.{recipe}"
+    inside = position.within(value)
+    maker, arguments, state, items, pairs = (*recipe, None, None, None)[:5]
+    if maker is __newobj__:
+        arguments = arguments[1:]
+    contents = {
+        "arguments": arguments,
+        "state": state,
+        "items": None if items is None else list(items),
+        "pairs": None if pairs is None else list(pairs),
+    }
+    description: dict[str, Description] = {"class": _name_of(kind, position)}
+    for name, content in contents.items():
+        if content is not None:
+            description[name] = describe(content, inside)
+    return description
+
+
+def _describe_attributes(value: object, position: Position) -> Description:
+    """Describe an object by its attributes, without the state that its class keeps of calls."""
+    kind = type(value)
+    attributes = attributes_of(value)
+    if attributes is None:
+        position.refuse(_no_description(kind))
+    inside = position.within(value)
+    left_out = set(state_names(kind))
+    if kind.__getstate__ is not object.__getstate__:
+        left_out |= attributes.keys() - _kept_by_class(value, attributes, position)
+    description: dict[str, Description] = {"class": _name_of(kind, position)}
+    if not position.names:
+        inside = inside.at(kind.__name__)
+    for name in sorted(attributes.keys() - left_out):
+        description[name] = describe(attributes[name], inside.at(name))
+    return description
+
+
+def _kept_by_class(value: object, attributes: Mapping[str, object], position: Position) -> set[str]:
+    """Return the attributes that a class's own ``__getstate__`` keeps."""
+    try:
+        state = value.__getstate__()
+    except Exception:  # the class's own code, which may raise anything
+        position.refuse(_no_description(type(value)))
+    return set(state) if isinstance(state, Mapping) else set(attributes)
+
+
+def _no_description(kind: type) -> str:
+    return (
+        f"a {kind.__name__} has no description, so that a cache could not tell it from another. "
+        "Keep numbers, text, arrays or objects of a module's class in its place."
+    )
+
+
+def _key_of(key: object, position: Position) -> str:
+    """Return the name of a mapping's key."""
+    if key is None or isinstance(key, str | bool | int | float | tuple | Enum):
+        return str(key)
+    return json.dumps(describe(key, position), sort_keys=True)
+
+
+def _name_of(value: object, position: Position) -> str:
+    """Return the name of a class or function; refuse a name by which none can be found again."""
+    if isinstance(value, np.ufunc):
+        return f"numpy.{value.__name__}"
+    qualified = getattr(value, "__qualname__", type(value).__name__)
+    name = f"{getattr(value, '__module__', '')}.{qualified}"
+    if "<" in name or _hides_values(value):
+        position.refuse(
+            f"'{name}' has no name of its own, so that its results, which are kept on the disk, "
+            "could not be told from another's. Make it a function or a class of a module, and give "
+            "its settings with functools.partial or as attributes."
+        )
+    return name
+
+
+def _hides_values(value: object) -> bool:
+    """Tell whether a function is a closure that its module does not hold under its name."""
+    if not isinstance(value, FunctionType) or value.__closure__ is None:
+        return False
+    at: object = sys.modules.get(value.__module__)
+    for part in value.__qualname__.split("."):
+        at = getattr(at, part, None)
+    return at is not value

@@ -1,0 +1,82 @@
+"""The place of an image's content beside the MNI152 template: which images are whole heads, or not registered."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.transforms.preprocessing import mni_grid
+
+_GRID_MM = 4.0
+_FAINT = 0.05
+"""Voxels nearer to the background than this share of the bright ones are noise."""
+_BRIGHT_PERCENTILE = 99.5
+BRAIN_LITRES_MIN = 0.7
+BRAIN_LITRES_MAX = 3.0
+"""A brain in MNI space has up to 2.7 litres."""
+OVERLAP_MIN = 0.8
+"""Least Dice coefficient with the template's brain, as of `neurocontrast qc`."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of an image is no background, and how well that overlaps the template's brain."""
+
+    litres: float
+    overlap: float
+
+    @property
+    def is_head(self) -> bool:
+        """Whether there is more than any brain has."""
+        return self.litres > BRAIN_LITRES_MAX
+
+    @property
+    def is_unregistered(self) -> bool:
+        """Whether there is a brain's volume, and most of a brain's place is missed."""
+        is_brain = BRAIN_LITRES_MIN <= self.litres <= BRAIN_LITRES_MAX
+        return is_brain and self.overlap < OVERLAP_MIN
+
+
+def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]) -> Extent:
+    """Measure the extent of one volume (D, H, W) whose affine leads to millimetres."""
+    foreground = _foreground_of(voxels)
+    litres = np.count_nonzero(foreground) * abs(np.linalg.det(affine[:3, :3])) / 1e6
+    grid, _ = mni_grid(_GRID_MM)
+    brain = _template_brain()
+    to_voxels = np.linalg.inv(affine) @ grid
+    indices = np.indices(brain.shape).reshape(3, -1)
+    places = np.rint(to_voxels[:3, :3] @ indices + to_voxels[:3, 3:]).astype(int)
+    is_within = ((places >= 0) & (voxels.shape > places.T).T).all(axis=0)
+    content = np.zeros(brain.size, dtype=bool)
+    content[is_within] = foreground[tuple(places[:, is_within])]
+    n_shared = np.count_nonzero(content & brain.ravel())
+    n_both = np.count_nonzero(content) + np.count_nonzero(brain)
+    return Extent(float(litres), float(2 * n_shared / n_both))
+
+
+def _foreground_of(voxels: npt.NDArray[np.floating]) -> Mask:
+    """Return the voxels that clearly differ from the corners of the image."""
+    ends = (0, -1)
+    corners = [voxels[x, y, z] for x in ends for y in ends for z in ends]
+    distance = np.abs(voxels - np.median(corners))
+    bright = np.percentile(distance[distance > 0], _BRIGHT_PERCENTILE) if distance.any() else 0.0
+    foreground: Mask = distance > _FAINT * bright
+    return foreground
+
+
+@cache
+def _template_brain() -> Mask:
+    """Return the template's brain on a grid of 4 mm."""
+    from nilearn.datasets import load_mni152_brain_mask
+
+    grid, shape = mni_grid(_GRID_MM)
+    image = load_mni152_brain_mask(resolution=2)
+    to_voxels = np.linalg.inv(image.affine) @ grid
+    indices = np.indices(shape).reshape(3, -1)
+    places = np.rint(to_voxels[:3, :3] @ indices + to_voxels[:3, 3:]).astype(int)
+    limits = np.array(image.shape)[:, None] - 1
+    brain: Mask = (image.get_fdata() > 0)[tuple(np.clip(places, 0, limits))].reshape(shape)
+    return brain

@@ -1,0 +1,297 @@
+"""Transforms from Python are told apart by all of their settings, and a run's contract names no file."""
+
+import functools
+import json
+import operator
+import os
+import subprocess
+import sys
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+from monai.data import MetaTensor
+from monai.transforms import (
+    Compose,
+    EnsureChannelFirstd,
+    Lambdad,
+    LoadImaged,
+    MapTransform,
+    NormalizeIntensityd,
+    OneOf,
+    RandGaussianNoised,
+    ResizeWithPadOrCropd,
+    ScaleIntensityd,
+    ScaleIntensityRanged,
+    Transform,
+)
+
+from neurocontrast.data.datasets import deterministic_part
+from neurocontrast.exceptions import DataError, NeurocontrastWarning
+from neurocontrast.transforms.described import DescribedTransforms, describe
+
+
+class Filter:
+    """A filter with a setting and methods."""
+
+    def __init__(self, width=1.0):
+        self.width = width
+
+    def smooth(self, image):
+        """Return the image times the width."""
+        return image * self.width
+
+    @classmethod
+    def plain(cls, image):
+        """Return the image."""
+        return image
+
+
+class OtherFilter(Filter):
+    """A filter of another class."""
+
+
+class Slotted:
+    """A setting without a dictionary of attributes."""
+
+    __slots__ = ("width",)
+
+    def __init__(self, width):
+        self.width = width
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a transform."""
+
+    width: float
+    method: object = None
+
+
+def with_width(function, width):
+    """Return a function with the name of another, and a setting of its own."""
+
+    @functools.wraps(function)
+    def widened(image):
+        return function(image) * width
+
+    return widened
+
+
+def scale(image, width=1.0):
+    """Return the image times the width."""
+    return image * width
+
+
+def image_of(values):
+    """Return an image in memory."""
+    return nib.Nifti1Image(np.asarray(values, dtype=np.float32), np.eye(4))
+
+
+PAIRS = {
+    "keywords of a partial": [functools.partial(scale, width=width) for width in (1.0, 2.0)],
+    "arguments of a partial": [functools.partial(scale, width) for width in (1.0, 2.0)],
+    "function of a partial": [functools.partial(f, 1.0) for f in (scale, with_width)],
+    "partial of a partial": [
+        functools.partial(functools.partial(scale, width=width)) for width in (1.0, 2.0)
+    ],
+    "object of a method": [Filter(width).smooth for width in (1.0, 2.0)],
+    "class of a method": [OtherFilter.plain, Filter.plain],
+    "partial of a method": [functools.partial(Filter(width).smooth) for width in (1.0, 2.0)],
+    "method of a built-in": [{1: width}.get for width in (1.0, 2.0)],
+    "getter": [operator.itemgetter(number) for number in (1, 2)],
+    "slots": [Slotted(width) for width in (1.0, 2.0)],
+    "data class": [Settings(1.0, Filter(width).smooth) for width in (1.0, 2.0)],
+    "keys of two kinds": [{1: 2, "1": 3}, {1: 3, "1": 3}],
+    "order of a pipeline": [
+        OrderedDict(pairs) for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
+    ],
+    "order of layers": [
+        torch.nn.Sequential(OrderedDict(pairs))
+        for pairs in (
+            [("a", torch.nn.ReLU()), ("b", torch.nn.Tanh())],
+            [("b", torch.nn.Tanh()), ("a", torch.nn.ReLU())],
+        )
+    ],
+    "affine": [MetaTensor(torch.ones(2, 2, 2), affine=torch.eye(4) * n) for n in (1, 2)],
+    "array of objects": [np.array([Filter(width)], dtype=object) for width in (1.0, 2.0)],
+    "mask of an array": [np.ma.masked_array([1, 2], mask=mask) for mask in ([0, 1], [1, 0])],
+    "half precision": [torch.tensor([width], dtype=torch.bfloat16) for width in (1.0, 2.0)],
+    "image in memory": [image_of(np.full((2, 2, 2), width)) for width in (1.0, 2.0)],
+    "ufuncs": [np.log, np.exp],
+    "infinite limit": [ScaleIntensityRanged("image", 0, a_max, 0, 1) for a_max in (1.0, np.inf)],
+    "weights of one of several": [
+        OneOf([ScaleIntensityd("i"), NormalizeIntensityd("i")], weights=weights)
+        for weights in ((0.1, 0.9), (0.9, 0.1))
+    ],
+    "options of a pipeline": [Compose([ScaleIntensityd("i")], lazy=lazy) for lazy in (True, False)],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_other_settings_have_another_description_which_is_json(name):
+    one, other = (json.dumps(describe(value), allow_nan=False) for value in PAIRS[name])
+    assert one != other
+    assert json.loads(one) == describe(PAIRS[name][0])
+
+
+@pytest.mark.parametrize("lambdas", [[lambda image: image], [with_width(scale, 2.0)]])
+def test_functions_that_no_module_can_give_again_are_refused_by_name(lambdas):
+    with pytest.raises(DataError, match=r"Lambdad\.func.*functools\.partial"):
+        describe(Lambdad("image", func=lambdas[0]))
+
+
+@pytest.mark.parametrize("generator", [np.random.default_rng(0), torch.Generator()])
+def test_generators_of_random_numbers_are_refused(generator):
+    with pytest.raises(DataError, match=r"Settings\.method: a Generator draws random numbers"):
+        describe(Settings(1.0, generator))
+
+
+def test_a_description_is_the_same_in_another_process():
+    code = (
+        "import json; from functools import partial;"
+        "from neurocontrast.transforms.described import describe;"
+        "print(json.dumps(describe(partial(max, key=len, default={'b', 'a', 'c', 'd'}))))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    expected = describe(functools.partial(max, key=len, default={"b", "a", "c", "d"}))
+    assert json.loads(done.stdout) == expected
+
+
+def test_the_last_files_of_a_reader_and_numbers_drawn_are_no_settings(tmp_path):
+    path = tmp_path / "sub-01_T1w.nii.gz"
+    nib.save(image_of(np.arange(27).reshape(3, 3, 3)), path)
+    load = LoadImaged("image", ensure_channel_first=True)
+    noise = RandGaussianNoised("image", prob=1.0)
+    before = describe([load, noise])
+    noise(load({"image": path}))
+    assert describe([load, noise]) == before
+
+
+def test_an_absolute_path_is_described_by_the_file_s_content(tmp_path):
+    path = tmp_path / "sub-01_template.npy"
+    path.write_bytes(b"one")
+    one = [describe(Settings(1.0, value)) for value in (path, str(path))]
+    assert one[0]["method"] == one[1]["method"]
+    assert "sub-01" not in json.dumps(one)
+    assert str(tmp_path) not in json.dumps(describe(Settings(1.0, tmp_path / "no file")))
+    path.write_bytes(b"others")
+    assert describe(Settings(1.0, path)) != one[0]
+    (tmp_path / "elsewhere.npy").write_bytes(b"one")
+    assert describe(Settings(1.0, tmp_path / "elsewhere.npy")) == one[0]
+
+
+class Counting(MapTransform):
+    """A transform that counts its calls."""
+
+    def __init__(self, keys):
+        super().__init__(keys)
+        self.n_calls = 0
+
+    def __call__(self, data):
+        """Return the data."""
+        self.n_calls += 1
+        return data
+
+
+class CountingApart(Counting):
+    """A transform whose count is no part of its state."""
+
+    def __getstate__(self):
+        """Return the attributes without the count."""
+        return {name: value for name, value in vars(self).items() if name != "n_calls"}
+
+
+class Remembering(Transform):
+    """A transform that remembers its scan, called on that scan before."""
+
+    def __init__(self, path):
+        self.last = ["seen", f"from {path}"]
+
+    def __call__(self, data):
+        """Return the data."""
+        return data
+
+
+def test_state_that_a_call_changes_is_refused_by_name(tmp_path):
+    path = str(tmp_path / "sub-01_T1w.nii.gz")
+    nib.save(image_of(np.arange(27).reshape(3, 3, 3)), path)
+    load = [LoadImaged("image"), EnsureChannelFirstd("image")]
+    with pytest.raises(DataError, match=r"Counting: n_calls is another after a scan.*__getstate__"):
+        deterministic_part(Compose([*load, Counting("image")]), path)
+    with pytest.raises(DataError, match="Remembering holds the path of the scan"):
+        deterministic_part(Compose([*load, Remembering(path)]), path)
+    described = deterministic_part(Compose([*load, CountingApart("image")]), path)
+    assert "n_calls" not in json.dumps(described.contract())
+    assert path not in json.dumps(described.contract())
+
+
+def contract_of(transforms, stored):
+    """Return a contract with stored descriptions."""
+    contract = DescribedTransforms(Compose(transforms), (1, 3, 3, 3)).contract()
+    return {**contract, "transforms": stored}
+
+
+def test_contracts_of_earlier_versions_stay_valid(tmp_path):
+    load = LoadImaged("image")
+    stored = describe(load)
+    stored["_loader"]["readers"][-1]["filenames"] = [str(tmp_path / "sub-01.nii")]
+    stored = json.loads(json.dumps(stored))
+    given = Compose([LoadImaged("image")])
+    assert DescribedTransforms.from_contract(contract_of([load], [stored]), given)
+    template = tmp_path / "template.nii"
+    template.write_bytes(b"template")
+    paths = [Settings(1.0, template), Settings(1.0, str(template))]
+    name = f"{Settings.__module__}.Settings"
+    texts = [f"PosixPath: {template!r}", str(template)]
+    stored = [{"class": name, "method": text, "width": 1.0} for text in texts]
+    assert DescribedTransforms.from_contract(contract_of(paths, stored), Compose(paths))
+
+
+def test_a_partial_that_an_earlier_version_stored_is_warned_of():
+    given = Compose([Lambdad("image", func=functools.partial(scale, width=2.0))])
+    stored = json.loads(json.dumps(describe(given.transforms[0])))
+    contract = contract_of([scale], [json.loads(json.dumps(stored))])
+    assert DescribedTransforms.from_contract(contract, given).transforms is given
+    other = Compose([Lambdad("image", func=functools.partial(scale, width=3.0))])
+    with pytest.raises(DataError, match="Lambdad has other settings"):
+        DescribedTransforms.from_contract(contract, other)
+    _forget_settings(stored)
+    with pytest.warns(NeurocontrastWarning, match="Lambdad: the run was written by a version"):
+        DescribedTransforms.from_contract(contract_of([scale], [stored]), given)
+
+
+def _forget_settings(stored):
+    """Leave a partial's class alone, as earlier versions did."""
+    for name, value in stored.items():
+        if isinstance(value, dict):
+            if value.get("class") == "functools.partial":
+                stored[name] = {"class": "functools.partial"}
+            else:
+                _forget_settings(value)
+        elif isinstance(value, list):
+            for number, item in enumerate(value):
+                if isinstance(item, dict) and item.get("class") == "functools.partial":
+                    value[number] = {"class": "functools.partial"}
+
+
+def test_caches_of_other_partials_are_others():
+    digests = {
+        DescribedTransforms(
+            Compose([Lambdad("image", func=functools.partial(scale, width=width))]), (1, 3, 3, 3)
+        ).digest()
+        for width in (1.0, 2.0)
+    }
+    assert len(digests) == 2
+    sized = DescribedTransforms(Compose([ResizeWithPadOrCropd("image", (3, 3, 3))]), (1, 3, 3, 3))
+    assert sized.digest() not in digests

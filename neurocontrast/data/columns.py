@@ -2,8 +2,11 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,10 +21,12 @@ AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 """Usual names of a column of ages in years."""
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
+_MISSING_IN_PYTHON = frozenset({"None", "<NA>", "NaT"})
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _TOP_CODED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\+")
 _BAND = re.compile(r"[0-9]+ ?[-–] ?[0-9]+")
+_WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
 CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
 """Codes that the name of a column explains, as IXI's ``SEX_ID (1=m, 2=f)`` does."""
@@ -106,11 +111,19 @@ def as_sex(cell: str) -> str | Refusal:
     return Refusal("sex is M, F, male, female, 1 (male), 2 (female) or n/a", hint)
 
 
+@lru_cache(maxsize=65_536)
+def spelling_of(text: str) -> str:
+    """Return a level in its one spelling: composed characters, no spaces around, ``1.0`` as ``1``."""
+    spelled = unicodedata.normalize("NFC", text).strip()
+    whole = _WHOLE.fullmatch(spelled)
+    return whole.group(1) if whole else spelled
+
+
 RULES: dict[str, Callable[[str], object]] = {
     "age": as_age,
     "sex": as_sex,
-    "site": str,
-    "diagnosis": str,
+    "site": spelling_of,
+    "diagnosis": spelling_of,
 }
 """Columns with a fixed meaning, and how a cell becomes a value."""
 
@@ -131,12 +144,58 @@ def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refus
 
 
 def text_of(value: object) -> str:
-    """Return a table value as text: missing is "", and a whole number has no decimal point."""
+    """Return a table value as text: missing is "", a whole number has no decimal point, a day no time."""
     if isinstance(value, float | np.floating):
         if np.isnan(value):
             return ""
         return str(int(value)) if float(value).is_integer() else repr(float(value))
-    return "" if value is None or value is pd.NA or value is pd.NaT else str(value)
+    if value is None or value is pd.NA or value is pd.NaT:
+        return ""
+    if isinstance(value, datetime):
+        return str(value).removesuffix(" 00:00:00")
+    return str(value)
+
+
+def level_of(value: object) -> str | None:
+    """Return a cell as the name of a level in its one spelling, and None where it is missing."""
+    spelled = spelling_of(text_of(value))
+    if is_missing(spelled) or spelled in _MISSING_IN_PYTHON:
+        return None
+    return spelled
+
+
+def levels_of(
+    column: str, cells: Iterable[object], *, learned: Collection[str | None] = ()
+) -> list[str | None]:
+    """Return the level of each cell of a column, by the rule for every table that meets another.
+
+    1, 1.0 and "1.0" are one level, and so are all words for a sex. Numbers for a sex are read where
+    all of the column mean one (1 and 2); beside a 0 they stay as they are, and so do words that are
+    not understood, and levels that were `learned` as they are.
+    """
+    levels = [level_of(cell) for cell in cells]
+    if not is_of_sex(column):
+        return levels
+    sexes = _sexes_of(levels)
+    pairs = zip(levels, sexes, strict=True)
+    return [level if level in learned else sex for level, sex in pairs]
+
+
+def is_of_sex(column: object) -> bool:
+    """Say whether the column of a name holds sexes."""
+    return str(column).strip().lower() == "sex"
+
+
+def _sexes_of(levels: Sequence[str | None]) -> list[str | None]:
+    """Return F and M for what is understood, and other levels as they are written."""
+    sexes = {level: as_sex(level) for level in dict.fromkeys(levels) if level is not None}
+    refused = [level for level, sex in sexes.items() if isinstance(sex, Refusal)]
+    if any(number_of(level) is not None for level in refused):
+        refused += [level for level in sexes if number_of(level) is not None]
+    read: dict[str | None, str] = {
+        level: sex for level, sex in sexes.items() if isinstance(sex, str) and level not in refused
+    }
+    return [read.get(level, level) for level in levels]
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
@@ -242,31 +301,43 @@ def matching_rows(
     for column, given in where.items():
         if column not in table:
             raise DataError(no_column(place, column, table.columns))
-        texts = table[column].map(lambda value, of=column: _canonical(of, value))
+        levels = _Levels(column, table[column])
         try:
             choice: Any = _as_choice(given)
         except ValueError as error:
             raise ConfigError(f"where.{column}: {error}.") from None
         is_excluded = isinstance(choice, Mapping)
-        wanted = {_canonical(column, value) for value in (choice["not"] if is_excluded else choice)}
-        allowed = sorted(set(texts))
+        wanted = {levels.named(value) for value in (choice["not"] if is_excluded else choice)}
+        allowed = sorted(set(levels.of_rows))
         for value in sorted(wanted.difference(allowed)):
             raise DataError(
                 f"{place}: column '{column}' has no value {shown(value)}.{suggestion(value, allowed)} "
                 f"It has: {one_of(allowed)}."
             )
-        keep &= texts.isin(wanted).to_numpy() != is_excluded
+        keep &= levels.of_rows.isin(wanted).to_numpy() != is_excluded
     if not keep.any():
         raise DataError(f"{place}: no scan is left by the selection {dict(where)}.")
     return keep
 
 
-def _canonical(column: str, value: object) -> str:
-    """Return a cell, or a value that is compared with it, as text; ``female`` of the column sex is ``F``."""
-    text = text_of(value).strip()
-    if is_missing(text):
-        return "n/a"
-    if column == "sex":
-        sex = as_sex(text)
-        return text if isinstance(sex, Refusal) else sex
-    return text
+class _Levels:
+    """Levels of the rows of a column, missing ones as ``n/a``, and of values that name them."""
+
+    def __init__(self, column: str, cells: pd.Series) -> None:
+        written = [_written(cell) for cell in cells]
+        is_read = is_of_sex(column)
+        self.of_rows = pd.Series(_sexes_of(written) if is_read else written, dtype=object)
+        self._is_read = is_read
+
+    def named(self, value: object) -> str:
+        """Return the level that a value of a selection names: ``female`` is ``F`` where the rows have it."""
+        written = _written(value)
+        if not self._is_read or written in set(self.of_rows):
+            return written
+        return _sexes_of([written])[0] or written
+
+
+def _written(value: object) -> str:
+    """Return a cell, or a value of a selection, in one spelling; missing is ``n/a``, and "None" is a value."""
+    spelled = spelling_of(text_of(value))
+    return "n/a" if is_missing(spelled) else spelled

@@ -12,6 +12,8 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from neurocontrast.data.columns import text_of
+from neurocontrast.data.levels import inferred
 from neurocontrast.data.listing import check_names
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError, said
@@ -93,7 +95,8 @@ def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
         raise DataError(
             f"embeddings: the feature columns must hold numbers ({said(error)})."
         ) from error
-    write_embeddings(path, frame.drop(columns=names).infer_objects(), features, {})
+    metadata = {str(name): inferred(frame[name]) for name in frame if name not in names}
+    write_embeddings(path, pd.DataFrame(metadata), features, {})
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
@@ -178,6 +181,9 @@ def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
 def _plain(values: pd.Series) -> list[Any] | np.ndarray:
     # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
     # pandas' own metadata.
-    if values.dtype.kind in "fiub":
-        return values.to_numpy()
-    return [None if pd.isna(value) else str(value) for value in values]
+    if pd.api.types.is_bool_dtype(values):
+        return [None if pd.isna(value) else bool(value) for value in values]
+    if pd.api.types.is_numeric_dtype(values):
+        has_gaps = bool(values.isna().any()) and values.dtype.kind in "iu"
+        return values.to_numpy("float64", na_value=np.nan) if has_gaps else values.to_numpy()
+    return [None if pd.isna(value) else text_of(value) for value in values]

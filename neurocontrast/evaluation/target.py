@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.data.columns import levels_of
+from neurocontrast.data.levels import level_column
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
-from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, cell_texts, is_number
+from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 CONTROL_NAMES = frozenset(
@@ -83,7 +85,7 @@ def read_target(
         raise ConfigError(
             f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}."
         )
-    texts = pd.Series(cell_texts(table[name]), dtype=object)
+    texts = level_column(name, table[name]).reset_index(drop=True)
     present = texts.notna().to_numpy()
     if not present.any():
         raise DataError(
@@ -94,7 +96,11 @@ def read_target(
     if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
     return _categorical(
-        table.loc[present, "subject_id"], name, texts[present], positive, max_classes
+        table.loc[present, "subject_id"],
+        name,
+        texts[present],
+        positive,
+        max_classes,
     ), present
 
 
@@ -106,8 +112,9 @@ def encode_target(
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"
         )
-    texts = pd.Series(cell_texts(table[like.name]), dtype=object)
-    present, kept = texts.notna().to_numpy(), texts.dropna()
+    texts = level_column(like.name, table[like.name]).reset_index(drop=True)
+    present = texts.notna().to_numpy()
+    kept = texts[present]
     if kept.empty:
         raise DataError(
             f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test."
@@ -123,9 +130,10 @@ def encode_target(
     unknown = kept[~kept.isin(like.classes)].value_counts()
     if len(unknown):
         found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
+        near = suggestion(str(unknown.index[0]), like.classes)
         raise DataError(
             f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe knows "
-            f"{one_of(like.classes)}. Write them alike, or leave these scans out with evaluation.test_where."
+            f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with evaluation.test_where."
         )
     codes = pd.Categorical(kept, categories=like.classes).codes.astype(np.int64)
     return Target(like.name, like.kind, codes, like.classes, like.positive), present
@@ -197,6 +205,7 @@ def _categorical(
         classes.sort(key=lambda label: not _is_control(label))  # stable: controls first
         kind: Kind = "multiclass"
     else:
+        positive = _class_named(name, positive, classes)
         if positive is not None and positive not in classes:
             raise ConfigError(
                 f"positive: '{positive}' is not a class of '{name}'.{suggestion(positive, classes)} "
@@ -207,6 +216,14 @@ def _categorical(
         kind = "binary"
     codes = pd.Categorical(texts, categories=classes).codes.astype(np.int64)
     return Target(name, kind, codes, tuple(classes), positive)
+
+
+def _class_named(name: str, positive: str | None, classes: list[str]) -> str | None:
+    """Return the class that a setting names in any spelling; the setting itself where it names none."""
+    if positive is None or positive in classes:
+        return positive
+    level = levels_of(name, [positive])[0]
+    return level if level in classes else positive
 
 
 _CONSTANT = "There is nothing to predict: choose another column, or widen the selection."

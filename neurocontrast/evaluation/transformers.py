@@ -1,6 +1,9 @@
 """Scikit-learn transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -9,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_string_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
@@ -21,8 +24,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from neurocontrast.evaluation.rows import Floats, Texts, cell_texts
-from neurocontrast.exceptions import suggestion
+from neurocontrast.data.levels import (
+    UnseenLevelError,
+    inferred,
+    level_column,
+    numbers_of,
+    unseen_levels,
+)
+from neurocontrast.evaluation.rows import Floats, Texts, is_number
+from neurocontrast.exceptions import NeurocontrastWarning, one_of, suggestion
 
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
@@ -30,15 +40,24 @@ MIN_SITE_SCANS = 3
 """A site with fewer training scans has no spread that could be estimated."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
+_N_SITES = 8  # shown in a message
 
 
-def covariate_encoder() -> ColumnTransformer:
+def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
     """Return a transformer that encodes age, sex, site and other columns of a DataFrame as a matrix of numbers.
 
     A column of numbers stays one column, missing and infinite values filled with the training mean,
     and gets another one that marks them, if there are any in training (`SimpleImputer`). Any other
-    column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a
-    value not seen. Columns of numbers come first.
+    column becomes one column for each level seen in training (`OneHotEncoder`). Columns of numbers
+    come first. Columns called ``sex``, ``site`` and ``diagnosis`` hold levels also where they are
+    numbers, and ``age`` holds numbers also where it is text. A level has one spelling: 1, 1.0 and
+    "1.0" are one, and so are F, female and 2 for a sex.
+
+    Parameters
+    ----------
+    handle_unknown : {"error", "ignore"}, default="error"
+        What to do with a level that was not seen in training: refuse it by name, or make all its
+        columns zero and warn.
 
     Examples
     --------
@@ -55,20 +74,74 @@ def covariate_encoder() -> ColumnTransformer:
     """
     numbers = [FunctionTransformer(_finite, feature_names_out="one-to-one"),
                SimpleImputer(add_indicator=True, keep_empty_features=True)]  # fmt: skip
-    texts = [FunctionTransformer(_as_text, feature_names_out="one-to-one"),
-             OneHotEncoder(handle_unknown="ignore", sparse_output=False)]  # fmt: skip
-    parts = [("numbers", make_pipeline(*numbers), make_column_selector(dtype_include="number")),
-             ("texts", make_pipeline(*texts), make_column_selector(dtype_exclude="number"))]  # fmt: skip
+    levels = _LevelEncoder(handle_unknown=handle_unknown, sparse_output=False)
+    parts = [("numbers", make_pipeline(*numbers), _numbers_in), ("texts", levels, _levels_in)]
     return ColumnTransformer(parts, verbose_feature_names_out=False)
 
 
+class _LevelEncoder(OneHotEncoder):
+    """One column a level, with levels in their one spelling; those not seen are named."""
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
+        """Learn the levels of each column."""
+        columns = {name: level_column(str(name), X[name]) for name in X}
+        return super().fit(pd.DataFrame(columns, index=X.index), y)
+
+    def transform(self, X: pd.DataFrame) -> Floats:
+        """Return the columns of the levels; one not seen is refused, or ignored with a warning."""
+        columns: dict[Any, pd.Series] = {}
+        for name, categories in zip(X, self.categories_, strict=True):
+            learned = set(categories)
+            columns[name] = level_column(str(name), X[name], learned=learned)
+            unseen = unseen_levels(str(name), columns[name].tolist(), learned, names=list(X.index))
+            if unseen and self.handle_unknown == "error":
+                raise UnseenLevelError(f"{unseen.text()} {_REMEDY}")
+            if unseen:
+                text = f"{unseen.text()} Their effect is not known and counts as none."
+                warnings.warn(text, NeurocontrastWarning, stacklevel=2)
+        # A missing cell where training had none has no column, and is no unknown level.
+        lenient = copy(self).set_params(handle_unknown="ignore")
+        spelled = pd.DataFrame(columns, index=X.index)
+        return np.asarray(super(_LevelEncoder, lenient).transform(spelled))
+
+
+_REMEDY = (
+    "Write the levels alike in both tables, leave these rows or the column out, or set "
+    "handle_unknown='ignore'."
+)
+_LEVELS = ("sex", "site", "diagnosis")
+"""Columns of levels, also where they are written as numbers."""
+
+
+def _holds_numbers(name: object, values: pd.Series) -> bool:
+    column = str(name).strip().lower()
+    if column in _LEVELS:
+        return False
+    if column == "age":
+        return True
+    return is_number(inferred(values))
+
+
+def _numbers_in(table: pd.DataFrame) -> list[str]:
+    return [str(name) for name in table if _holds_numbers(name, table[name])]
+
+
+def _levels_in(table: pd.DataFrame) -> list[str]:
+    return [str(name) for name in table if not _holds_numbers(name, table[name])]
+
+
 def _finite(table: pd.DataFrame) -> Floats:
-    numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
+    columns = [numbers_of(str(name), table[name], names=list(table.index)) for name in table]
+    numbers = np.column_stack(columns) if columns else np.zeros((len(table), 0))
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _as_text(table: pd.DataFrame) -> Texts:
-    return np.array([cell_texts(table[name]) for name in table], dtype=object).T
+@contextmanager
+def new_levels_allowed() -> Iterator[None]:
+    """Say nothing of levels that a fold of cross-validation did not learn: the table has them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NeurocontrastWarning)
+        yield
 
 
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
@@ -117,7 +190,8 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         """Return some of the side columns as numbers, by `encoder_`; with `fit` it is fitted on them first."""
         chosen = side[list(map(str, columns))]
         if fit:
-            self.encoder_ = covariate_encoder().fit(chosen)
+            handling = getattr(self, "handle_unknown", "error")
+            self.encoder_ = covariate_encoder(handle_unknown=handling).fit(chosen)
         return self.encoder_.transform(chosen)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
@@ -164,8 +238,11 @@ class Residualiser(SideColumnTransformer):
     Parameters
     ----------
     covariates : sequence of str or int, default=()
-        Side columns whose effect is taken out: numbers, or text that becomes one column a value
+        Side columns whose effect is taken out: numbers, or text that becomes one column a level
         (`covariate_encoder`). Never what is to be predicted.
+    handle_unknown : {"error", "ignore"}, default="error"
+        What to do with rows of a level that `fit` has not seen: refuse them by name, or take out
+        the effect of the other covariates alone and warn.
 
     Attributes
     ----------
@@ -182,11 +259,15 @@ class Residualiser(SideColumnTransformer):
     [2.95, 2.65, 2.35, 3.05]
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"covariates": ["array-like"]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "covariates": ["array-like"],
+        "handle_unknown": [StrOptions({"error", "ignore"})],
+    }
     side_parameters = ("covariates",)
 
-    def __init__(self, covariates: Sequence[Column] = ()) -> None:
+    def __init__(self, covariates: Sequence[Column] = (), *, handle_unknown: str = "error") -> None:
         self.covariates = covariates
+        self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Fit the features on the covariates by least squares."""
@@ -324,7 +405,8 @@ class ComBat(SideColumnTransformer):
 
     def _names_of(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
         """Return the site of each row as text; a missing one is refused."""
-        values = side[str(self.site)]
+        column = str(self.site)
+        values = level_column("site", side[column])
         missing = int(values.isna().sum())
         if missing:
             raise ValueError(
@@ -334,13 +416,31 @@ class ComBat(SideColumnTransformer):
         return values.to_numpy(dtype=object).astype(str)
 
     def _check_known(self, sites: npt.NDArray[np.str_]) -> None:
+        """Refuse rows of sites that were not learned, or warn that they stay as they are."""
         unknown = sorted(set(sites) - set(self.sites_))
-        if unknown and self.handle_unknown == "error":
-            raise ValueError(
-                f"ComBat: site '{unknown[0]}' has fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised "
-                f"({len(unknown)} such sites). Leave these rows out, or set handle_unknown='ignore' to keep them as "
-                "they are."
+        if not unknown:
+            return
+        text = _describe_unlearned(sites, unknown, self.sites_.tolist())
+        if self.handle_unknown == "error":
+            raise UnseenLevelError(
+                f"{text} Leave these rows out, or set handle_unknown='ignore' to keep them as they are."
             )
+        warnings.warn(f"{text} These rows stay as they are.", NeurocontrastWarning, stacklevel=2)
+
+
+def _describe_unlearned(
+    sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
+) -> str:
+    """Return which sites ComBat has not learned, with their numbers of rows, and which it has."""
+    subject = f"site '{unknown[0]}' has"
+    if len(unknown) > 1:
+        counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]
+        more = f" and {len(counts) - _N_SITES} more" if len(counts) > _N_SITES else ""
+        subject = f"sites {', '.join(counts[:_N_SITES])}{more} have"
+    text = f"ComBat: {subject} fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised."
+    if not len(learned):
+        return f"{text} No site was learned."
+    return f"{text} Learned were {one_of(learned)}.{suggestion(unknown[0], learned)}"
 
 
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeMod
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows
-from neurocontrast.evaluation.transformers import covariate_encoder
+from neurocontrast.evaluation.transformers import covariate_encoder, new_levels_allowed
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.study import Study
@@ -33,8 +33,9 @@ class CovariateDesign:
         if not self.names:
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         table = self.table[list(self.names)]
-        encoder = covariate_encoder()
-        return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
+        encoder = covariate_encoder(handle_unknown="ignore")
+        with new_levels_allowed():
+            return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
 
 
 def make_baseline(study: Study) -> Model:

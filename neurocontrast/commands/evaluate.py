@@ -180,7 +180,8 @@ def evaluate(
     progress : Progress or bool
         Receives progress messages; True shows them on standard error.
     **options
-        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
+        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on; ``test`` may
+        be a DataFrame too.
 
     Returns
     -------
@@ -189,7 +190,7 @@ def evaluate(
         ``result.report()``.
     """
     progress = as_progress(progress)
-    if isinstance(embeddings, pd.DataFrame):
+    if isinstance(embeddings, pd.DataFrame) or isinstance(options.get("test"), pd.DataFrame):
         same: dict[str, Any] = {
             "out": out,
             "target": target,
@@ -198,10 +199,18 @@ def evaluate(
             "cv": cv,
         }
         with tempfile.TemporaryDirectory() as scratch:
-            table = Path(scratch) / "embeddings.parquet"
-            write_frame(table, embeddings)
-            return evaluate(table, overwrite=overwrite, progress=progress, **same, **options)
-    given = options if target is None else {**options, "target": target}
+            tables = {"embeddings": embeddings, **options}
+            for name in ("embeddings", "test"):
+                frame = tables.get(name)
+                if isinstance(frame, pd.DataFrame):
+                    tables[name] = str(Path(scratch) / f"{name}.parquet")
+                    write_frame(tables[name], frame, parameter=name)
+            return evaluate(**tables, overwrite=overwrite, progress=progress, **same)
+    given = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in options.items()
+    }
+    given = given if target is None else {**given, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
     folder = Path(out)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,18 +13,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.config import Config, as_config
-from neurocontrast.data.columns import is_missing, no_column, number_in
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.columns import is_missing, levels_of, no_column, number_in
+from neurocontrast.data.listing import AnyTable, place_of, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.embedding.table import read_embeddings, write_frame
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.distribution import count_outside
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
-from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
@@ -33,13 +34,13 @@ _IDENTIFIERS = ["participant_id", "session", "site"]
 
 def predict(
     probe: str | os.PathLike[str],
-    embeddings: str | os.PathLike[str],
+    embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,
     out: str | os.PathLike[str],
     run: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
-    calibrate: str | os.PathLike[str] | None = None,
+    calibrate: AnyTable | None = None,
     overwrite: bool = False,
     on_scan: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress | bool = SILENT,
@@ -54,11 +55,11 @@ def predict(
     ----------
     probe : path
         Evaluation directory, or its folder ``probe``.
-    embeddings : path
-        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`:
-        a scan (NIfTI, FreeSurfer), a folder of scans at any depth, or a table with one row per
-        scan. With a `run` of regional measures: a table or a folder of these, or the table of
-        people to whom those of ``data.measures`` belong.
+    embeddings : path or DataFrame
+        Table written by `embed`, or a DataFrame like that, with the run whose embeddings the probe
+        was fitted on. With `run`: a scan (NIfTI, FreeSurfer), a folder of scans at any depth, or a
+        table with one row per scan. With a `run` of regional measures: a table or a folder of
+        these, or the table of people to whom those of ``data.measures`` belong.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the
         positive class, or number; of several classes ``score_<class>``), ``y_pred``, ``trained_on``
@@ -72,7 +73,7 @@ def predict(
     config : Config, mapping or path of a YAML file, optional
         Sections `embedding` and `data`, for scans. Without ``data.cache_dir`` no copy of a scan is
         kept.
-    calibrate : path, optional
+    calibrate : path or DataFrame, optional
         Table with ``participant_id`` (and ``session``) and the target of some of these scans, ten
         or twenty of each new site: the bias of every site with at least five such subjects is taken
         out of its predictions (an intercept alone). ``y_score`` is then calibrated,
@@ -86,6 +87,23 @@ def predict(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
+    if isinstance(embeddings, pd.DataFrame):
+        if run is not None:
+            raise ConfigError("embeddings: with a run, give the path of scans or of a table.")
+        with tempfile.TemporaryDirectory() as scratch:
+            table_file = Path(scratch) / "embeddings.parquet"
+            write_frame(table_file, embeddings)
+            return predict(
+                probe,
+                table_file,
+                out=out,
+                images_root=images_root,
+                config=config,
+                calibrate=calibrate,
+                overwrite=overwrite,
+                on_scan=on_scan,
+                progress=progress,
+            )
     if run is None and images_root is not None:
         raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
     target = Path(out)
@@ -109,11 +127,9 @@ def predict(
         )  # empty cells for bad scans
         table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
         origin = scans.origin(table)
-    calibration = (
-        None
-        if truths is None
-        else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
-    )
+    calibration = None
+    if truths is not None and calibrate is not None:
+        calibration = _calibrated(fitted, tidy, table, truths, place_of(calibrate).name)
     outside: dict[str, Any] | None = None
     if fitted.distribution is not None:
         outside, far = count_outside(
@@ -213,9 +229,7 @@ def _calibrated(
     return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
-def _truths(
-    fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLike[str] | None
-) -> Floats | None:
+def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None) -> Floats | None:
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     if calibrate is None:
         return None
@@ -225,11 +239,12 @@ def _truths(
         )
     if tidy["site"].isna().all():
         raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
-    labels, problems = read_text_table(Path(calibrate)), Problems(Path(calibrate).name)
+    labels = read_text_table(calibrate)
+    problems = Problems(place_of(calibrate).name)
     for column in ("participant_id", fitted.target):
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))
-    codes = {name: float(code) for code, name in enumerate(fitted.classes)}
+    read = _reader_of(fitted, labels[fitted.target])
     truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
@@ -239,12 +254,14 @@ def _truths(
         if "session" in row:
             session = "" if is_missing(row["session"]) else row["session"]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
-        value = number_in(fitted.target, cell) if fitted.kind == "continuous" else codes.get(cell)
+        value = read.get(cell)
         if not len(of_scan):
             problems.add("no scan belongs to this participant", column="participant_id", **where)
         elif value is None:
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
-            problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
+            near = suggestion(cell, fitted.classes)
+            text = f"found {shown(cell)}; must be {allowed}{'.' if near else ''}{near}"
+            problems.add(text, column=fitted.target, **where)
         elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
             problems.add(
                 "the probe was fitted on this subject, who cannot calibrate a new site", **where
@@ -262,6 +279,22 @@ def _truths(
             line_of |= dict.fromkeys(of_scan, (line, cell))
     problems.raise_if_any()
     return truths
+
+
+def _reader_of(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
+    """Return cell → truth as a number, by the rule of the target's column; None for what is no truth."""
+    written = list(dict.fromkeys(cells))
+    if fitted.kind == "continuous":
+        return {cell: number_in(fitted.target, cell) for cell in written}
+    codes = {name: float(code) for code, name in enumerate(fitted.classes)}
+    # A probe of an earlier version can have classes as its table wrote them.
+    read = zip(levels_of(fitted.target, fitted.classes), codes.values(), strict=True)
+    codes = {level: code for level, code in read if level is not None} | codes
+    levels = levels_of(fitted.target, written, learned=fitted.classes)
+    return {
+        cell: None if level is None else codes.get(level)
+        for cell, level in zip(written, levels, strict=True)
+    }
 
 
 def _doubts(

@@ -324,20 +324,23 @@ class _Levels:
     """Levels of the rows of a column, missing ones as ``n/a``, and of values that name them."""
 
     def __init__(self, column: str, cells: pd.Series) -> None:
-        written = [_written(cell) for cell in cells]
-        is_read = is_of_sex(column)
-        self.of_rows = pd.Series(_sexes_of(written) if is_read else written, dtype=object)
-        self._is_read = is_read
+        written = [_written(column, cell) for cell in cells]
+        levels = _sexes_of(written) if is_of_sex(column) else written
+        self.of_rows = pd.Series(levels, dtype=object)
+        self._column = column
 
     def named(self, value: object) -> str:
         """Return the level that a value of a selection names: ``female`` is ``F`` where the rows have it."""
-        written = _written(value)
-        if not self._is_read or written in set(self.of_rows):
+        written = _written(self._column, value)
+        if not is_of_sex(self._column) or written in set(self.of_rows):
             return written
         return _sexes_of([written])[0] or written
 
 
-def _written(value: object) -> str:
+def _written(column: str, value: object) -> str:
     """Return a cell, or a value of a selection, in one spelling; missing is ``n/a``, and "None" is a value."""
     spelled = spelling_of(text_of(value))
-    return "n/a" if is_missing(spelled) else spelled
+    if is_missing(spelled):
+        return "n/a"
+    age = as_age(spelled) if column == "age" else None
+    return text_of(age) if isinstance(age, float) else spelled

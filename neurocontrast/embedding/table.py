@@ -78,22 +78,27 @@ def write_embeddings(
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
-def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
-    """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does."""
-    check_names(frame, "embeddings: the DataFrame")
+def write_frame(
+    path: str | os.PathLike[str], frame: pd.DataFrame, *, parameter: str = "embeddings"
+) -> None:
+    """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does.
+
+    Errors begin with the name of the `parameter`.
+    """
+    check_names(frame, f"{parameter}: the DataFrame")
     names = _features_of(frame.columns)
     lacking = [name for name in ("participant_id",) if name not in frame] + (
         [] if names else [f"{_FEATURE}0000 …"]
     )
     if lacking:
-        raise DataError(f"embeddings: the DataFrame lacks {', '.join(lacking)}.")
+        raise DataError(f"{parameter}: the DataFrame lacks {', '.join(lacking)}.")
     if frame.empty:
-        raise DataError("embeddings: the DataFrame needs at least one row.")
+        raise DataError(f"{parameter}: the DataFrame needs at least one row.")
     try:
         features = frame[names].to_numpy(np.float32)
     except (ValueError, TypeError) as error:
         raise DataError(
-            f"embeddings: the feature columns must hold numbers ({said(error)})."
+            f"{parameter}: the feature columns must hold numbers ({said(error)})."
         ) from error
     metadata = {str(name): inferred(frame[name]) for name in frame if name not in names}
     write_embeddings(path, pd.DataFrame(metadata), features, {})

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from neurocontrast.data.levels import UnseenLevelError, inferred, level_column, unseen_levels
 from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.estimators import EstimatorError
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, fit_probe
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.evaluation.rows import Floats, Rows, is_number, row_names
 from neurocontrast.evaluation.transformers import covariate_encoder, new_levels_allowed
 
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ def make_baseline(study: Study) -> Model:
         study.table, settings.covariates, target=target.name, sites_held_out=leaving
     )
     usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
-    found = [] if study.fixed and usual else look_at_covariates(names, dropped)
+    has_new_sites = study.fixed and _has_new_sites(study, names)
+    if has_new_sites:
+        names = tuple(name for name in names if name != "site")
+        dropped["site"] = "has values in test that train lacks"
+    is_silent = study.fixed and usual and not has_new_sites
+    found = [] if is_silent else look_at_covariates(names, dropped)
     about = {"baseline_covariates": list(names)}
     if study.fixed and not names and target.kind != "continuous":
         return ConstantModel("baseline", about=about, notices=tuple(found))
@@ -57,6 +63,26 @@ def make_baseline(study: Study) -> Model:
     estimator = None if why_not else study.estimator
     design = CovariateDesign(study.table, names)
     return ProbeModel("baseline", design, estimator, about=about, notices=(*found, *why_not))
+
+
+def _has_new_sites(study: Study, names: Sequence[str]) -> bool:
+    """Return whether the test part has a site that the fitted part lacks; refuse new levels of other columns."""
+    split = study.splits[0]
+    scans = row_names(study.table, split.test)
+    for name in names:
+        if is_number(inferred(study.table[name])):
+            continue
+        levels = level_column(name, study.table[name])
+        tested = levels.iloc[split.test].tolist()
+        unseen = unseen_levels(name, tested, set(levels.iloc[split.train]), names=scans)
+        if unseen and name == "site":
+            return True
+        if unseen:
+            raise UnseenLevelError(
+                f"split_column: {unseen.text()} Put some of its rows into train, leave them out with "
+                "where, or leave the column out of covariates."
+            )
+    return False
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:

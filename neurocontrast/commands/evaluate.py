@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from neurocontrast.commands.report import report
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import read_embeddings, write_frame
+from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
     StudyResult,
@@ -44,6 +44,9 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
+
+_PATHS = ("test", "split_file", "scans")
+"""Settings that name a file."""
 
 
 class EvaluationResult(os.PathLike[str]):
@@ -199,18 +202,14 @@ def evaluate(
             "cv": cv,
         }
         with tempfile.TemporaryDirectory() as scratch:
-            tables = {"embeddings": embeddings, **options}
-            for name in ("embeddings", "test"):
-                frame = tables.get(name)
-                if isinstance(frame, pd.DataFrame):
-                    tables[name] = str(Path(scratch) / f"{name}.parquet")
-                    write_frame(tables[name], frame, parameter=name)
-            return evaluate(**tables, overwrite=overwrite, progress=progress, **same)
-    given = {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value
-        for name, value in options.items()
-    }
-    given = given if target is None else {**given, "target": target}
+            table = embeddings_file(embeddings, Path(scratch))
+            if options.get("test") is not None:
+                options["test"] = embeddings_file(options["test"], Path(scratch), parameter="test")
+            return evaluate(table, overwrite=overwrite, progress=progress, **same, **options)
+    for name in _PATHS:
+        if isinstance(options.get(name), os.PathLike):
+            options[name] = os.fspath(options[name])
+    given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
     folder = Path(out)

@@ -17,7 +17,7 @@ from neurocontrast.data.columns import is_missing, levels_of, no_column, number_
 from neurocontrast.data.listing import AnyTable, place_of, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import read_embeddings, write_frame
+from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.distribution import count_outside
@@ -87,37 +87,24 @@ def predict(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
-    if isinstance(embeddings, pd.DataFrame):
-        if run is not None:
-            raise ConfigError("embeddings: with a run, give the path of scans or of a table.")
-        with tempfile.TemporaryDirectory() as scratch:
-            table_file = Path(scratch) / "embeddings.parquet"
-            write_frame(table_file, embeddings)
-            return predict(
-                probe,
-                table_file,
-                out=out,
-                images_root=images_root,
-                config=config,
-                calibrate=calibrate,
-                overwrite=overwrite,
-                on_scan=on_scan,
-                progress=progress,
-            )
     if run is None and images_root is not None:
         raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
-    fitted, path = load_probe(probe), Path(embeddings)
+    fitted = load_probe(probe)
     if run is None:
-        tidy, features, origin, doubts = _read_features(fitted, path, config)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = embeddings_file(embeddings, Path(scratch))
+            tidy, features, origin, doubts = _read_features(fitted, path, config)
         truths = _truths(fitted, tidy, calibrate)
         table = _predictions(fitted, tidy, features)
     else:
         from neurocontrast.runs.incoming import open_scans
 
-        scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
+        scans = open_scans(
+            Path(run), place_of(embeddings), fitted, images_root=images_root, config=config
+        )
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
         truths = _truths(fitted, tidy, calibrate)
         features, notes = scans.embed(progress)
@@ -244,7 +231,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
     for column in ("participant_id", fitted.target):
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))
-    read = _reader_of(fitted, labels[fitted.target])
+    truth_of = _truth_by_cell(fitted, labels[fitted.target])
     truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
@@ -254,14 +241,13 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
         if "session" in row:
             session = "" if is_missing(row["session"]) else row["session"]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
-        value = read.get(cell)
+        value = truth_of[cell]
         if not len(of_scan):
             problems.add("no scan belongs to this participant", column="participant_id", **where)
         elif value is None:
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
-            near = suggestion(cell, fitted.classes)
-            text = f"found {shown(cell)}; must be {allowed}{'.' if near else ''}{near}"
-            problems.add(text, column=fitted.target, **where)
+            rule = f"must be {allowed}{suggestion(cell, fitted.classes)}"
+            problems.add(f"found {shown(cell)}; {rule}", column=fitted.target, **where)
         elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
             problems.add(
                 "the probe was fitted on this subject, who cannot calibrate a new site", **where
@@ -281,20 +267,26 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
     return truths
 
 
-def _reader_of(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Return cell → truth as a number, by the rule of the target's column; None for what is no truth."""
-    written = list(dict.fromkeys(cells))
+def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
+    """Return the truth of each cell as a number, and None where the cell holds no truth.
+
+    A probe of an earlier version can have classes as its table wrote them.
+    """
+    written = cells.unique().tolist()
     if fitted.kind == "continuous":
         return {cell: number_in(fitted.target, cell) for cell in written}
-    codes = {name: float(code) for code, name in enumerate(fitted.classes)}
-    # A probe of an earlier version can have classes as its table wrote them.
-    read = zip(levels_of(fitted.target, fitted.classes), codes.values(), strict=True)
-    codes = {level: code for level, code in read if level is not None} | codes
-    levels = levels_of(fitted.target, written, learned=fitted.classes)
-    return {
-        cell: None if level is None else codes.get(level)
-        for cell, level in zip(written, levels, strict=True)
-    }
+    classes = list(fitted.classes)
+    levels = levels_of(fitted.target, classes)
+    truths: dict[str, float | None] = {}
+    for cell, level in zip(
+        written, levels_of(fitted.target, written, learned=classes), strict=True
+    ):
+        truths[cell] = None
+        if level in classes:
+            truths[cell] = float(classes.index(level))
+        elif level in levels:
+            truths[cell] = float(levels.index(level))
+    return truths
 
 
 def _doubts(

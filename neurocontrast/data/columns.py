@@ -113,7 +113,7 @@ def as_sex(cell: str) -> str | Refusal:
 
 @lru_cache(maxsize=65_536)
 def spelling_of(text: str) -> str:
-    """Return a level in its one spelling: composed characters, no spaces around, ``1.0`` as ``1``."""
+    """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
     spelled = unicodedata.normalize("NFC", text).strip()
     whole = _WHOLE.fullmatch(spelled)
     return whole.group(1) if whole else spelled
@@ -144,20 +144,20 @@ def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refus
 
 
 def text_of(value: object) -> str:
-    """Return a table value as text: missing is "", a whole number has no decimal point, a day no time."""
-    if isinstance(value, float | np.floating):
-        if np.isnan(value):
-            return ""
-        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    """Return a table value as text: missing is "", a whole number has no point, a day no time."""
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
     if isinstance(value, datetime):
         return str(value).removesuffix(" 00:00:00")
-    return str(value)
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    if np.isnan(value):
+        return ""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def level_of(value: object) -> str | None:
-    """Return a cell as the name of a level in its one spelling, and None where it is missing."""
+    """Return a cell as the name of a level in one spelling, and None where the cell is missing."""
     spelled = spelling_of(text_of(value))
     if is_missing(spelled) or spelled in _MISSING_IN_PYTHON:
         return None
@@ -173,12 +173,13 @@ def levels_of(
     all of the column mean one (1 and 2); beside a 0 they stay as they are, and so do words that are
     not understood, and levels that were `learned` as they are.
     """
-    levels = [level_of(cell) for cell in cells]
+    levels = list(map(level_of, cells))
     if not is_of_sex(column):
         return levels
-    sexes = _sexes_of(levels)
-    pairs = zip(levels, sexes, strict=True)
-    return [level if level in learned else sex for level, sex in pairs]
+    sexes = _sex_of_levels(levels)
+    for level in learned:
+        sexes.pop(level, None)
+    return [sexes.get(level, level) for level in levels]
 
 
 def is_of_sex(column: object) -> bool:
@@ -186,16 +187,24 @@ def is_of_sex(column: object) -> bool:
     return str(column).strip().lower() == "sex"
 
 
-def _sexes_of(levels: Sequence[str | None]) -> list[str | None]:
-    """Return F and M for what is understood, and other levels as they are written."""
-    sexes = {level: as_sex(level) for level in dict.fromkeys(levels) if level is not None}
-    refused = [level for level, sex in sexes.items() if isinstance(sex, Refusal)]
-    if any(number_of(level) is not None for level in refused):
-        refused += [level for level in sexes if number_of(level) is not None]
-    read: dict[str | None, str] = {
-        level: sex for level, sex in sexes.items() if isinstance(sex, str) and level not in refused
-    }
-    return [read.get(level, level) for level in levels]
+def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
+    """Return the sex, F or M, of each level that is understood."""
+    sexes: dict[str | None, str] = {}
+    numbers: set[str] = set()
+    has_unclear_number = False
+    for level in filter(None, set(levels)):
+        is_coded = number_of(level) is not None
+        sex = as_sex(level)
+        if isinstance(sex, Refusal):
+            has_unclear_number |= is_coded
+            continue
+        sexes[level] = sex
+        if is_coded:
+            numbers.add(level)
+    if has_unclear_number:
+        for level in numbers:
+            del sexes[level]
+    return sexes
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
@@ -324,23 +333,26 @@ class _Levels:
     """Levels of the rows of a column, missing ones as ``n/a``, and of values that name them."""
 
     def __init__(self, column: str, cells: pd.Series) -> None:
-        written = [_written(column, cell) for cell in cells]
-        levels = _sexes_of(written) if is_of_sex(column) else written
-        self.of_rows = pd.Series(levels, dtype=object)
+        written = cells.map(lambda cell: _written(column, cell)).reset_index(drop=True)
+        self.of_rows = written.astype(object)
         self._column = column
+        if is_of_sex(column):
+            self.of_rows = self.of_rows.replace(_sex_of_levels(self.of_rows))
 
     def named(self, value: object) -> str:
-        """Return the level that a value of a selection names: ``female`` is ``F`` where the rows have it."""
+        """Return the level that a value of a selection names: ``female`` is F where rows have F."""
         written = _written(self._column, value)
         if not is_of_sex(self._column) or written in set(self.of_rows):
             return written
-        return _sexes_of([written])[0] or written
+        return _sex_of_levels([written]).get(written, written)
 
 
 def _written(column: str, value: object) -> str:
-    """Return a cell, or a value of a selection, in one spelling; missing is ``n/a``, and "None" is a value."""
+    """Return a cell or a value of a selection in one spelling; missing is n/a, None a value."""
     spelled = spelling_of(text_of(value))
     if is_missing(spelled):
         return "n/a"
-    age = as_age(spelled) if column == "age" else None
-    return text_of(age) if isinstance(age, float) else spelled
+    if column != "age":
+        return spelled
+    age = as_age(spelled)
+    return spelled if isinstance(age, Refusal) else text_of(age)

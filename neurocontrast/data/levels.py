@@ -3,17 +3,19 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from neurocontrast.data.columns import as_age, is_of_sex, level_of, levels_of, number_of
+from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _N_LEVELS = 5
 _N_ROWS = 3
+_CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
 
 class UnseenLevelError(DataError, ValueError):
-    """A level of a category, or a cell of a number, that says nothing to a model which never saw one."""
+    """A level of a category, or text in a column of numbers, of which a model learned nothing."""
 
 
 @dataclass(frozen=True)
@@ -29,25 +31,22 @@ class UnseenLevels:
 
     def text(self) -> str:
         """Return which levels are new and in which rows, which were learned, and a near one."""
-        found = []
-        for level in list(self.rows)[:_N_LEVELS]:
-            names = self.rows[level]
-            listed = ", ".join(names[:_N_ROWS])
-            more = ", …" if len(names) > _N_ROWS else ""
-            unit = "row" if len(names) == 1 else "rows"
-            found.append(f"'{level}' in {len(names)} {unit} ({listed}{more})")
-        if len(self.rows) > _N_LEVELS:
-            found.append(f"and {len(self.rows) - _N_LEVELS} more")
-        near = suggestion(next(iter(self.rows)), self.learned)
-        is_coded = is_of_sex(self.column) and "0" in {*self.rows, *self.learned}
-        zeros = _ZEROS if is_coded else ""
-        return (
-            f"column '{self.column}' has levels that were never seen in training: "
-            f"{', '.join(found)}. Learned were {one_of(self.learned)}.{near}{zeros}"
+        levels = list(self.rows)
+        listed = ", ".join(map(self._with_rows, levels[:_N_LEVELS]))
+        if len(levels) > _N_LEVELS:
+            listed += f" and {len(levels) - _N_LEVELS} more"
+        sentences = (
+            f"column '{self.column}' has levels that were never seen in training: {listed}. "
+            f"Learned were {one_of(self.learned)}.{suggestion(levels[0], self.learned)}"
         )
+        if is_of_sex(self.column) and "0" in {*levels, *self.learned}:
+            sentences += _CODES
+        return sentences
 
-
-_ZEROS = " Tables disagree on what 0 and 1 mean for sex: write M and F."
+    def _with_rows(self, level: str) -> str:
+        names = self.rows[level]
+        unit = "row" if len(names) == 1 else "rows"
+        return f"'{level}' in {len(names)} {unit} ({_first_of(names, _N_ROWS)})"
 
 
 def unseen_levels(
@@ -57,7 +56,7 @@ def unseen_levels(
     *,
     names: Sequence[object],
 ) -> UnseenLevels:
-    """Return the levels of a column that are not among those learned; a missing cell is no level.
+    """Return the levels of a column that were not learned; a missing cell is no level.
 
     `names` are those of the rows in messages.
     """
@@ -65,37 +64,32 @@ def unseen_levels(
     for level, name in zip(levels, names, strict=True):
         if level is not None and level not in learned:
             rows.setdefault(level, []).append(str(name))
-    known = sorted(level for level in learned if level is not None)
-    return UnseenLevels(column, rows, tuple(known))
+    return UnseenLevels(column, rows, tuple(sorted(filter(None, learned))))
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
-    """Return a column as floats, NaN where missing; cells that hold no number are refused by name.
+    """Return a column as floats, NaN where missing; cells without a number are refused by name.
 
     An age may be ``89+``, in the column of that name.
     """
     if pd.api.types.is_numeric_dtype(cells):
-        return pd.Series(cells.to_numpy(dtype="float64", na_value=float("nan")), cells.index)
-    read = as_age if str(column).strip().lower() == "age" else number_of
-    texts = [level_of(cell) for cell in cells]
-    numbers = {text: read(text) for text in dict.fromkeys(texts) if text is not None}
-    wrong = [
-        f"{name}: '{text}'"
-        for name, text in zip(names, texts, strict=True)
-        if text is not None and not isinstance(numbers[text], float)
-    ]
+        return pd.Series(cells.to_numpy(dtype="float64", na_value=np.nan), cells.index)
+    levels = cells.astype(object).map(level_of)
+    name = column.strip().lower()
+    numbers = levels.map(lambda level: number_in(name, level), na_action="ignore")
+    wrong: list[str] = []
+    for row in np.flatnonzero(levels.notna() & numbers.isna()).tolist():
+        wrong.append(f"{names[row]}: '{levels.iloc[row]}'")
     if wrong:
-        more = f" and {len(wrong) - _N_LEVELS} more" if len(wrong) > _N_LEVELS else ""
         raise UnseenLevelError(
             f"column '{column}' holds numbers in training, and text in {len(wrong)} rows "
-            f"({', '.join(wrong[:_N_LEVELS])}{more}). Write numbers with a point."
+            f"({_first_of(wrong, _N_LEVELS)}). Write numbers with a point."
         )
-    values = [float("nan") if text is None else numbers[text] for text in texts]
-    return pd.Series(values, cells.index, dtype="float64")
+    return numbers.astype("float64")
 
 
 def inferred(cells: pd.Series) -> pd.Series:
-    """Return a column of Python objects in the dtype of its values, whatever marks the missing ones."""
+    """Return a column of Python objects in the dtype of its values, with any mark of missing."""
     if cells.dtype != object:
         return cells
     return cells.where(cells.notna(), None).infer_objects()
@@ -106,3 +100,8 @@ def level_column(
 ) -> pd.Series:
     """Return a column as text of its levels, None where missing; see `levels_of`."""
     return pd.Series(levels_of(column, cells, learned=learned), cells.index, dtype=object)
+
+
+def _first_of(names: Sequence[str], n_shown: int) -> str:
+    more = ", …" if len(names) > n_shown else ""
+    return ", ".join(names[:n_shown]) + more

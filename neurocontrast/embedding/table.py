@@ -100,8 +100,18 @@ def write_frame(
         raise DataError(
             f"{parameter}: the feature columns must hold numbers ({said(error)})."
         ) from error
-    metadata = {str(name): inferred(frame[name]) for name in frame if name not in names}
-    write_embeddings(path, pd.DataFrame(metadata), features, {})
+    write_embeddings(path, frame.drop(columns=names).apply(inferred), features, {})
+
+
+def embeddings_file(
+    table: str | os.PathLike[str] | pd.DataFrame, scratch: Path, *, parameter: str = "embeddings"
+) -> Path:
+    """Return the file of an embeddings table; a DataFrame is written into the folder `scratch`."""
+    if not isinstance(table, pd.DataFrame):
+        return Path(table)
+    path = scratch / f"{parameter}.parquet"
+    write_frame(path, table, parameter=parameter)
+    return path
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
@@ -183,12 +193,15 @@ def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
     return info
 
 
-def _plain(values: pd.Series) -> list[Any] | np.ndarray:
-    # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
-    # pandas' own metadata.
+def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:
+    """Return a column in a type of Parquet's own: numbers, booleans, or text for all else."""
     if pd.api.types.is_bool_dtype(values):
-        return [None if pd.isna(value) else bool(value) for value in values]
-    if pd.api.types.is_numeric_dtype(values):
-        has_gaps = bool(values.isna().any()) and values.dtype.kind in "iu"
-        return values.to_numpy("float64", na_value=np.nan) if has_gaps else values.to_numpy()
-    return [None if pd.isna(value) else text_of(value) for value in values]
+        return pyarrow.array(values.astype("boolean"))
+    if not pd.api.types.is_numeric_dtype(values):
+        # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
+        # pandas' own metadata.
+        texts = values.astype(object).map(text_of, na_action="ignore")
+        return pyarrow.array(texts, from_pandas=True)
+    if values.dtype.kind in "iu" and values.isna().any():
+        return values.to_numpy("float64", na_value=np.nan)
+    return values.to_numpy()

@@ -14,6 +14,7 @@ from neurocontrast.data.columns import (
     number_in,
     number_of,
 )
+from neurocontrast.data.levels import level_column
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
@@ -58,8 +59,8 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"]
     )
     for name in ("sex", "site"):
-        cells = tidy[name] if name in tidy else [None] * len(tidy)
-        tidy[name] = pd.Series(levels_of(name, cells), dtype=object)
+        cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
+        tidy[name] = level_column(name, cells)
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -106,7 +107,7 @@ def cell_texts(values: Iterable[object]) -> list[str | None]:
 def site_names(sites: Iterable[object]) -> Texts:
     """Return the site of each scan as text, and `NO_SITE` for a scan without one."""
     levels = levels_of("site", sites)
-    return np.array([NO_SITE if level is None else level for level in levels], dtype=object)
+    return np.array([level or NO_SITE for level in levels], dtype=object)
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
@@ -178,11 +179,9 @@ def check_same_encoder(
 
 
 def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
-    """Return a column as floats, NaN where missing; an age of "90+" is 90, as in every table of people."""
-    texts = [level_of(cell) for cell in tidy[name]]
-    read = {text: number_in(name, text) for text in dict.fromkeys(texts) if text is not None}
-    values = [None if text is None else read[text] for text in texts]
-    numbers = np.array(values, dtype="float64")
+    """Return a column as floats, NaN where missing; an age of "90+" is 90, as in every table."""
+    texts = list(map(level_of, tidy[name]))
+    numbers = np.array([number_in(name, text or "") for text in texts], dtype="float64")
     inside = np.isfinite(numbers)
     what = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
     wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)

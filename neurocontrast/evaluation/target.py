@@ -133,7 +133,8 @@ def encode_target(
         near = suggestion(str(unknown.index[0]), like.classes)
         raise DataError(
             f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe knows "
-            f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with evaluation.test_where."
+            f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with "
+            "evaluation.test_where."
         )
     codes = pd.Categorical(kept, categories=like.classes).codes.astype(np.int64)
     return Target(like.name, like.kind, codes, like.classes, like.positive), present
@@ -219,11 +220,13 @@ def _categorical(
 
 
 def _class_named(name: str, positive: str | None, classes: list[str]) -> str | None:
-    """Return the class that a setting names in any spelling; the setting itself where it names none."""
+    """Return the class that a setting names in any spelling, or the setting if there is none."""
     if positive is None or positive in classes:
         return positive
-    level = levels_of(name, [positive])[0]
-    return level if level in classes else positive
+    levels = levels_of(name, [positive])
+    if levels[0] in classes:
+        return levels[0]
+    return positive
 
 
 _CONSTANT = "There is nothing to predict: choose another column, or widen the selection."

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -75,17 +76,19 @@ def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
     numbers = [FunctionTransformer(_finite, feature_names_out="one-to-one"),
                SimpleImputer(add_indicator=True, keep_empty_features=True)]  # fmt: skip
     levels = _LevelEncoder(handle_unknown=handle_unknown, sparse_output=False)
-    parts = [("numbers", make_pipeline(*numbers), _numbers_in), ("texts", levels, _levels_in)]
+    parts = [
+        ("numbers", make_pipeline(*numbers), partial(_columns_in, numbers=True)),
+        ("texts", levels, partial(_columns_in, numbers=False)),
+    ]
     return ColumnTransformer(parts, verbose_feature_names_out=False)
 
 
 class _LevelEncoder(OneHotEncoder):
-    """One column a level, with levels in their one spelling; those not seen are named."""
+    """One column a level, with levels in one spelling; levels not seen are named."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
         """Learn the levels of each column."""
-        columns = {name: level_column(str(name), X[name]) for name in X}
-        return super().fit(pd.DataFrame(columns, index=X.index), y)
+        return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
 
     def transform(self, X: pd.DataFrame) -> Floats:
         """Return the columns of the levels; one not seen is refused, or ignored with a warning."""
@@ -113,8 +116,8 @@ _LEVELS = ("sex", "site", "diagnosis")
 """Columns of levels, also where they are written as numbers."""
 
 
-def _holds_numbers(name: object, values: pd.Series) -> bool:
-    column = str(name).strip().lower()
+def _holds_numbers(values: pd.Series) -> bool:
+    column = str(values.name).strip().lower()
     if column in _LEVELS:
         return False
     if column == "age":
@@ -122,17 +125,19 @@ def _holds_numbers(name: object, values: pd.Series) -> bool:
     return is_number(inferred(values))
 
 
-def _numbers_in(table: pd.DataFrame) -> list[str]:
-    return [str(name) for name in table if _holds_numbers(name, table[name])]
-
-
-def _levels_in(table: pd.DataFrame) -> list[str]:
-    return [str(name) for name in table if not _holds_numbers(name, table[name])]
+def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
+    """Return the columns of numbers, or all others."""
+    names = []
+    for name, values in table.items():
+        if _holds_numbers(values) == numbers:
+            names.append(name)
+    return names
 
 
 def _finite(table: pd.DataFrame) -> Floats:
-    columns = [numbers_of(str(name), table[name], names=list(table.index)) for name in table]
-    numbers = np.column_stack(columns) if columns else np.zeros((len(table), 0))
+    scans = list(table.index)
+    read = table.apply(lambda cells: numbers_of(str(cells.name), cells, names=scans))
+    numbers = read.to_numpy(dtype=np.float64)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
@@ -423,7 +428,8 @@ class ComBat(SideColumnTransformer):
         text = _describe_unlearned(sites, unknown, self.sites_.tolist())
         if self.handle_unknown == "error":
             raise UnseenLevelError(
-                f"{text} Leave these rows out, or set handle_unknown='ignore' to keep them as they are."
+                f"{text} Leave these rows out, or set handle_unknown='ignore' to keep them as they "
+                "are."
             )
         warnings.warn(f"{text} These rows stay as they are.", NeurocontrastWarning, stacklevel=2)
 
@@ -431,7 +437,7 @@ class ComBat(SideColumnTransformer):
 def _describe_unlearned(
     sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
 ) -> str:
-    """Return which sites ComBat has not learned, with their numbers of rows, and which it has."""
+    """Return which sites ComBat has not learned, with their numbers of rows, and the others."""
     subject = f"site '{unknown[0]}' has"
     if len(unknown) > 1:
         counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]

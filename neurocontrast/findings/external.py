@@ -241,7 +241,7 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
 
 
 def _read_alike(study: Study, chosen: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return external scans with covariates as those of training are: numbers, or levels that were learned.
+    """Return external scans with covariates as in training: numbers, or levels that were learned.
 
     What is neither is refused, with the names of its scans.
     """

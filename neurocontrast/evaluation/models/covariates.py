@@ -52,7 +52,7 @@ def make_baseline(study: Study) -> Model:
     usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
     has_new_sites = study.fixed and _has_new_sites(study, names)
     if has_new_sites:
-        names = tuple(name for name in names if name != "site")
+        names = names[: names.index("site")] + names[names.index("site") + 1 :]
         dropped["site"] = "has values in test that train lacks"
     is_silent = study.fixed and usual and not has_new_sites
     found = [] if is_silent else look_at_covariates(names, dropped)
@@ -66,7 +66,7 @@ def make_baseline(study: Study) -> Model:
 
 
 def _has_new_sites(study: Study, names: Sequence[str]) -> bool:
-    """Return whether the test part has a site that the fitted part lacks; refuse new levels of other columns."""
+    """Return whether test has a site that train lacks; refuse new levels of other columns."""
     split = study.splits[0]
     scans = row_names(study.table, split.test)
     for name in names:
@@ -79,8 +79,8 @@ def _has_new_sites(study: Study, names: Sequence[str]) -> bool:
             return True
         if unseen:
             raise UnseenLevelError(
-                f"split_column: {unseen.text()} Put some of its rows into train, leave them out with "
-                "where, or leave the column out of covariates."
+                f"split_column: {unseen.text()} Put some of its rows into train, leave them out "
+                "with where, or leave the column out of covariates."
             )
     return False
 

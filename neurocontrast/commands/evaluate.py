@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.commands.report import report
 from neurocontrast.data.columns import no_column
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import (
@@ -203,12 +204,9 @@ def evaluate(
         }
         with tempfile.TemporaryDirectory() as scratch:
             table = embeddings_file(embeddings, Path(scratch))
-            if options.get("test") is not None:
-                options["test"] = embeddings_file(options["test"], Path(scratch), parameter="test")
+            options |= _files_in(options.get("test"), Path(scratch))
             return evaluate(table, overwrite=overwrite, progress=progress, **same, **options)
-    for name in _PATHS:
-        if isinstance(options.get(name), os.PathLike):
-            options[name] = os.fspath(options[name])
+    options |= _texts_of_paths(options)
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
@@ -246,6 +244,23 @@ def evaluate(
     result = measure(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
     return EvaluationResult(folder)
+
+
+def _files_in(test: AnyTable | None, scratch: Path) -> dict[str, Path]:
+    """Return the file of the external test set, if there is one; see `embeddings_file`."""
+    if test is None:
+        return {}
+    return {"test": embeddings_file(test, scratch, parameter="test")}
+
+
+def _texts_of_paths(options: Mapping[str, object]) -> dict[str, str]:
+    """Return the settings that name a file by a path, as text."""
+    texts = {}
+    for name in _PATHS:
+        path = options.get(name)
+        if isinstance(path, os.PathLike):
+            texts[name] = os.fspath(path)
+    return texts
 
 
 def _write(

@@ -16,8 +16,9 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
+from neurocontrast.evaluation.encoding import new_levels_allowed
 from neurocontrast.evaluation.rows import Floats, Rows
-from neurocontrast.evaluation.transformers import SideColumnTransformer, new_levels_allowed
+from neurocontrast.evaluation.transformers import SideColumnTransformer
 from neurocontrast.exceptions import DataError
 
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]

@@ -362,6 +362,20 @@ def test_labels_of_a_calibration_are_read_as_the_target_is(tmp_path):
         )
 
 
+def test_a_probe_of_an_earlier_version_is_calibrated_by_any_word(tmp_path):
+    options = {"target": "sex", **FASTEST}
+    folder = neurocontrast.evaluate(TRAINING, out=tmp_path / "e", **options)
+    description = folder / "probe" / "probe.json"
+    texts = {"M": "Male", "F": "female"}
+    probe = json.loads(description.read_text())
+    probe["classes"] = [texts[name] for name in probe["classes"]]
+    description.write_text(json.dumps(probe))
+    out = neurocontrast.predict(
+        folder, EXTERNAL, out=tmp_path / "p.tsv", calibrate=EXTERNAL[["participant_id", "sex"]]
+    )
+    assert set(pd.read_csv(out, sep="\t")["y_pred"]) == {"Male", "female"}
+
+
 def test_a_test_part_with_levels_that_train_lacks_is_refused(tmp_path):
     part = np.where(TRAINING.index < 40, "train", "test")
     table = TRAINING.assign(part=part, hand=np.where(TRAINING.index < 40, "L", "left"))

@@ -11,12 +11,12 @@ import pandas as pd
 
 from neurocontrast.data.levels import UnseenLevelError, inferred, level_column, unseen_levels
 from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.encoding import covariate_encoder, new_levels_allowed
 from neurocontrast.evaluation.estimators import EstimatorError
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, fit_probe
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows, is_number, row_names
-from neurocontrast.evaluation.transformers import covariate_encoder, new_levels_allowed
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.study import Study

@@ -1,6 +1,7 @@
 """Levels of a category that were not learned: found where two tables meet, and refused by name."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,14 @@ def unseen_levels(
         if level is not None and level not in learned:
             rows.setdefault(level, []).append(str(name))
     return UnseenLevels(column, rows, tuple(sorted(filter(None, learned))))
+
+
+def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
+    """Return groups of levels that differ in case, spaces, hyphens or underscores alone."""
+    groups: dict[str, list[str]] = {}
+    for level in sorted(set(levels)):
+        groups.setdefault(re.sub(r"[\s_-]+", "", level.lower()), []).append(level)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:

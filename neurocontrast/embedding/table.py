@@ -197,11 +197,10 @@ def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:
     """Return a column in a type of Parquet's own: numbers, booleans, or text for all else."""
     if pd.api.types.is_bool_dtype(values):
         return pyarrow.array(values.astype("boolean"))
-    if not pd.api.types.is_numeric_dtype(values):
+    if not pd.api.types.is_any_real_numeric_dtype(values):
         # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
         # pandas' own metadata.
-        texts = values.astype(object).map(text_of, na_action="ignore")
-        return pyarrow.array(texts, from_pandas=True)
+        return pyarrow.array([None if pd.isna(cell) else text_of(cell) for cell in values])
     if values.dtype.kind in "iu" and values.isna().any():
         return values.to_numpy("float64", na_value=np.nan)
     return values.to_numpy()

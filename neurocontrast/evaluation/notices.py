@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
+from neurocontrast.data.levels import spelled_alike
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -124,6 +125,8 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
     if n_missing:
         rest = "" if n_missing == len(table) else f"; they form the group '{NO_SITE}'"
         yield Notice.of("site_missing", n=n_missing, n_all=len(table), rest=rest)
+    for group in spelled_alike(sites):
+        yield Notice.of("site_spelling", sites=one_of(group))
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
         if not n_missing:

@@ -402,3 +402,15 @@ def test_a_test_part_with_levels_that_train_lacks_is_refused(tmp_path):
 def test_a_level_has_one_spelling(cell, level):
     assert level_of(cell) == level
     assert levels_of("any", [cell]) == [level]
+
+
+def test_classes_and_sites_that_differ_in_case_alone_are_named(tmp_path):
+    written = TRAINING.assign(diagnosis=TRAINING["diagnosis"].replace("patient", "Patient"))
+    table = pd.concat([TRAINING[:30], written[30:]], ignore_index=True)
+    with pytest.raises(DataError, match="'Patient', 'patient' are spelled nearly alike"):
+        neurocontrast.evaluate(table, out=tmp_path / "1", target="diagnosis", **FASTEST)
+    sites = TRAINING["site"].replace({"1": "Paris", "2": "paris"})
+    options = {"target": "diagnosis", **FASTEST}
+    result = neurocontrast.evaluate(TRAINING.assign(site=sites), out=tmp_path / "2", **options)
+    messages = [notice.message for notice in result.record.warnings]
+    assert any("'Paris', 'paris'. If they are one" in message for message in messages)

@@ -37,6 +37,7 @@ def look_at_cohort(
     people, own = table.iloc[first], target.subset(first)
     found = [
         *_class_sizes(table, target),
+        *_site_spellings(table, target),
         *_sites(table, target, min_site_n),
         *_site_association(people, own),
     ]
@@ -117,6 +118,12 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         yield Notice.of("changing_class", n=changing)
 
 
+def _site_spellings(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    if target.name != "site":
+        for group in spelled_alike(site_names(table["site"])):
+            yield Notice.of("site_spelling", sites=one_of(group))
+
+
 def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Notice]:
     if target.name == "site":
         return
@@ -125,8 +132,6 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
     if n_missing:
         rest = "" if n_missing == len(table) else f"; they form the group '{NO_SITE}'"
         yield Notice.of("site_missing", n=n_missing, n_all=len(table), rest=rest)
-    for group in spelled_alike(sites):
-        yield Notice.of("site_spelling", sites=one_of(group))
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
         if not n_missing:

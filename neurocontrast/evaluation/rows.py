@@ -180,8 +180,9 @@ def check_same_encoder(
 
 def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     """Return a column as floats, NaN where missing; an age of "90+" is 90, as in every table."""
-    texts = list(map(level_of, tidy[name]))
-    numbers = np.array([number_in(name, text or "") for text in texts], dtype="float64")
+    texts = pd.Series(list(map(level_of, tidy[name])), dtype=object)
+    read = texts.map(lambda text: number_in(name, text), na_action="ignore")
+    numbers = read.to_numpy(dtype="float64", na_value=np.nan)
     inside = np.isfinite(numbers)
     what = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
     wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)

@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator
 from neurocontrast.commands.report import report
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.columns import no_column
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import read_embeddings, write_frame
+from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
     StudyResult,
@@ -47,6 +48,9 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
+
+_PATHS = ("test", "split_file", "scans")
+"""Settings that name a file."""
 
 
 class EvaluationResult(WrittenFigures):
@@ -215,7 +219,8 @@ def evaluate(
         Receives progress messages; True shows them on standard error, False nothing. None shows
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     **options
-        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
+        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on; ``test`` may
+        be a DataFrame too.
 
     Returns
     -------
@@ -224,7 +229,7 @@ def evaluate(
         ``result.report()``.
     """
     progress = as_progress(progress)
-    if isinstance(embeddings, pd.DataFrame):
+    if isinstance(embeddings, pd.DataFrame) or isinstance(options.get("test"), pd.DataFrame):
         same: dict[str, Any] = {
             "out": out,
             "target": target,
@@ -233,9 +238,10 @@ def evaluate(
             "cv": cv,
         }
         with tempfile.TemporaryDirectory() as scratch:
-            table = Path(scratch) / "embeddings.parquet"
-            write_frame(table, embeddings)
+            table = embeddings_file(embeddings, Path(scratch))
+            options |= _files_in(options.get("test"), Path(scratch))
             return evaluate(table, overwrite=overwrite, progress=progress, **same, **options)
+    options |= _texts_of_paths(options)
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
@@ -273,6 +279,23 @@ def evaluate(
     result = measure(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
     return EvaluationResult(folder)
+
+
+def _files_in(test: AnyTable | None, scratch: Path) -> dict[str, Path]:
+    """Return the file of the external test set, if there is one; see `embeddings_file`."""
+    if test is None:
+        return {}
+    return {"test": embeddings_file(test, scratch, parameter="test")}
+
+
+def _texts_of_paths(options: Mapping[str, object]) -> dict[str, str]:
+    """Return the settings that name a file by a path, as text."""
+    texts = {}
+    for name in _PATHS:
+        path = options.get(name)
+        if isinstance(path, os.PathLike):
+            texts[name] = os.fspath(path)
+    return texts
 
 
 def _write(

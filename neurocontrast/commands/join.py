@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.cohort import columns_of
+from neurocontrast.data.columns import levels_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
 from neurocontrast.evaluation.rows import (
-    cell_texts,
     check_rows,
     encoder_digest,
     row_names,
@@ -151,7 +151,9 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
             .difference([*skipped, "path"])
         ):
             pairs = zip(
-                cell_texts(placed[first][column]), cell_texts(placed[name][column]), strict=True
+                levels_of(column, placed[first][column]),
+                levels_of(column, placed[name][column]),
+                strict=True,
             )
             for row, pair in enumerate(pairs):
                 if pair[0] != pair[1]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,19 +14,19 @@ import pandas as pd
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
-from neurocontrast.data.columns import as_sex, is_missing, no_column, number_in
-from neurocontrast.data.listing import read_table
+from neurocontrast.data.columns import as_sex, is_missing, levels_of, no_column, number_in
+from neurocontrast.data.listing import AnyTable, place_of, read_table
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.distribution import count_outside
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
-from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
@@ -82,13 +83,13 @@ def describe_calibration(about: dict[str, Any]) -> list[str]:
 @in_default_torch_state
 def predict(
     probe: str | os.PathLike[str],
-    embeddings: str | os.PathLike[str],
+    embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,
     out: str | os.PathLike[str],
     run: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
-    calibrate: str | os.PathLike[str] | None = None,
+    calibrate: AnyTable | None = None,
     overwrite: bool = False,
     on_scan: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress | bool | None = None,
@@ -103,11 +104,11 @@ def predict(
     ----------
     probe : path
         Evaluation directory, or its folder ``probe``.
-    embeddings : path
-        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`:
-        a scan (NIfTI, FreeSurfer), a folder of scans at any depth, or a table with one row per
-        scan. With a `run` of regional measures: a table or a folder of these, or the table of
-        people to whom those of ``data.measures`` belong.
+    embeddings : path or DataFrame
+        Table written by `embed`, or a DataFrame like that, with the run whose embeddings the probe
+        was fitted on. With `run`: a scan (NIfTI, FreeSurfer), a folder of scans at any depth, or a
+        table with one row per scan. With a `run` of regional measures: a table or a folder of
+        these, or the table of people to whom those of ``data.measures`` belong.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the
         positive class, or number; of several classes ``score_<class>``), ``y_pred``, ``trained_on``
@@ -121,7 +122,7 @@ def predict(
     config : Config, mapping or path of a YAML file, optional
         Sections `embedding` and `data`, for scans. Without ``data.cache_dir`` no copy of a scan is
         kept.
-    calibrate : path, optional
+    calibrate : path or DataFrame, optional
         Table with ``participant_id`` (and ``session``) and the target of some of these scans, ten
         or twenty of each new site: the bias of every site with at least five such subjects is taken
         out of its predictions (an intercept alone). ``y_score`` is then calibrated,
@@ -147,15 +148,19 @@ def predict(
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
-    fitted, path = load_probe(probe), Path(embeddings)
+    fitted = load_probe(probe)
     if run is None:
-        tidy, features, origin, doubts = _read_features(fitted, path, config)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = embeddings_file(embeddings, Path(scratch))
+            tidy, features, origin, doubts = _read_features(fitted, path, config)
         truths = _truths(fitted, tidy, calibrate)
         table = _predictions(fitted, tidy, features)
     else:
         from neurocontrast.runs.incoming import open_scans
 
-        scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
+        scans = open_scans(
+            Path(run), place_of(embeddings), fitted, images_root=images_root, config=config
+        )
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
         truths = _truths(fitted, tidy, calibrate)
         features, notes = scans.embed(progress)
@@ -165,11 +170,9 @@ def predict(
         )  # empty cells for bad scans
         table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
         origin = scans.origin(table)
-    calibration = (
-        None
-        if truths is None
-        else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
-    )
+    calibration = None
+    if truths is not None and calibrate is not None:
+        calibration = _calibrated(fitted, tidy, table, truths, place_of(calibrate).name)
     outside: dict[str, Any] | None = None
     if fitted.distribution is not None:
         outside, far = count_outside(
@@ -269,9 +272,7 @@ def _calibrated(
     return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
-def _truths(
-    fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLike[str] | None
-) -> Floats | None:
+def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None) -> Floats | None:
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     if calibrate is None:
         return None
@@ -285,12 +286,12 @@ def _truths(
             "scans: predict from the table in place of a folder (its columns participant_id, path and site), or embed "
             "it again, for embeddings. Scans of one site may all have the same word there."
         )
-    labels = _labels(Path(calibrate), fitted.target)
-    problems = Problems(Path(calibrate).name)
+    labels = _labels(calibrate, fitted.target)
+    problems = Problems(place_of(calibrate).name)
     for column in ("participant_id", fitted.target):
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))
-    codes = {name: float(code) for code, name in enumerate(fitted.classes)}
+    truth_of = _truth_by_cell(fitted, labels[fitted.target])
     truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
@@ -300,12 +301,13 @@ def _truths(
         if "session" in row:
             session = "" if is_missing(row["session"]) else row["session"]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
-        value = number_in(fitted.target, cell) if fitted.kind == "continuous" else codes.get(cell)
+        value = truth_of[cell]
         if not len(of_scan):
             problems.add("no scan belongs to this participant", column="participant_id", **where)
         elif value is None:
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
-            problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
+            rule = f"must be {allowed}{suggestion(cell, fitted.classes)}"
+            problems.add(f"found {shown(cell)}; {rule}", column=fitted.target, **where)
         elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
             problems.add(
                 "the probe was fitted on this subject, who cannot calibrate a new site", **where
@@ -325,10 +327,10 @@ def _truths(
     return truths
 
 
-def _labels(path: Path, target: str) -> pd.DataFrame:
+def _labels(table: AnyTable, target: str) -> pd.DataFrame:
     """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
-    people = read_people(path, ("participant_id", "session"))
-    problems = Problems(path.name)
+    people = read_people(table, ("participant_id", "session"))
+    problems = Problems(place_of(table).name)
     for row, refusal in people.refused.get(target, {}).items():
         label = people.cells[target].iloc[row]
         is_clear = number_in(target, label) is not None or isinstance(as_sex(label), str)
@@ -337,6 +339,28 @@ def _labels(path: Path, target: str) -> pd.DataFrame:
             problems.add(f"found {shown(label)}; {refusal.rule}", column=target, line=line)
     problems.raise_if_any()
     return people.cells
+
+
+def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
+    """Return the truth of each cell as a number, and None where the cell holds no truth.
+
+    A probe of an earlier version can have classes as its table wrote them.
+    """
+    written = cells.unique().tolist()
+    if fitted.kind == "continuous":
+        return {cell: number_in(fitted.target, cell) for cell in written}
+    classes = list(fitted.classes)
+    levels = levels_of(fitted.target, classes)
+    truths: dict[str, float | None] = {}
+    for cell, level in zip(
+        written, levels_of(fitted.target, written, learned=classes), strict=True
+    ):
+        truths[cell] = None
+        if level in classes:
+            truths[cell] = float(classes.index(level))
+        elif level in levels:
+            truths[cell] = float(levels.index(level))
+    return truths
 
 
 def _doubts(

@@ -2,7 +2,10 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,14 +21,15 @@ from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import as_sex as as_sex
 from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.files import composed
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 """Usual names of a column of ages in years."""
+_MISSING_IN_PYTHON = frozenset({"None", "<NA>", "NaT"})
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _TOP_CODED = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\+$")
 _BAND = re.compile(r"[0-9]+ ?[-–] ?[0-9]+")
+_WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
 IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
 """Usual names of the column that names people; ``id`` can number the rows."""
@@ -76,11 +80,19 @@ def number_in(column: str, cell: str) -> float | None:
     return age
 
 
+@lru_cache(maxsize=65_536)
+def spelling_of(text: str) -> str:
+    """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
+    spelled = unicodedata.normalize("NFC", text).strip()
+    whole = _WHOLE.fullmatch(spelled)
+    return whole.group(1) if whole else spelled
+
+
 RULES: dict[str, Callable[[str], object]] = {
     "age": as_age,
     "sex": as_sex,
-    "site": str,
-    "diagnosis": str,
+    "site": spelling_of,
+    "diagnosis": spelling_of,
 }
 """Columns with a fixed meaning, and how a cell becomes a value."""
 
@@ -107,12 +119,57 @@ def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refus
 
 
 def text_of(value: object) -> str:
-    """Return a table value as text: missing is "", and a whole number has no decimal point."""
-    if isinstance(value, float | np.floating):
-        if np.isnan(value):
-            return ""
-        return str(int(value)) if float(value).is_integer() else repr(float(value))
-    return "" if value is None or value is pd.NA or value is pd.NaT else str(value)
+    """Return a table value as text: missing is "", a whole number has no point, a day no time."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return ""
+    if isinstance(value, datetime):
+        return str(value).removesuffix(" 00:00:00")
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    if np.isnan(value):
+        return ""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def level_of(value: object) -> str | None:
+    """Return a cell as the name of a level in one spelling, and None where the cell is missing."""
+    spelled = spelling_of(text_of(value))
+    if is_missing(spelled) or spelled in _MISSING_IN_PYTHON:
+        return None
+    return spelled
+
+
+def levels_of(
+    column: str, cells: Iterable[object], *, learned: Collection[str | None] = ()
+) -> list[str | None]:
+    """Return the level of each cell of a column, by the rule for every table that meets another.
+
+    1, 1.0 and "1.0" are one level, and so are all words for a sex. Numbers for a sex are read where
+    all of the column mean one (1 and 2); beside a 0 they stay as they are, and so do words that are
+    not understood, and levels that were `learned` as they are.
+    """
+    levels = list(map(level_of, cells))
+    if not is_of_sex(column):
+        return levels
+    sexes = _sex_of_levels(levels)
+    for level in learned:
+        sexes.pop(level, None)
+    return [sexes.get(level, level) for level in levels]
+
+
+def is_of_sex(column: object) -> bool:
+    """Say whether the column of a name holds sexes."""
+    return str(column).strip().lower() == "sex"
+
+
+def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
+    """Return the sex, F or M, of each level that is understood beside the others."""
+    spelled = sorted(filter(None, set(levels)))
+    sexes: dict[str | None, str] = {}
+    for level, sex in zip(spelled, read_sexes(spelled).values, strict=True):
+        if isinstance(sex, str) and sex:
+            sexes[level] = sex
+    return sexes
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
@@ -215,20 +272,20 @@ def matching_rows(
     for column, given in where.items():
         if column not in table:
             raise DataError(no_column(place, column, table.columns))
-        texts = table[column].map(lambda value, of=column: _canonical(of, value))
+        levels = _Levels(column, table[column])
         try:
             choice: Any = _as_choice(given)
         except ValueError as error:
             raise ConfigError(f"where.{column}: {error}.") from None
         is_excluded = isinstance(choice, Mapping)
-        wanted = {_canonical(column, value) for value in (choice["not"] if is_excluded else choice)}
-        allowed = sorted(set(texts))
+        wanted = {levels.named(value) for value in (choice["not"] if is_excluded else choice)}
+        allowed = sorted(set(levels.of_rows))
         for value in sorted(wanted.difference(allowed)):
             raise DataError(
                 f"{place}: column '{column}' has no value {shown(value)}.{suggestion(value, allowed)} "
                 f"It has: {one_of(allowed)}."
             )
-        keep &= texts.isin(wanted).to_numpy() != is_excluded
+        keep &= levels.of_rows.isin(wanted).to_numpy() != is_excluded
     if not keep.any():
         raise DataError(f"{place}: no scan is left by the selection {dict(where)}.")
     return keep
@@ -238,19 +295,39 @@ def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray
     """Tell which cells a choice of `matching_rows` keeps, in a table that may lack its values."""
     values: Any = _as_choice(choice)
     is_excluded = isinstance(values, Mapping)
-    listed = values["not"] if is_excluded else values
-    wanted = {_canonical(column, value) for value in listed}
-    texts = cells.map(lambda value: _canonical(column, value))
-    selected: npt.NDArray[np.bool_] = texts.isin(wanted).to_numpy() != is_excluded
+    listed = values
+    if is_excluded:
+        listed = values["not"]
+    levels = _Levels(column, cells)
+    wanted = set(map(levels.named, listed))
+    selected: npt.NDArray[np.bool_] = levels.of_rows.isin(wanted).to_numpy() != is_excluded
     return selected
 
 
-def _canonical(column: str, value: object) -> str:
-    """Return a cell, or a value to compare, as text; ``female`` of the column sex is ``F``."""
-    text = composed(text_of(value).strip())
-    if is_missing(text):
+class _Levels:
+    """Levels of the rows of a column, missing ones as ``n/a``, and of values that name them."""
+
+    def __init__(self, column: str, cells: pd.Series) -> None:
+        written = cells.map(lambda cell: _written(column, cell)).reset_index(drop=True)
+        self.of_rows = written.astype(object)
+        self._column = column
+        if is_of_sex(column):
+            self.of_rows = self.of_rows.replace(_sex_of_levels(self.of_rows))
+
+    def named(self, value: object) -> str:
+        """Return the level that a value of a selection names: ``female`` is F where rows have F."""
+        written = _written(self._column, value)
+        if not is_of_sex(self._column) or written in set(self.of_rows):
+            return written
+        return _sex_of_levels([written]).get(written, written)
+
+
+def _written(column: str, value: object) -> str:
+    """Return a cell or a value of a selection in one spelling; missing is n/a, None a value."""
+    spelled = spelling_of(text_of(value))
+    if is_missing(spelled):
         return "n/a"
-    sex = as_sex(text)
-    if column == "sex" and isinstance(sex, str):
-        return sex
-    return text
+    if column != "age":
+        return spelled
+    age = as_age(spelled)
+    return spelled if isinstance(age, Refusal) else text_of(age)

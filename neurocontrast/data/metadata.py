@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from neurocontrast.data.cohort import Cohort, Kind
-from neurocontrast.data.columns import matching_columns, no_column, text_of, values_of
+from neurocontrast.data.columns import matching_columns, no_column, spelling_of, text_of, values_of
 from neurocontrast.data.listing import read_parquet, read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
@@ -53,7 +53,7 @@ def encode_metadata(
             raise DataError(no_column(place, column, table.columns))
         values = table[column]
         if kind == "categorical":
-            texts = values.map(text_of)
+            texts = values.map(lambda value: spelling_of(text_of(value)))
             codes, known = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
             metadata[column], found[column] = torch.from_numpy(codes), known.tolist()
         elif pd.api.types.is_numeric_dtype(values) or values.isna().all():

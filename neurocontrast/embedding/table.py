@@ -12,6 +12,8 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from neurocontrast.data.columns import text_of
+from neurocontrast.data.levels import inferred
 from neurocontrast.data.listing import check_names
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError, said
@@ -76,24 +78,40 @@ def write_embeddings(
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
-def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
-    """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does."""
-    check_names(frame, "embeddings: the DataFrame")
+def write_frame(
+    path: str | os.PathLike[str], frame: pd.DataFrame, *, parameter: str = "embeddings"
+) -> None:
+    """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does.
+
+    Errors begin with the name of the `parameter`.
+    """
+    check_names(frame, f"{parameter}: the DataFrame")
     names = _features_of(frame.columns)
     lacking = [name for name in ("participant_id",) if name not in frame] + (
         [] if names else [f"{_FEATURE}0000 …"]
     )
     if lacking:
-        raise DataError(f"embeddings: the DataFrame lacks {', '.join(lacking)}.")
+        raise DataError(f"{parameter}: the DataFrame lacks {', '.join(lacking)}.")
     if frame.empty:
-        raise DataError("embeddings: the DataFrame needs at least one row.")
+        raise DataError(f"{parameter}: the DataFrame needs at least one row.")
     try:
         features = frame[names].to_numpy(np.float32)
     except (ValueError, TypeError) as error:
         raise DataError(
-            f"embeddings: the feature columns must hold numbers ({said(error)})."
+            f"{parameter}: the feature columns must hold numbers ({said(error)})."
         ) from error
-    write_embeddings(path, frame.drop(columns=names).infer_objects(), features, {})
+    write_embeddings(path, frame.drop(columns=names).apply(inferred), features, {})
+
+
+def embeddings_file(
+    table: str | os.PathLike[str] | pd.DataFrame, scratch: Path, *, parameter: str = "embeddings"
+) -> Path:
+    """Return the file of an embeddings table; a DataFrame is written into the folder `scratch`."""
+    if not isinstance(table, pd.DataFrame):
+        return Path(table)
+    path = scratch / f"{parameter}.parquet"
+    write_frame(path, table, parameter=parameter)
+    return path
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
@@ -175,9 +193,14 @@ def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
     return info
 
 
-def _plain(values: pd.Series) -> list[Any] | np.ndarray:
-    # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
-    # pandas' own metadata.
-    if values.dtype.kind in "fiub":
-        return values.to_numpy()
-    return [None if pd.isna(value) else str(value) for value in values]
+def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:
+    """Return a column in a type of Parquet's own: numbers, booleans, or text for all else."""
+    if pd.api.types.is_bool_dtype(values):
+        return pyarrow.array(values.astype("boolean"))
+    if not pd.api.types.is_any_real_numeric_dtype(values):
+        # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
+        # pandas' own metadata.
+        return pyarrow.array([None if pd.isna(cell) else text_of(cell) for cell in values])
+    if values.dtype.kind in "iu" and values.isna().any():
+        return values.to_numpy("float64", na_value=np.nan)
+    return values.to_numpy()

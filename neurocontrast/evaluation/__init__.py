@@ -6,6 +6,7 @@ files.
 """
 
 from neurocontrast.evaluation.designs import BlockScaler
+from neurocontrast.evaluation.encoding import covariate_encoder
 from neurocontrast.evaluation.planning import plan_study
 from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.results import StudyResult, run_study
@@ -14,7 +15,7 @@ from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFo
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.transformers import ComBat, Residualiser, covariate_encoder
+from neurocontrast.evaluation.transformers import ComBat, Residualiser
 
 __all__ = [
     "BlockScaler",

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from neurocontrast.data.columns import levels_of
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, site_names
+from neurocontrast.evaluation.rows import IDENTIFIERS, is_number, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import (
@@ -36,7 +37,9 @@ def adjustments(
             name for name in kept_columns(table, settings, target=target) if name != predicted
         )
         steps.append(ComBat("site", preserve=kept, handle_unknown="ignore"))
-    return (*steps, Residualiser(settings.residualise)) if settings.residualise else tuple(steps)
+    if settings.residualise:
+        steps.append(Residualiser(settings.residualise, handle_unknown="ignore"))
+    return tuple(steps)
 
 
 def kept_columns(
@@ -64,7 +67,10 @@ def choose_covariates(
             if name not in OPTIONAL:
                 near = suggestion(name, table.columns).strip()
                 dropped[name] = "is not in the table" + (f" ({near})" if near else "")
-        elif len(values := {text for text in cell_texts(table[name]) if text is not None}) < 2:
+        elif (
+            len(values := {level for level in levels_of(name, table[name]) if level is not None})
+            < 2
+        ):
             dropped[name] = "has fewer than two values"
         elif name != "site" and not is_number(table[name]) and _tells_people(table, name):
             dropped[name] = (

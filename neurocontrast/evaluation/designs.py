@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
+from neurocontrast.evaluation.encoding import new_levels_allowed
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.transformers import SideColumnTransformer
 from neurocontrast.exceptions import DataError
@@ -58,11 +59,10 @@ class FeatureDesign:
             self.features[rows].astype(computed, copy=False) for rows in (train, test)
         )
         for step in map(clone, self.steps):
-            step.estimate(x_train, self.table.iloc[train])
-            x_train, x_test = (
-                step.adjust(x, self.table.iloc[rows])
-                for x, rows in ((x_train, train), (x_test, test))
-            )
+            with new_levels_allowed():
+                step.estimate(x_train, self.table.iloc[train])
+                x_train = step.adjust(x_train, self.table.iloc[train])
+                x_test = step.adjust(x_test, self.table.iloc[test])
         return x_train.astype(precision, copy=False), x_test.astype(precision, copy=False)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
+from neurocontrast.data.levels import spelled_alike
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -36,6 +37,7 @@ def look_at_cohort(
     people, own = table.iloc[first], target.subset(first)
     found = [
         *_class_sizes(table, target),
+        *_site_spellings(table, target),
         *_sites(table, target, min_site_n),
         *_site_association(people, own),
     ]
@@ -114,6 +116,12 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     changing = int((pd.Series(target.values).groupby(subjects.to_numpy()).nunique() > 1).sum())
     if changing:
         yield Notice.of("changing_class", n=changing)
+
+
+def _site_spellings(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    if target.name != "site":
+        for group in spelled_alike(site_names(table["site"])):
+            yield Notice.of("site_spelling", sites=one_of(group))
 
 
 def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Notice]:

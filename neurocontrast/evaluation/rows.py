@@ -7,7 +7,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import AGE_LIMITS, matching_columns, number_of
+from neurocontrast.data.columns import (
+    level_of,
+    levels_of,
+    matching_columns,
+    number_in,
+    number_of,
+)
+from neurocontrast.data.levels import level_column
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
@@ -52,9 +59,8 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"]
     )
     for name in ("sex", "site"):
-        tidy[name] = pd.Series(
-            cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object
-        )
+        cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
+        tidy[name] = level_column(name, cells)
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -100,7 +106,8 @@ def cell_texts(values: Iterable[object]) -> list[str | None]:
 
 def site_names(sites: Iterable[object]) -> Texts:
     """Return the site of each scan as text, and `NO_SITE` for a scan without one."""
-    return np.array([NO_SITE if text is None else text for text in cell_texts(sites)], dtype=object)
+    levels = levels_of("site", sites)
+    return np.array([level or NO_SITE for level in levels], dtype=object)
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
@@ -172,17 +179,12 @@ def check_same_encoder(
 
 
 def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
-    """Return a column as floats, NaN where missing; "90+" is not missing, and the old must not vanish unseen."""
-    texts = cell_texts(tidy[name])
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(
-        dtype="float64"
-    )
-    inside, what = np.isfinite(numbers), "finite numbers"
-    if name == "age":
-        inside, what = (
-            (numbers >= AGE_LIMITS[0]) & (numbers <= AGE_LIMITS[1]),
-            "finite numbers of years from 0 to 120",
-        )
+    """Return a column as floats, NaN where missing; an age of "90+" is 90, as in every table."""
+    texts = pd.Series(list(map(level_of, tidy[name])), dtype=object)
+    read = texts.map(lambda text: number_in(name, text), na_action="ignore")
+    numbers = read.to_numpy(dtype="float64", na_value=np.nan)
+    inside = np.isfinite(numbers)
+    what = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
     wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.data.columns import levels_of
+from neurocontrast.data.levels import level_column, spelled_alike
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
-from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, cell_texts, is_number
+from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 CONTROL_NAMES = frozenset(
@@ -83,7 +86,7 @@ def read_target(
         raise ConfigError(
             f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}."
         )
-    texts = pd.Series(cell_texts(table[name]), dtype=object)
+    texts = level_column(name, table[name]).reset_index(drop=True)
     present = texts.notna().to_numpy()
     if not present.any():
         raise DataError(
@@ -94,7 +97,11 @@ def read_target(
     if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
     return _categorical(
-        table.loc[present, "subject_id"], name, texts[present], positive, max_classes
+        table.loc[present, "subject_id"],
+        name,
+        texts[present],
+        positive,
+        max_classes,
     ), present
 
 
@@ -106,8 +113,9 @@ def encode_target(
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"
         )
-    texts = pd.Series(cell_texts(table[like.name]), dtype=object)
-    present, kept = texts.notna().to_numpy(), texts.dropna()
+    texts = level_column(like.name, table[like.name]).reset_index(drop=True)
+    present = texts.notna().to_numpy()
+    kept = texts[present]
     if kept.empty:
         raise DataError(
             f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test."
@@ -123,9 +131,11 @@ def encode_target(
     unknown = kept[~kept.isin(like.classes)].value_counts()
     if len(unknown):
         found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
+        near = suggestion(str(unknown.index[0]), like.classes)
         raise DataError(
             f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe knows "
-            f"{one_of(like.classes)}. Write them alike, or leave these scans out with evaluation.test_where."
+            f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with "
+            "evaluation.test_where."
         )
     codes = pd.Categorical(kept, categories=like.classes).codes.astype(np.int64)
     return Target(like.name, like.kind, codes, like.classes, like.positive), present
@@ -173,6 +183,8 @@ def _categorical(
     subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
 ) -> Target:
     classes = sorted(set(texts))
+    if max_classes == MAX_CLASSES:
+        _check_spelling(name, classes)
     taken = sorted(set(classes) & _COLUMNS)
     if taken:
         raise DataError(
@@ -197,6 +209,7 @@ def _categorical(
         classes.sort(key=lambda label: not _is_control(label))  # stable: controls first
         kind: Kind = "multiclass"
     else:
+        positive = _class_named(name, positive, classes)
         if positive is not None and positive not in classes:
             raise ConfigError(
                 f"positive: '{positive}' is not a class of '{name}'.{suggestion(positive, classes)} "
@@ -207,6 +220,25 @@ def _categorical(
         kind = "binary"
     codes = pd.Categorical(texts, categories=classes).codes.astype(np.int64)
     return Target(name, kind, codes, tuple(classes), positive)
+
+
+def _check_spelling(name: str, classes: Sequence[str]) -> None:
+    """Refuse classes that are one but for case or spaces; image sets do have both."""
+    for group in spelled_alike(classes):
+        raise DataError(
+            f"target '{name}': {one_of(group)} are spelled nearly alike, and would be different "
+            "classes. Write them alike, or leave one out with where."
+        )
+
+
+def _class_named(name: str, positive: str | None, classes: list[str]) -> str | None:
+    """Return the class that a setting names in any spelling, or the setting if there is none."""
+    if positive is None or positive in classes:
+        return positive
+    levels = levels_of(name, [positive])
+    if levels[0] in classes:
+        return levels[0]
+    return positive
 
 
 _CONSTANT = "There is nothing to predict: choose another column, or widen the selection."

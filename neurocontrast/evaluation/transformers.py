@@ -1,5 +1,6 @@
 """Scikit-learn transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
 
+import warnings
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar
@@ -9,10 +10,6 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_string_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import (
     _check_feature_names_in,
@@ -21,8 +18,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from neurocontrast.evaluation.rows import Floats, Texts, cell_texts
-from neurocontrast.exceptions import suggestion
+from neurocontrast.data.levels import (
+    UnseenLevelError,
+    level_column,
+)
+from neurocontrast.evaluation.encoding import covariate_encoder
+from neurocontrast.evaluation.rows import Floats, Texts
+from neurocontrast.exceptions import NeurocontrastWarning, one_of, suggestion
 
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
@@ -30,45 +32,7 @@ MIN_SITE_SCANS = 3
 """A site with fewer training scans has no spread that could be estimated."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
-
-
-def covariate_encoder() -> ColumnTransformer:
-    """Return a transformer that encodes age, sex, site and other columns of a DataFrame as a matrix of numbers.
-
-    A column of numbers stays one column, missing and infinite values filled with the training mean,
-    and gets another one that marks them, if there are any in training (`SimpleImputer`). Any other
-    column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a
-    value not seen. Columns of numbers come first.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from neurocontrast.evaluation import covariate_encoder
-    >>> table = pd.DataFrame({"age": [20.0, 40.0, None], "sex": ["F", "M", "F"]})
-    >>> encoder = covariate_encoder().fit(table)
-    >>> encoder.transform(table)
-    array([[20.,  0.,  1.,  0.],
-           [40.,  0.,  0.,  1.],
-           [30.,  1.,  1.,  0.]])
-    >>> encoder.get_feature_names_out().tolist()
-    ['age', 'missingindicator_age', 'sex_F', 'sex_M']
-    """
-    numbers = [FunctionTransformer(_finite, feature_names_out="one-to-one"),
-               SimpleImputer(add_indicator=True, keep_empty_features=True)]  # fmt: skip
-    texts = [FunctionTransformer(_as_text, feature_names_out="one-to-one"),
-             OneHotEncoder(handle_unknown="ignore", sparse_output=False)]  # fmt: skip
-    parts = [("numbers", make_pipeline(*numbers), make_column_selector(dtype_include="number")),
-             ("texts", make_pipeline(*texts), make_column_selector(dtype_exclude="number"))]  # fmt: skip
-    return ColumnTransformer(parts, verbose_feature_names_out=False)
-
-
-def _finite(table: pd.DataFrame) -> Floats:
-    numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def _as_text(table: pd.DataFrame) -> Texts:
-    return np.array([cell_texts(table[name]) for name in table], dtype=object).T
+_N_SITES = 8  # shown in a message
 
 
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
@@ -117,7 +81,8 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         """Return some of the side columns as numbers, by `encoder_`; with `fit` it is fitted on them first."""
         chosen = side[list(map(str, columns))]
         if fit:
-            self.encoder_ = covariate_encoder().fit(chosen)
+            handling = getattr(self, "handle_unknown", "error")
+            self.encoder_ = covariate_encoder(handle_unknown=handling).fit(chosen)
         return self.encoder_.transform(chosen)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
@@ -164,8 +129,11 @@ class Residualiser(SideColumnTransformer):
     Parameters
     ----------
     covariates : sequence of str or int, default=()
-        Side columns whose effect is taken out: numbers, or text that becomes one column a value
+        Side columns whose effect is taken out: numbers, or text that becomes one column a level
         (`covariate_encoder`). Never what is to be predicted.
+    handle_unknown : {"error", "ignore"}, default="error"
+        What to do with rows of a level that `fit` has not seen: refuse them by name, or take out
+        the effect of the other covariates alone and warn.
 
     Attributes
     ----------
@@ -182,11 +150,15 @@ class Residualiser(SideColumnTransformer):
     [2.95, 2.65, 2.35, 3.05]
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"covariates": ["array-like"]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "covariates": ["array-like"],
+        "handle_unknown": [StrOptions({"error", "ignore"})],
+    }
     side_parameters = ("covariates",)
 
-    def __init__(self, covariates: Sequence[Column] = ()) -> None:
+    def __init__(self, covariates: Sequence[Column] = (), *, handle_unknown: str = "error") -> None:
         self.covariates = covariates
+        self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Fit the features on the covariates by least squares."""
@@ -324,7 +296,8 @@ class ComBat(SideColumnTransformer):
 
     def _names_of(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
         """Return the site of each row as text; a missing one is refused."""
-        values = side[str(self.site)]
+        column = str(self.site)
+        values = level_column("site", side[column])
         missing = int(values.isna().sum())
         if missing:
             raise ValueError(
@@ -334,13 +307,32 @@ class ComBat(SideColumnTransformer):
         return values.to_numpy(dtype=object).astype(str)
 
     def _check_known(self, sites: npt.NDArray[np.str_]) -> None:
+        """Refuse rows of sites that were not learned, or warn that they stay as they are."""
         unknown = sorted(set(sites) - set(self.sites_))
-        if unknown and self.handle_unknown == "error":
-            raise ValueError(
-                f"ComBat: site '{unknown[0]}' has fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised "
-                f"({len(unknown)} such sites). Leave these rows out, or set handle_unknown='ignore' to keep them as "
-                "they are."
+        if not unknown:
+            return
+        text = _describe_unlearned(sites, unknown, self.sites_.tolist())
+        if self.handle_unknown == "error":
+            raise UnseenLevelError(
+                f"{text} Leave these rows out, or set handle_unknown='ignore' to keep them as they "
+                "are."
             )
+        warnings.warn(f"{text} These rows stay as they are.", NeurocontrastWarning, stacklevel=2)
+
+
+def _describe_unlearned(
+    sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
+) -> str:
+    """Return which sites ComBat has not learned, with their numbers of rows, and the others."""
+    subject = f"site '{unknown[0]}' has"
+    if len(unknown) > 1:
+        counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]
+        more = f" and {len(counts) - _N_SITES} more" if len(counts) > _N_SITES else ""
+        subject = f"sites {', '.join(counts[:_N_SITES])}{more} have"
+    text = f"ComBat: {subject} fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised."
+    if not len(learned):
+        return f"{text} No site was learned."
+    return f"{text} Learned were {one_of(learned)}.{suggestion(unknown[0], learned)}"
 
 
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:

@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictBool, StrictFloat, StrictInt
 
+from neurocontrast.data.columns import levels_of
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.record import Counts, Interval, Notice, Part
-from neurocontrast.evaluation.rows import cell_texts, draw_subjects, is_number
+from neurocontrast.evaluation.rows import draw_subjects, is_number
 from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
 from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
@@ -144,7 +145,7 @@ def measure_confounds(inputs: Inputs) -> Found:
 def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
     """Predict a column in stratified folds of the scans that have a value, or return why it is not predicted."""
     values, subjects = study.table[column].iloc[rows], study.subjects[rows]
-    texts = np.array(cell_texts(values), dtype=object)
+    texts = np.array(levels_of(column, values), dtype=object)
     present = np.array([text is not None for text in texts], dtype=bool)
     if _is_number(study, column):
         present &= np.isfinite(values.to_numpy(dtype=float))

@@ -13,7 +13,14 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
-from neurocontrast.data.columns import is_selected, matching_rows
+from neurocontrast.data.columns import is_selected, levels_of, matching_rows
+from neurocontrast.data.levels import (
+    UnseenLevelError,
+    inferred,
+    level_column,
+    numbers_of,
+    unseen_levels,
+)
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.metrics import (
@@ -27,6 +34,7 @@ from neurocontrast.evaluation.models.covariates import with_covariates, with_est
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
+    NO_SITE,
     check_rows,
     check_same_encoder,
     encoder_digest,
@@ -40,7 +48,7 @@ from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Units
-from neurocontrast.exceptions import DataError, LeakageError, one_of
+from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingness_blocks
@@ -132,10 +140,11 @@ def plan_external(
     )
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
+    names, dropped = _covariates(study, chosen)
+    chosen = _read_alike(study, chosen, names)
     shared, found = _check_shared(study, chosen)
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     n_overlap, leaks = _check_leaks(study, joined, chosen, info)
-    names, dropped = _covariates(study, chosen)
     without = [Notice.of("external_baseline", name=each) for each in dropped]
     baseline, unfit = _fit_baseline(joined, names)
     notices += [*found, *leaks, *without, *unfit, *_unlike_the_study(study, chosen)]
@@ -179,12 +188,12 @@ def _unlike_the_study(study: Study, chosen: pd.DataFrame) -> list[Notice]:
 
 
 @contextmanager
-def _naming_the_test_table() -> Iterator[None]:
-    """Say in errors that they are of the table of the external test set."""
+def _naming_the_test_table(hint: str = "") -> Iterator[None]:
+    """Name the table of the external test set in errors, and add a remedy."""
     try:
         yield
     except (DataError, LeakageError) as error:
-        raise type(error)(f"test: {error}") from None
+        raise type(error)(f"test: {error}{hint}") from None
 
 
 def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
@@ -243,20 +252,45 @@ def _check_leaks(
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
     """Return the covariates of the baseline that external scans have too, and why the others are left out."""
     used, dropped = [], []
-    new = sorted(set(chosen["site"].dropna()) - set(study.table["site"].dropna()))
+    learned = set(study.sites[study.fitted_rows]) - {NO_SITE}
+    new = sorted(set(chosen["site"].dropna()) - learned)
     for name in study.covariates:
         if name not in chosen or chosen[name].isna().all():
             dropped.append(f"{name}, which the test table lacks")
         elif name == "site" and new:
-            dropped.append(f"site, since {one_of(new[:5])} was never seen")
-        elif is_number(study.table[name]) != is_number(chosen[name]):
-            raise DataError(
-                f"test: column '{name}' holds numbers in one table and text in the other ({row_names(chosen, [0])[0]} "
-                f"has '{chosen[name].iloc[0]}'). Write it alike in both, or leave it out of covariates."
-            )
+            near = suggestion(new[0], learned)
+            dropped.append(f"site, since {one_of(new[:5])} was never seen{near.removesuffix('?')}")
         else:
             used.append(name)
     return tuple(used), dropped
+
+
+def _read_alike(study: Study, chosen: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return external scans with covariates as in training: numbers, or levels that were learned.
+
+    What is neither is refused, with the names of its scans.
+    """
+    scans = row_names(chosen, np.arange(len(chosen)))
+    trained = study.table.iloc[study.fitted_rows]
+    columns: dict[str, pd.Series] = {}
+    for name in names:
+        if is_number(inferred(trained[name])):
+            with _naming_the_test_table(_WRITE_ALIKE):
+                columns[name] = numbers_of(name, chosen[name], names=scans)
+            continue
+        learned = set(levels_of(name, trained[name]))
+        levels = level_column(name, chosen[name], learned=learned)
+        unseen = unseen_levels(name, levels.tolist(), learned, names=scans)
+        if unseen:
+            raise UnseenLevelError(f"test: {unseen.text()}{_WRITE_ALIKE}")
+        columns[name] = levels
+    return chosen.assign(**columns)
+
+
+_WRITE_ALIKE = (
+    " Write them alike in both tables, leave these scans out with evaluation.test_where, or leave "
+    "the column out of covariates."
+)
 
 
 def measure_external_test(inputs: Inputs) -> Found:

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from neurocontrast import evaluation
 from neurocontrast.evaluation import ComBat, Residualiser, covariate_encoder
+from neurocontrast.exceptions import NeurocontrastWarning
 
 PUBLIC = [getattr(evaluation, name) for name in evaluation.__all__]
 ESTIMATORS = [each for each in PUBLIC if inspect.isclass(each) and issubclass(each, BaseEstimator)]
@@ -108,7 +109,8 @@ def test_sites_that_were_not_learned_are_refused_or_stay_as_they_are(shifted):
         ComBat("site", preserve=["age"]).fit(table[known]).transform(table)
     with pytest.raises(ValueError, match="site 'c' has fewer than 3 rows in fit"):
         ComBat("site", preserve=["age"]).fit(table[:122])
-    left = harmonise(table, table[known])
+    with pytest.warns(NeurocontrastWarning, match="site 'c' has .* Learned were 'a', 'b'"):
+        left = harmonise(table, table[known])
     np.testing.assert_array_equal(left[~known], x[~known])
     np.testing.assert_allclose(left[known], harmonise(table[known]))
 
@@ -151,9 +153,12 @@ def test_covariates_are_coded_by_the_rows_that_the_encoder_was_fitted_on():
     )
     np.testing.assert_array_equal(encoder.transform(table.assign(age=np.inf))[:, :2], [[30, 1]] * 4)
     new = table.assign(sex=["X", "n/a", "M", "F"])
-    np.testing.assert_array_equal(
-        encoder.transform(new)[:, 2:5], [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]]
-    )
+    with pytest.raises(ValueError, match=r"'X' in 1 row .*Learned were 'F', 'M'"):
+        encoder.transform(new)
+    lenient = covariate_encoder(handle_unknown="ignore").fit(table[:3])
+    with pytest.warns(NeurocontrastWarning, match="'X' in 1 row"):
+        coded = lenient.transform(new)
+    np.testing.assert_array_equal(coded[:, 2:5], [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]])
     empty = pd.DataFrame({"age": [np.nan] * 3, "sex": [None] * 3})
     assert covariate_encoder().fit_transform(empty).tolist() == [[0, 1, 1]] * 3
 

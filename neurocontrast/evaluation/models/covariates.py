@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from neurocontrast.data.levels import UnseenLevelError, inferred, level_column, unseen_levels
 from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.encoding import covariate_encoder, new_levels_allowed
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
 from neurocontrast.evaluation.models.own import why_unfit
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import Floats, Rows
-from neurocontrast.evaluation.transformers import covariate_encoder
+from neurocontrast.evaluation.rows import Floats, Rows, is_number, row_names
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.study import Study
@@ -33,8 +34,9 @@ class CovariateDesign:
         if not self.names:
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         table = self.table[list(self.names)]
-        encoder = covariate_encoder()
-        return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
+        encoder = covariate_encoder(handle_unknown="ignore")
+        with new_levels_allowed():
+            return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
 
 
 def make_baseline(study: Study) -> Model:
@@ -48,7 +50,12 @@ def make_baseline(study: Study) -> Model:
         study.table, settings.covariates, target=target.name, sites_held_out=leaving
     )
     usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
-    found = [] if study.fixed and usual else look_at_covariates(names, dropped)
+    has_new_sites = study.fixed and _has_new_sites(study, names)
+    if has_new_sites:
+        names = names[: names.index("site")] + names[names.index("site") + 1 :]
+        dropped["site"] = "has values in test that train lacks"
+    is_silent = study.fixed and usual and not has_new_sites
+    found = [] if is_silent else look_at_covariates(names, dropped)
     about = {"baseline_covariates": list(names)}
     if study.fixed and not names and target.kind != "continuous":
         return ConstantModel("baseline", about=about, notices=tuple(found))
@@ -76,6 +83,26 @@ def with_estimator(model: ProbeModel, study: Study, names: Sequence[str], rows: 
         return replace(model, estimator=study.estimator)
     notice = Notice.of("baseline_default", n=n_covariates, error=why)
     return replace(model, estimator=None, notices=(*model.notices, notice))
+
+
+def _has_new_sites(study: Study, names: Sequence[str]) -> bool:
+    """Return whether test has a site that train lacks; refuse new levels of other columns."""
+    split = study.splits[0]
+    scans = row_names(study.table, split.test)
+    for name in names:
+        if is_number(inferred(study.table[name])):
+            continue
+        levels = level_column(name, study.table[name])
+        tested = levels.iloc[split.test].tolist()
+        unseen = unseen_levels(name, tested, set(levels.iloc[split.train]), names=scans)
+        if unseen and name == "site":
+            return True
+        if unseen:
+            raise UnseenLevelError(
+                f"split_column: {unseen.text()} Put some of its rows into train, leave them out "
+                "with where, or leave the column out of covariates."
+            )
+    return False
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:

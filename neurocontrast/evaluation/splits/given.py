@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from neurocontrast.data.columns import levels_of
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.notices import feature_codes
@@ -21,7 +22,6 @@ from neurocontrast.evaluation.rows import (
     NO_SITE,
     Rows,
     Texts,
-    cell_texts,
     listed,
     row_names,
     site_names,
@@ -265,7 +265,7 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
             f"split_column: there is no column '{column}'.{suggestion(column, table.columns)} "
             f"Columns: {one_of(list(table.columns)[:30])}."
         )
-    texts = np.array([text or "n/a" for text in cell_texts(table[column])], dtype=object)
+    texts = np.array([level or "n/a" for level in levels_of(column, table[column])], dtype=object)
     wrong = np.flatnonzero(~np.isin(texts, PARTS))
     if len(wrong):
         found = ", ".join(f"{row_names(table, [row])[0]}: '{texts[row]}'" for row in wrong[:5])

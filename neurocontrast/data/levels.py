@@ -1,0 +1,116 @@
+"""Levels of a category that were not learned: found where two tables meet, and refused by name."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
+from neurocontrast.exceptions import DataError, one_of, suggestion
+
+_N_LEVELS = 5
+_N_ROWS = 3
+_CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
+
+
+class UnseenLevelError(DataError, ValueError):
+    """A level of a category, or text in a column of numbers, of which a model learned nothing."""
+
+
+@dataclass(frozen=True)
+class UnseenLevels:
+    """Levels of one column that were not learned, with the names of their rows."""
+
+    column: str
+    rows: dict[str, list[str]]
+    learned: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    def text(self) -> str:
+        """Return which levels are new and in which rows, which were learned, and a near one."""
+        levels = list(self.rows)
+        listed = ", ".join(map(self._with_rows, levels[:_N_LEVELS]))
+        if len(levels) > _N_LEVELS:
+            listed += f" and {len(levels) - _N_LEVELS} more"
+        sentences = (
+            f"column '{self.column}' has levels that were never seen in training: {listed}. "
+            f"Learned were {one_of(self.learned)}.{suggestion(levels[0], self.learned)}"
+        )
+        if is_of_sex(self.column) and "0" in {*levels, *self.learned}:
+            sentences += _CODES
+        return sentences
+
+    def _with_rows(self, level: str) -> str:
+        names = self.rows[level]
+        unit = "row" if len(names) == 1 else "rows"
+        return f"'{level}' in {len(names)} {unit} ({_first_of(names, _N_ROWS)})"
+
+
+def unseen_levels(
+    column: str,
+    levels: Sequence[str | None],
+    learned: Collection[str | None],
+    *,
+    names: Sequence[object],
+) -> UnseenLevels:
+    """Return the levels of a column that were not learned; a missing cell is no level.
+
+    `names` are those of the rows in messages.
+    """
+    rows: dict[str, list[str]] = {}
+    for level, name in zip(levels, names, strict=True):
+        if level is not None and level not in learned:
+            rows.setdefault(level, []).append(str(name))
+    return UnseenLevels(column, rows, tuple(sorted(filter(None, learned))))
+
+
+def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
+    """Return groups of levels that differ in case, spaces, hyphens or underscores alone."""
+    groups: dict[str, list[str]] = {}
+    for level in sorted(set(levels)):
+        groups.setdefault(re.sub(r"[\s_-]+", "", level.lower()), []).append(level)
+    return list(filter(lambda group: len(group) > 1, groups.values()))
+
+
+def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
+    """Return a column as floats, NaN where missing; cells without a number are refused by name.
+
+    An age may be ``89+``, in the column of that name.
+    """
+    if pd.api.types.is_numeric_dtype(cells):
+        return pd.Series(cells.to_numpy(dtype="float64", na_value=np.nan), cells.index)
+    levels = cells.astype(object).map(level_of)
+    name = column.strip().lower()
+    numbers = levels.map(lambda level: number_in(name, level), na_action="ignore")
+    wrong: list[str] = []
+    for row in np.flatnonzero(levels.notna() & numbers.isna()).tolist():
+        wrong.append(f"{names[row]}: '{levels.iloc[row]}'")
+    if wrong:
+        raise UnseenLevelError(
+            f"column '{column}' holds numbers in training, and text in {len(wrong)} rows "
+            f"({_first_of(wrong, _N_LEVELS)}). Write numbers with a point."
+        )
+    return numbers.astype("float64")
+
+
+def inferred(cells: pd.Series) -> pd.Series:
+    """Return a column of Python objects in the dtype of its values, with any mark of missing."""
+    if cells.dtype != object:
+        return cells
+    return cells.where(cells.notna(), None).infer_objects()
+
+
+def level_column(
+    column: str, cells: pd.Series, *, learned: Collection[str | None] = ()
+) -> pd.Series:
+    """Return a column as text of its levels, None where missing; see `levels_of`."""
+    return pd.Series(levels_of(column, cells, learned=learned), cells.index, dtype=object)
+
+
+def _first_of(names: Sequence[str], n_shown: int) -> str:
+    more = ", …" if len(names) > n_shown else ""
+    return ", ".join(names[:n_shown]) + more

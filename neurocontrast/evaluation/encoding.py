@@ -1,0 +1,132 @@
+"""Covariates as a matrix of numbers, with a column for each level that was learned."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+from neurocontrast.data.levels import (
+    UnseenLevelError,
+    inferred,
+    level_column,
+    numbers_of,
+    unseen_levels,
+)
+from neurocontrast.evaluation.rows import Floats, is_number
+from neurocontrast.exceptions import NeurocontrastWarning
+
+
+def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
+    """Return a transformer that encodes age, sex, site and other columns of a DataFrame as a matrix of numbers.
+
+    A column of numbers stays one column, missing and infinite values filled with the training mean,
+    and gets another one that marks them, if there are any in training (`SimpleImputer`). Any other
+    column becomes one column for each level seen in training (`OneHotEncoder`). Columns of numbers
+    come first. Columns called ``sex``, ``site`` and ``diagnosis`` hold levels also where they are
+    numbers, and ``age`` holds numbers also where it is text. A level has one spelling: 1, 1.0 and
+    "1.0" are one, and so are F, female and 2 for a sex.
+
+    Parameters
+    ----------
+    handle_unknown : {"error", "ignore"}, default="error"
+        What to do with a level that was not seen in training: refuse it by name, or make all its
+        columns zero and warn.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from neurocontrast.evaluation import covariate_encoder
+    >>> table = pd.DataFrame({"age": [20.0, 40.0, None], "sex": ["F", "M", "F"]})
+    >>> encoder = covariate_encoder().fit(table)
+    >>> encoder.transform(table)
+    array([[20.,  0.,  1.,  0.],
+           [40.,  0.,  0.,  1.],
+           [30.,  1.,  1.,  0.]])
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'missingindicator_age', 'sex_F', 'sex_M']
+    """
+    numbers = make_pipeline(
+        FunctionTransformer(_finite, feature_names_out="one-to-one"),
+        SimpleImputer(add_indicator=True, keep_empty_features=True),
+    )
+    levels = _LevelEncoder(handle_unknown=handle_unknown, sparse_output=False)
+    parts = [
+        ("numbers", numbers, partial(_columns_in, numbers=True)),
+        ("texts", levels, partial(_columns_in, numbers=False)),
+    ]
+    return ColumnTransformer(parts, verbose_feature_names_out=False)
+
+
+class _LevelEncoder(OneHotEncoder):
+    """One column a level, with levels in one spelling; levels not seen are named."""
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
+        """Learn the levels of each column."""
+        return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
+
+    def transform(self, X: pd.DataFrame) -> Floats:
+        """Return the columns of the levels; one not seen is refused, or ignored with a warning."""
+        columns: dict[Any, pd.Series] = {}
+        for name, categories in zip(X, self.categories_, strict=True):
+            learned = set(categories)
+            columns[name] = level_column(str(name), X[name], learned=learned)
+            unseen = unseen_levels(str(name), columns[name].tolist(), learned, names=list(X.index))
+            if unseen and self.handle_unknown == "error":
+                raise UnseenLevelError(f"{unseen.text()} {_REMEDY}")
+            if unseen:
+                text = f"{unseen.text()} Their effect is not known and counts as none."
+                warnings.warn(text, NeurocontrastWarning, stacklevel=2)
+        # A missing cell where training had none has no column, and is no unknown level.
+        lenient = copy(self).set_params(handle_unknown="ignore")
+        spelled = pd.DataFrame(columns, index=X.index)
+        return np.asarray(super(_LevelEncoder, lenient).transform(spelled))
+
+
+_REMEDY = (
+    "Write the levels alike in both tables, leave these rows or the column out, or set "
+    "handle_unknown='ignore'."
+)
+_LEVELS = ("sex", "site", "diagnosis")
+"""Columns of levels, also where they are written as numbers."""
+
+
+def _holds_numbers(values: pd.Series) -> bool:
+    column = str(values.name).strip().lower()
+    if column in _LEVELS:
+        return False
+    if column == "age":
+        return True
+    return is_number(inferred(values))
+
+
+def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
+    """Return the columns of numbers, or all others."""
+    names = []
+    for name, values in table.items():
+        if _holds_numbers(values) == numbers:
+            names.append(name)
+    return names
+
+
+def _finite(table: pd.DataFrame) -> Floats:
+    scans = list(table.index)
+    read = table.apply(lambda cells: numbers_of(str(cells.name), cells, names=scans))
+    numbers = read.to_numpy(dtype=np.float64)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+@contextmanager
+def new_levels_allowed() -> Iterator[None]:
+    """Say nothing of levels that a fold of cross-validation did not learn: the table has them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NeurocontrastWarning)
+        yield

@@ -18,6 +18,7 @@ from neurocontrast.data.layouts.tree import (
     FoundScan,
     Tree,
     identity_of,
+    links_to_others,
     problem_of_file,
     problem_of_names,
     problem_of_path,
@@ -117,6 +118,7 @@ def index_scans(
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
     )
+    scans = _without_links(scans, tree, index)
     if any("stream" in scan.entities for scan in scans):
         scans = _of_stream(scans, stream, index)
     if name != MEASURES:
@@ -163,6 +165,18 @@ def index_scans(
             f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}."
         )
     return replace(index, table=table)
+
+
+def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
+    """Return scans without links to the image of another scan: of both, the target is taken."""
+    links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
+    for path in sorted(links):
+        index.left_out.append((path, "a link to the image of another scan that is found"))
+    if links:
+        index.notes.append(
+            f"{len(links)} links to images of other scans are left out, such as {min(links)}."
+        )
+    return list(filter(lambda scan: scan.path not in links, scans))
 
 
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:

@@ -88,3 +88,15 @@ def test_a_linked_folder_of_subjects_counts_once(subjects, tmp_path):
     found = index(tmp_path, tmp_path / "out.tsv", phenotypes=[tmp_path / "people.tsv"])
     assert len(found.table) == len(PEOPLE)
     assert "links to files that are read anyway" in " ".join(found.measures.notes)
+
+
+def test_a_linked_image_is_one_scan(tmp_path):
+    for person in ("sub-01", "sub-02"):
+        (tmp_path / "fs" / person / "mri").mkdir(parents=True)
+        (tmp_path / "fs" / person / "mri" / "brainmask.mgz").write_text("image")
+    (tmp_path / "fs" / "sub-01-again").symlink_to(tmp_path / "fs" / "sub-01")
+    found = index(tmp_path / "fs", tmp_path / "out.tsv")
+    assert found.table["participant_id"].tolist() == ["sub-01", "sub-02"]
+    path = "sub-01-again/mri/brainmask.mgz"
+    assert (path, "a link to the image of another scan that is found") in found.left_out
+    assert "1 links to images of other scans are left out" in found.notes[0]

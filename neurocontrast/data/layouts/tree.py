@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,6 +86,20 @@ def read_tree(root: Path) -> Tree:
             f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them."
         )
     return tree
+
+
+def links_to_others(root: Path, paths: Iterable[str]) -> set[str]:
+    """Return the paths, relative to a root, that are links to other paths of the list."""
+    real_root = os.path.realpath(root)
+    targets: dict[str, str] = {}
+    files = set()
+    for path in paths:
+        target = os.path.realpath(f"{root}/{path}")
+        if target == f"{real_root}/{path}":
+            files.add(target)
+        else:
+            targets[path] = target
+    return {path for path, target in targets.items() if target in files}
 
 
 def problem_of_path(path: str) -> str:

@@ -1,6 +1,5 @@
 """Tables of measures among the files of a folder, and the choice between atlases and measures."""
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +14,7 @@ from neurocontrast.data.layouts.longitudinal import (
     streams_of,
     templates_below,
 )
-from neurocontrast.data.layouts.tree import Tree, identity_of, read_tree
+from neurocontrast.data.layouts.tree import Tree, identity_of, links_to_others, read_tree
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
@@ -124,23 +123,15 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
 
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
     """Return files without links to another of them: of both, the link's target is read."""
-    real_root = Path(os.path.realpath(root))
-    targets: dict[Path, Path] = {}
-    files = set()
-    for path in paths:
-        target = Path(os.path.realpath(path))
-        if target == real_root / path.relative_to(root):
-            files.add(target)
-        else:
-            targets[path] = target
-    left = [path for path, target in targets.items() if target in files]
+    relative = {path.relative_to(root).as_posix(): path for path in paths}
+    left = sorted(links_to_others(root, relative))
     if not left:
         return list(paths)
     notes.append(
         f"{root.name}: {len(left)} links to files that are read anyway are left out, such as "
-        f"{left[0].relative_to(root)}."
+        f"{left[0]}."
     )
-    return sorted(set(paths) - set(left))
+    return sorted(set(paths).difference(map(relative.__getitem__, left)))
 
 
 def sheets_at(

@@ -25,14 +25,15 @@ from neurocontrast.runs.parts import leave_out, without, write_skipped
 
 
 class EmbeddingsTable(Written):
-    """The table of features; ``neurocontrast.embedding.read_embeddings`` reads it."""
+    """The table of features, for ``neurocontrast.embedding.read_embeddings``."""
 
     def summary(self) -> str:
         """Describe how many scans of how many people have features, and how many features."""
         read = read_embeddings(self.location)
-        n_people = read.table["subject_id"].nunique() if "subject_id" in read.table else None
-        people = "" if n_people is None else f" of {n_people:,} people"
-        return f"{len(read.table):,} scans{people}, {read.features.shape[1]:,} features each"
+        scans = f"{len(read.table):,} scans"
+        if "subject_id" in read.table:
+            scans += f" of {read.table['subject_id'].nunique():,} people"
+        return f"{scans}, {read.features.shape[1]:,} features each"
 
 
 def embed(

@@ -43,7 +43,9 @@ def as_progress(given: Progress | bool | None) -> Progress:
     of the command line, False nothing, warnings included.
     """
     if given is None:
-        return _WatchedLines(_console()) if is_watched() else ONLY_WARNINGS
+        if is_watched():
+            return _WatchedLines(_console())
+        return ONLY_WARNINGS
     return console_progress(quiet=not given) if isinstance(given, bool) else given
 
 

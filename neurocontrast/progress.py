@@ -56,7 +56,7 @@ SILENT: Progress = _Silent()
 """A progress that shows nothing, warnings included."""
 
 ONLY_WARNINGS: Progress = _OnlyWarnings()
-"""A progress that shows nothing, and turns warnings into those of Python: the default where nobody watches."""
+"""A progress that shows nothing and raises Python's warnings: the default where nobody watches."""
 
 
 def warn_caller(text: str) -> None:

@@ -26,14 +26,15 @@ from neurocontrast.torch_state import in_default_torch_state
 
 
 class EmbeddingsTable(Written):
-    """The table of features; ``neurocontrast.embedding.read_embeddings`` reads it."""
+    """The table of features, for ``neurocontrast.embedding.read_embeddings``."""
 
     def summary(self) -> str:
         """Describe how many scans of how many people have features, and how many features."""
         read = read_embeddings(self.location)
-        n_people = read.table["subject_id"].nunique() if "subject_id" in read.table else None
-        people = "" if n_people is None else f" of {n_people:,} people"
-        return f"{len(read.table):,} scans{people}, {read.features.shape[1]:,} features each"
+        scans = f"{len(read.table):,} scans"
+        if "subject_id" in read.table:
+            scans += f" of {read.table['subject_id'].nunique():,} people"
+        return f"{scans}, {read.features.shape[1]:,} features each"
 
 
 @in_default_torch_state

@@ -139,17 +139,15 @@ class EvaluationResult(WrittenFigures):
         return report(self, **options)
 
     def summary(self) -> str:
-        """Describe who was evaluated, and the leading metrics of each model with their intervals."""
+        """Describe who was evaluated, and each model's leading metrics with intervals."""
         record = self.record
         people = f"{count_text(record.n.scans or 0, 'scan')} of {record.n.subjects:,} subjects"
         names = leading_metrics(record.kind, record.metrics)[:_N_METRICS]
-        rows = {
-            model: {name: _estimate(metrics.get(name)) for name in names}
-            for model, metrics in self.models.items()
-        }
+        figures = pd.DataFrame(self.models).reindex(names)
         n_warnings = len(record.warnings)
         lines = [f"{record.target}, {record.splits}: {people}"]
-        lines += [pd.DataFrame.from_dict(rows, orient="index").to_string()] if names else []
+        if names:
+            lines.append(figures.T.map(_estimate).to_string())
         if n_warnings:
             lines.append(f"{count_text(n_warnings, 'warning')}: read them in the report.")
         return "\n".join(lines)
@@ -173,9 +171,9 @@ _N_METRICS = 3
 """Metrics that a printed evaluation shows."""
 
 
-def _estimate(metric: Metric | None) -> str:
-    """Write a metric with its interval; a dash where a model has none."""
-    if metric is None or metric.value is None:
+def _estimate(metric: Metric | float) -> str:
+    """Write a metric with its interval; a dash where a model has none, which pandas makes NaN."""
+    if not isinstance(metric, Metric) or metric.value is None:
         return DASH
     return estimate_text(metric.value, metric.interval, digits=3)
 
@@ -230,17 +228,20 @@ def evaluate(
     """
     progress = as_progress(progress)
     if isinstance(embeddings, pd.DataFrame) or isinstance(options.get("test"), pd.DataFrame):
-        same: dict[str, Any] = {
-            "out": out,
-            "target": target,
-            "settings": settings,
-            "estimator": estimator,
-            "cv": cv,
-        }
         with tempfile.TemporaryDirectory() as scratch:
             table = embeddings_file(embeddings, Path(scratch))
             options |= _files_in(options.get("test"), Path(scratch))
-            return evaluate(table, overwrite=overwrite, progress=progress, **same, **options)
+            return evaluate(
+                table,
+                out=out,
+                target=target,
+                settings=settings,
+                estimator=estimator,
+                cv=cv,
+                overwrite=overwrite,
+                progress=progress,
+                **options,
+            )
     options |= _texts_of_paths(options)
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}

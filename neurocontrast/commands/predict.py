@@ -38,7 +38,7 @@ _IDENTIFIERS = ["participant_id", "session", "site"]
 
 
 class Predictions(Written):
-    """The table of predictions; `table` reads it."""
+    """The table of predictions, which `table` reads."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -46,38 +46,36 @@ class Predictions(Written):
         return read_table(self.location, na_values=["", "n/a"])
 
     def summary(self) -> str:
-        """Describe how many scans were predicted, lie outside, failed, and were moved site by site."""
+        """Describe how many scans were predicted, lie outside, and failed."""
         about = read_json(self.location.with_suffix(".json"))
         n_failed = (about.get("scans") or {}).get("n_failed", 0)
-        title = (
-            f"{about['target']} predicted for {count_text(about['n']['scans'] - n_failed, 'scan')}"
-        )
+        n_predicted = about["n"]["scans"] - n_failed
+        title = f"{about['target']} predicted for {count_text(n_predicted, 'scan')}"
         if about.get("outlyingness"):
             n_outside = about["outlyingness"]["n_outside"]
             title += f", {n_outside:,} of them outside the training distribution"
-        failed = [f"failed: {count_text(n_failed, 'scan')}"] if n_failed else []
-        return "\n".join([title, *failed, *describe_calibration(about)])
+        lines = [title, *describe_calibration(about)]
+        if n_failed:
+            lines.append(f"failed: {count_text(n_failed, 'scan')}")
+        return "\n".join(lines)
 
 
 def describe_calibration(about: dict[str, Any]) -> list[str]:
-    """List what `calibrate` moved at each site: by how much, and learned from how many people.
+    """List by how much `calibrate` moved each site, and from how many people.
 
     `about` is the content of the JSON file beside the predictions.
     """
-    by_site = (about.get("calibration") or {}).get("by_site", {})
-    unit = "" if about["kind"] == "continuous" else " in log-odds"
-    moved = [
-        f"calibrated: site {site} moved by {number_text(shift['shift'], signed=True)}{unit}, "
-        f"learned from {shift['n_subjects']} people"
-        for site, shift in by_site.items()
-        if shift["shift"] is not None
-    ]
-    kept = [
-        f"not calibrated: site {site}, {shift['n_subjects']} labelled people are not enough"
-        for site, shift in by_site.items()
-        if shift["shift"] is None
-    ]
-    return [*moved, *kept]
+    lines = []
+    for site, shift in (about.get("calibration") or {}).get("by_site", {}).items():
+        people = f"{shift['n_subjects']} labelled people"
+        if shift["shift"] is None:
+            lines.append(f"not calibrated: site {site}, {people} are not enough")
+            continue
+        size = number_text(shift["shift"], signed=True)
+        if about["kind"] != "continuous":
+            size += " in log-odds"
+        lines.append(f"calibrated: site {site} moved by {size}, learned from {people}")
+    return lines
 
 
 @in_default_torch_state
@@ -282,9 +280,9 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
         )
     if tidy["site"].isna().all():
         raise DataError(
-            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the table of the "
-            "scans: predict from the table in place of a folder (its columns participant_id, path and site), or embed "
-            "it again, for embeddings. Scans of one site may all have the same word there."
+            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the "
+            "table of the scans: predict from the table (participant_id, path, site) in place of a "
+            "folder, or embed it again, for embeddings. Scans of one site have the same word there."
         )
     labels = _labels(calibrate, fitted.target)
     problems = Problems(place_of(calibrate).name)

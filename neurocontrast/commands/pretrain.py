@@ -64,9 +64,11 @@ class PretrainingRun(Written):
         if table.empty:
             return title
         last = table.iloc[-1]
-        names = [name for name in ("train_loss", "loss", "val_loss") if name in table]
-        figures = [f"{name.replace('_', ' ')} {number_text(last[name])}" for name in names]
-        return ", ".join([title, count_text(len(table), "epoch"), *figures])
+        words = [title, count_text(len(table), "epoch")]
+        for name in ("train_loss", "val_loss"):
+            if name in table:
+                words.append(f"{name.replace('_', ' ')} {number_text(last[name])}")
+        return ", ".join(words)
 
 
 @in_default_torch_state

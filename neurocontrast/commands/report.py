@@ -29,7 +29,7 @@ from neurocontrast.findings.comparison.show import Comparison, build_comparison,
 from neurocontrast.findings.viewer import render_viewer
 from neurocontrast.page.blocks import list_pictures
 from neurocontrast.page.style import write_figures
-from neurocontrast.page.wording import estimate_text, level_text, number_text
+from neurocontrast.page.wording import estimate_text, level_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
@@ -42,29 +42,29 @@ class ComparisonResult(WrittenFigures):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Difference of every metric of every model from the reference, with interval and p-values."""
+        """Difference of every metric of each model from the reference, with its p-values."""
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
     def summary(self) -> str:
         """Describe the differences from the reference, with their intervals."""
-        about, table = read_json(self.location / "comparison.json"), self.table
-        level = level_text(about["confidence_level"])
-        intervals = zip(table["low"], table["high"], strict=True)
-        shown = pd.DataFrame(
-            {
-                "metric": table["metric"],
-                "model": table["model"],
-                f"difference [{level} interval]": [
-                    estimate_text(difference, interval, digits=3, signed=True)
-                    for difference, interval in zip(table["difference"], intervals, strict=True)
-                ],
-                "p (Holm)": table["p_adjusted"].map(number_text),
-            }
+        record = read_json(self.location / "comparison.json")
+        table = self.table
+        title = f"difference [{level_text(record['confidence_level'])} interval]"
+        shown = table[["metric", "model"]].assign(
+            **{title: table.apply(_difference, axis=1), "p (Holm)": table["p_adjusted"]}
         )
-        title = f"{about['target']}: differences from {about['reference']}"
-        more = len(shown) - _N_ROWS
-        lines = [title, shown.head(_N_ROWS).to_string(index=False)]
-        return "\n".join([*lines, f"… {more} more rows"] if more > 0 else lines)
+        lines = [
+            f"{record['target']}: differences from {record['reference']}",
+            shown.head(_N_ROWS).to_string(index=False, float_format="{:.3g}".format, na_rep="–"),
+        ]
+        if len(shown) > _N_ROWS:
+            lines.append(f"… {len(shown) - _N_ROWS} more rows")
+        return "\n".join(lines)
+
+
+def _difference(row: "pd.Series[Any]") -> str:
+    """Write the difference of a row of ``differences.tsv`` with its interval."""
+    return estimate_text(row["difference"], (row["low"], row["high"]), digits=3, signed=True)
 
 
 def report(

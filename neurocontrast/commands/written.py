@@ -1,4 +1,4 @@
-"""Results of functions that write a file or a folder: paths that show figures of what was written."""
+"""Results of functions that write a file or a folder: paths that show their figures."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ class Written(os.PathLike[str]):
         return str(self.location)
 
     def __format__(self, how: str) -> str:
-        """Return the path: an f-string builds names of files with it."""
+        """Return the path, from which f-strings build names of files."""
         return format(str(self.location), how)
 
     def __truediv__(self, name: str | os.PathLike[str]) -> Path:

@@ -85,10 +85,10 @@ class Index:
     )
 
     def __str__(self) -> str:
-        people = self.table["subject_id" if "subject_id" in self.table else "participant_id"]
-        lines = [f"{len(self.table):,} scans of {people.nunique():,} people, layout {self.layout}"]
-        lines += [f"left out: {len(self.left_out):,}"] if self.left_out else []
-        return "\n".join([*lines, *self.notes, str(self.path)])
+        n_people = self.table["subject_id"].nunique()
+        title = f"{len(self.table):,} scans of {n_people:,} people, layout {self.layout}"
+        n_left_out = f"left out: {len(self.left_out):,}"
+        return "\n".join([title, n_left_out, *self.notes, str(self.path)])
 
 
 def index_scans(

@@ -171,33 +171,37 @@ class ColumnKernel(Configurable, Kernel):
             self._check_sign(values, seen, names)
 
     def _check_formula(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Refuse a user's kernel whose weights of a cohort are not those that its class promises."""
+        """Refuse a user's kernel whose weights of a cohort break a promise of its class."""
         kept = seen.nonzero()[:, 0]
         features = self.scaled(values[kept])
         for start in range(0, len(features), _STREAMED_SCANS):
-            part = features[start : start + _STREAMED_SCANS]
-            weights = self._exact(part, features, features.dtype)
-            if weights.shape != (len(part), len(features)):
+            rows = features[start : start + _STREAMED_SCANS]
+            weights = self._exact(rows, features, features.dtype)
+            if weights.shape != (len(rows), len(features)):
                 raise DataError(
-                    f"{type(self).__name__}.weights: must be of shape ({len(part)}, {len(features)}) for as many rows "
-                    f"and columns, found {tuple(weights.shape)}."
+                    f"{type(self).__name__}.weights: must be of shape ({len(rows)}, "
+                    f"{len(features)}), found {tuple(weights.shape)}."
                 )
-            turned = self._exact(features, part, features.dtype).T
-            rounding = 1e-5 * weights.abs().clamp_min(1)
-            wrong = {
-                "not finite": ~weights.isfinite(),
-                "not symmetric": (weights - turned).abs() > rounding,
-                f"above its supremum, {self.supremum:g}": weights > self.supremum + rounding,
-                "below 0, which nonnegative denies": (weights < 0) & self.nonnegative,
-            }
-            for what, pairs in wrong.items():
+            turned = self._exact(features, rows, features.dtype).T
+            for problem, pairs in self._problems_of(weights, turned).items():
                 if pairs.any():
                     row, column = pairs.nonzero()[0].tolist()
-                    both = sorted({int(kept[start + row]), int(kept[column])})
+                    scans = sorted({int(kept[start + row]), int(kept[column])})
                     raise DataError(
-                        f"{type(self).__name__} on '{self.column}': the weight {weights[row, column]:.3g} is {what} "
-                        f"(between {listed(both, names)}). Mend the class, or what it says of itself."
+                        f"{type(self).__name__} on '{self.column}': the weight "
+                        f"{weights[row, column]:.3g} is {problem} (between "
+                        f"{listed(scans, names)}). Mend the class, or its attributes."
                     )
+
+    def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
+        """Mark the pairs whose weights break a promise of the class, by the name of the promise."""
+        rounding = 1e-5 * weights.abs().clamp_min(1)
+        return {
+            "not finite": ~weights.isfinite(),
+            "not symmetric": (weights - turned).abs() > rounding,
+            f"above its supremum, {self.supremum:g}": weights > self.supremum + rounding,
+            "below 0, which nonnegative denies": (weights < 0) & self.nonnegative,
+        }
 
     def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
         kept = seen.nonzero()[:, 0]

@@ -21,7 +21,7 @@ def conditional_operator(
     """
     device = next(iter(metadata.values())).device.type
     dtype = dtype or kernel.precision_for(metadata)
-    exact = dtype if device == "mps" else torch.float64  # Apple's chips have no float64
+    exact = {"mps": dtype}.get(device, torch.float64)  # Apple's chips have no float64
     with torch.no_grad(), torch.autocast(device, enabled=False):
         matrix = kernel.bind(metadata, metadata, dtype=exact)(slice(None), slice(None))
         if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one

@@ -1,4 +1,4 @@
-"""Kernels as a configuration writes them: a list of factors, each with the ``type`` of its kernel, or a class."""
+"""Kernels as a configuration writes them: factors, each with the ``type`` of its kernel."""
 
 import sys
 from functools import reduce
@@ -32,7 +32,7 @@ KERNELS: dict[str, type[ColumnKernel]] = {
 
 
 def kernel_class(name: str) -> type[ColumnKernel] | None:
-    """Find the class of a factor: one of `KERNELS`, or of a module of the user's as ``module:Class``; None if unknown.
+    """Find the class of a factor: one of `KERNELS`, or ``module:Class``; None if unknown.
 
     A module of the user's must have been imported by the program already. A configuration never
     makes one be imported.
@@ -40,15 +40,16 @@ def kernel_class(name: str) -> type[ColumnKernel] | None:
     if name in KERNELS:
         return KERNELS[name]
     module, _, attribute = name.partition(":")
-    found = getattr(sys.modules.get(module), attribute, None) if attribute else None
+    found = getattr(sys.modules.get(module), attribute or "-", None)
     if not (isinstance(found, type) and issubclass(found, ColumnKernel)):
         return None
-    return None if getattr(found.weights, "__isabstractmethod__", False) else found
+    if getattr(found.weights, "__isabstractmethod__", False):
+        return None
+    return found
 
 
 def _settings_of(name: str) -> type[FactorSettings] | None:
-    kernel = kernel_class(name)
-    return None if kernel is None else kernel.Settings
+    return getattr(kernel_class(name), "Settings", None)
 
 
 def _factor(given: Any, info: ValidationInfo) -> Any:
@@ -88,6 +89,6 @@ def _build_factor(settings: FactorSettings) -> Kernel:
     kernel = kernel_class(settings.type)
     if kernel is None:
         raise ConfigError(
-            f"kernel: type '{settings.type}' is not there. Import its module before the configuration is used."
+            f"kernel: type '{settings.type}' is not there. Import its module before its use."
         )
     return kernel(**{key: value for key, value in settings if key != "type"})

@@ -58,11 +58,11 @@ class _CCLK(Objective):
         return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        pulls, pushes, own, clamped = self._anchors(pool)
+        pulls, pushes, twins, clamped = self._anchors(pool)
         pool.figures["clamped"] = pool.mean(clamped)
         return {
-            "alignment": -pool.mean(pulls + own),
-            "uniformity": pool.mean(torch.logaddexp(pulls, pushes) + own),
+            "alignment": -pool.mean(pulls + twins),
+            "uniformity": pool.mean(torch.logaddexp(pulls, pushes) + twins),
         }
 
     def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
@@ -95,19 +95,19 @@ class _CCLK(Objective):
 
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
             weights = operator[pairs.samples]
-            own = pairs.twins()
-            nearer = pairs.leave_out(pairs.s - own[..., None, None], "sample", 0)[:, :, 0]
+            twins = pairs.twins()
+            nearer = pairs.leave_out(pairs.s - twins[..., None, None], "sample", 0)[:, :, 0]
             weighed = nearer + weights.abs().log().clamp_min(lowest)
             largest = weighed.detach().amax(2)
             summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
             mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-            floor = math.log(tiny) - own
+            floor = math.log(tiny) - twins
             clamped = mean <= floor  # false for NaN, which stays
-            rest = pairs.log_sum_exp(without="sample") - own
-            return own, torch.where(clamped, floor, mean), rest, clamped.to(mean)
+            rest = pairs.log_sum_exp(without="sample") - twins
+            return twins, torch.where(clamped, floor, mean), rest, clamped.to(mean)
 
-        own, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
-        return *self.pull_and_push(mean, rest, pool.n_samples), own, clamped
+        twins, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
+        return *self.pull_and_push(mean, rest, pool.n_samples), twins, clamped
 
 
 class WeaklySupervisedCCLK(_CCLK):

@@ -59,15 +59,17 @@ class InfoNCE(Objective):
             # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
             return (softplus_of(pairs.log_sum_exp(without="sample") - pairs.twins()),)
 
-        losses = [direction.each_anchor(contrast)[0] for direction in self.directions(pool)]
+        losses = list[Tensor]()
+        for direction in self.directions(pool):
+            losses += direction.each_anchor(contrast)
         return pool.mean(torch.cat(losses))
 
     def directions(self, pool: Pool) -> list[Pool]:
         """List the pools of a view's anchors and another view's candidates that are averaged."""
         return [
-            pool.between(view, other)
-            for view, other in permutations(range(pool.n_views), 2)
-            if self.symmetric or view < other
+            pool.between(first, second)
+            for first, second in permutations(range(pool.n_views), 2)
+            if self.symmetric or first < second
         ]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:

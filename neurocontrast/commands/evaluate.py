@@ -185,8 +185,8 @@ def evaluate(
         All choices together; `target` and `options` go before them.
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
-        one, to the embedding and to what it is compared with; an instance, a class, or a function of no argument. ``probe="package.module:Object"``
-        imports one.
+        one, to the embedding and to what it is compared with; an instance, a class, or a function
+        of no argument. ``probe="package.module:Object"`` imports one.
     cv : splitter, or iterable of index pairs, optional
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False

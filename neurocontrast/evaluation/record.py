@@ -149,7 +149,7 @@ class Rival(Section):
     name: str
     what: str
     of: str | None = None
-    """Key of the first model of the same measures, which this one stands beside."""
+    """Key of the first model of the same measures, of which this is a second one."""
 
 
 class Counts(Section):

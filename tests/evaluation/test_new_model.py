@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from neurocontrast.evaluation import planning, run_study
 from neurocontrast.evaluation.models import ProbeModel, Rival
 from neurocontrast.evaluation.probes import PROBES, Probe
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.rivals import rivals
@@ -44,6 +45,14 @@ def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkey
     assert {"noise_auc", "baseline_auc"} <= set(found.tables["folds"])
     assert "noise_score" in found.tables["predictions"]
     assert found.evaluation.metrics == before.evaluation.metrics
+
+
+def test_a_maker_can_say_why_there_is_no_model(make_cohort, monkeypatch):
+    notice = Notice("noise_left_out", "There is no noise.", "None was made.")
+    monkeypatch.setattr(planning, "MODELS", (*planning.MODELS, lambda _: notice))
+    study = plan(make_cohort(60), **FAST)
+    assert [model.name for model in study.models] == ["embedding", "baseline"]
+    assert notice in study.notices
 
 
 def test_its_learning_curve_is_written_too(make_cohort, monkeypatch):

@@ -56,6 +56,10 @@ def test_any_pipeline_is_evaluated_and_says_what_it_is(make_cohort, target):
     assert found.probe is None
     # PCA(4) cannot be fitted to age and sex: the baseline goes on with the default probe, and that
     # is said.
+    assert written["estimators"]["baseline"]["name"] == "logistic"
+    assert written["estimators"]["embedding"] == {
+        key: probe[key] for key in ("name", "own", "estimator", "strength_name")
+    }
     assert "baseline_default" in warnings(written)
     assert written["baseline"]["auc"]["pooled"] is not None
     assert "pickle" in probe["why_not_stored"]

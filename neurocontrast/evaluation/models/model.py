@@ -203,7 +203,7 @@ class Rival(NamedTuple):
     over: str
     """What the encoder is no gain over."""
     of: str = ""
-    """Name of the first model of the same measures, which this one stands beside; empty for it."""
+    """Name of the first model of the same measures, of which this is a second one; else empty."""
 
     def describe(self) -> dict[str, str]:
         """Return the entry of ``rivals`` in ``evaluation.json``."""

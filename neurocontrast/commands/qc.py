@@ -18,6 +18,7 @@ from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_sheet, read_table, read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import (
@@ -101,6 +102,7 @@ def qc(
             f"out: '{out}' holds the table of scans, which ratings would replace. Give another folder."
         )
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
+    warn_of_headers(cohort.scans, progress)
     table = cohort.table[["participant_id", "session"]].copy()
     table["site"] = (
         cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"

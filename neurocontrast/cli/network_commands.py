@@ -35,7 +35,8 @@ _RunTable = Annotated[
 _Skip = Annotated[
     bool | None,
     option(
-        "Leave out scans that cannot be used, and list them in skipped.tsv, or OUT.skipped.tsv.",
+        "Leave out scans, or people with measures, that cannot be used, and list them in "
+        "skipped.tsv, or OUT.skipped.tsv.",
         "--skip",
     ),
 ]
@@ -120,14 +121,20 @@ def finetune(
         bool, option("Start with random weights, not those of the run.", "--from-scratch")
     ] = False,
     images_root: ImagesRoot = None,
+    skip: _Skip = None,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
 
     The same command continues one that was stopped.
     """
-    config = given.resolve_evaluation()
+    if skip:
+        given = replace(given, overrides=[*(given.overrides or ()), "data.skip_unreadable=true"])
+    options = {name: value for name, value in given.options.items() if name != "skip"}
     folder = neurocontrast.finetune(
-        **given.options, config=config, overwrite=given.overwrite, progress=given.progress
+        **options,
+        config=given.resolve_evaluation(),
+        overwrite=given.overwrite,
+        progress=given.progress,
     )
     return evaluation_result(folder)
 
@@ -193,9 +200,10 @@ def bundle(
     )
 
 
-def doctor(given: Configured, participants: _RunTable = None) -> Result:
+def doctor(given: Configured, participants: _RunTable = None, skip: _Skip = None) -> Result:
     """Show versions and devices, and what `pretrain` would refuse of a configuration (writes nothing)."""
-    settings = given.resolve(check_objective=True, data={"participants": participants})
+    data = {"participants": participants, "skip_unreadable": skip}
+    settings = given.resolve(check_objective=True, data=data)
     found = neurocontrast.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)
 

@@ -218,13 +218,14 @@ def _measures_below(
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`.
     """
-    chosen = {name: rules.pop(name) for name in ("atlas", "measure") if name in rules}
+    atlas = rules.pop("atlas", "")
+    measure = rules.pop("measure", "thickness")
     if not files_of_measures(tree):
         return None, []
     try:
-        table = read_tables(tree.root, **chosen)
+        table = read_tables(tree.root, atlas=atlas, measure=measure)
         if wanted := [name for name in keep if name in table.left_out]:
-            table = read_tables(tree.root, keep=wanted, **chosen)
+            table = read_tables(tree.root, atlas=atlas, measure=measure, keep=wanted)
     except DataError as error:
         if needed:
             raise

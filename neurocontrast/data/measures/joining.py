@@ -71,9 +71,17 @@ def add_measures(
         raise DataError(
             f"data.measures: missing, and there is no {BESIDE} in the folder of {people.source.name}. Name the table."
         )
-    return join_measures(
-        people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured
-    )
+    table = read_tables(paths, atlas=atlas, measure=measure, sites=sites_of(people.table))
+    return join_measures(people, table, all_measured=all_measured)
+
+
+def sites_of(table: pd.DataFrame) -> dict[str, str]:
+    """Return the site of each participant of a table of people, without ``sub-``; none where no site is known."""
+    if "site" not in table:
+        return {}
+    known = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
+    participants = known["participant_id"].str.removeprefix("sub-")
+    return dict(zip(participants, known["site"], strict=True))
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:

@@ -14,10 +14,20 @@ from neurocontrast.data.columns import is_missing, text_of
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
-from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
+from neurocontrast.data.measures.names import Kind, Region, region_of
+from neurocontrast.data.measures.units import (
+    People,
+    check_units,
+    check_units_of_people,
+    may_be_empty,
+)
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
+_NOTES_OF_ZEROS = (
+    (("thickness",), "thicknesses", "of regions without surface"),
+    (("volume", "area"), "volumes or areas", "of structures that every brain has"),
+)
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -44,6 +54,8 @@ class MeasuresTable:
         Warnings about the tables, for instance columns that were left out.
     left_out : tuple of str
         Numeric columns whose names are no known region, and that were not asked for.
+    empty : tuple of str
+        Measures that the tables have, and that nobody has a value of; they are not in `values`.
     """
 
     values: pd.DataFrame
@@ -53,6 +65,7 @@ class MeasuresTable:
     sources: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def parcellation(self) -> str:
@@ -80,6 +93,7 @@ def read_tables(
     atlas: str = "",
     measure: str = "thickness",
     keep: Sequence[str] = (),
+    sites: Mapping[str, str] | None = None,
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
 
@@ -99,6 +113,9 @@ def read_tables(
     keep : sequence of str
         Further numeric columns to take, by their exact names. Others of unknown names are left out;
         `notes` has them.
+    sites : dict of str to str, optional
+        Site of each participant, without ``sub-``: measures of a site that are in another unit than
+        those of others are refused by the name of the site, and not only by those of its people.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -115,7 +132,7 @@ def read_tables(
         raise DataError(
             f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}"
         )
-    return _merge(sheets, keep, notes)
+    return _merge(sheets, keep, notes, sites or {})
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -135,12 +152,22 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
         raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
     cells = {str(column): [text_of(cell) for cell in frame[column]] for column in frame}
     rows = [f"row {row}" for row in range(len(frame))]
-    merged = _merge([Sheet(Path(name), rows, cells)], keep, [])
+    merged = _merge([Sheet(Path(name), rows, cells)], keep, [], _sites_of(frame, rows))
     values = merged.values.droplevel("session").loc[rows].reset_index(drop=True)
     return replace(merged, values=values)
 
 
-def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> MeasuresTable:
+def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
+    if "site" not in frame:
+        return {}
+    cells = [text_of(cell) for cell in frame["site"]]
+    return {row: cell for row, cell in zip(rows, cells, strict=True) if not is_missing(cell)}
+
+
+def _merge(
+    sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str], sites: Mapping[str, str]
+) -> MeasuresTable:
+    """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
     merged = _Merged(
         Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
     )
@@ -154,8 +181,13 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
         raise DataError(
             f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip()
         )
+    empty = values.columns[values.isna().all()].astype(str).tolist()
+    if empty:
+        notes.append(f"left out {one_of(empty)}: empty for everybody.")
+        values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
+    check_units_of_people(values, kinds, people_of(values, merged.problems.source, sites))
     versions = sorted({sheet.software for sheet in sheets} - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
@@ -169,6 +201,7 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
         ),
         notes=tuple(notes),
         left_out=tuple(dict.fromkeys(merged.left_out)),
+        empty=tuple(empty),
     )
 
 
@@ -208,14 +241,33 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         },
         index=index,
     )
-    thickness = frame[[name for name in chosen if merged.regions[name].kind == "thickness"]]
-    empty = int((thickness == 0).sum().sum())
-    if empty:
-        merged.notes.append(
-            f"{sheet.source.name}: {empty} thicknesses are 0, of regions without surface: taken as missing."
-        )
-        frame[thickness.columns] = thickness.mask(thickness == 0)
-    merged.frames.append((sheet.source.name, frame))
+    merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+
+
+def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: _Merged) -> pd.DataFrame:
+    """Return measures with those missing that are 0 where a measure cannot be; notes count them."""
+    kinds = {name: merged.regions[name].kind for name in frame.columns.astype(str)}
+    never_empty = [name for name, kind in kinds.items() if not may_be_empty(name, kind)]
+    zeros = frame[never_empty] == 0
+    for kinds_of_note, things, reason in _NOTES_OF_ZEROS:
+        columns = [
+            name for name in never_empty if kinds[name] in kinds_of_note and zeros[name].any()
+        ]
+        n_zeros = int(zeros[columns].sum().sum())
+        if n_zeros:
+            merged.notes.append(
+                f"{sheet.source.name}: {n_zeros} {things} are 0, {reason} ({one_of(columns[:3])}"
+                f"{' …' if len(columns) > 3 else ''}): taken as missing."
+            )
+    return frame.mask(zeros.reindex(columns=frame.columns, fill_value=False))
+
+
+def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
+    """Return the names of the rows of measures, and their sites, for messages."""
+    scans = [(str(participant), str(session)) for participant, session in values.index]
+    names = [scan_name(*scan) for scan in scans]
+    of_rows = [sites.get(participant.removeprefix("sub-"), "") for participant, _ in scans]
+    return People(source, names, of_rows)
 
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:

@@ -24,11 +24,13 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates
+from neurocontrast.evaluation.models.regional import choose_regional
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     check_rows,
     check_same_encoder,
+    check_units_of_table,
     encoder_digest,
     is_number,
     row_names,
@@ -136,6 +138,9 @@ def plan_external(
     chosen = tidy.iloc[rows].reset_index(drop=True)
     shared, found = _check_shared(study, chosen)
     joined = _join(study, chosen, np.asarray(features[rows]), target)
+    with _naming_the_test_table():
+        check_units_of_table(joined.table)
+        choose_regional(joined)
     n_overlap, leaks = _check_leaks(study, joined, chosen, info)
     names, dropped = _covariates(study, chosen)
     baseline = [Notice.of("external_baseline", name=each) for each in dropped]

@@ -81,6 +81,7 @@ SHEARED = changed(at_01=1.5)
             turned(17),
             ["axes are 17.0 degrees apart (sform tilted by 0.0 and qform by 17.0)"],
         ),
+        (AFFINE, turned(1.2), ["axes are 1.2 degrees apart"]),  # less than a voxel at the corners
         (turned(20), turned(3), ["axes are 17.0 degrees", "tilted by 20.0 and qform by 3.0"]),
         (
             AFFINE,
@@ -90,7 +91,17 @@ SHEARED = changed(at_01=1.5)
         (SHEARED, AFFINE, ["the sform is sheared by 20.6 degrees, and a qform cannot be"]),
         (changed(at_00=4.1), AFFINE, ["the sform's voxels are 4.1 × 4 × 4 mm and the qform's 4 ×"]),
     ],
-    ids=["flip", "exchange", "size", "rotation", "oblique", "shift", "shear", "2.5 %"],
+    ids=[
+        "flip",
+        "exchange",
+        "size",
+        "rotation",
+        "1.2 degrees",
+        "oblique",
+        "shift",
+        "shear",
+        "2.5 %",
+    ],
 )
 def test_affines_that_disagree_are_named_with_both_values_and_are_a_problem(
     write, sform, qform, differences

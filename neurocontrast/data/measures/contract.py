@@ -210,7 +210,7 @@ class MeasuresContract(MeasureSettings):
             first = self.columns[int(np.flatnonzero(missing[row])[0])]
             reasons[row] = (
                 f"lacks {n_missing} of {len(self.columns)} measures, '{first}' first; at most "
-                f"{self.max_missing:.0%} may be missing (data.max_missing)"
+                f"{self.max_missing * 100:g} % may be missing (data.max_missing)"
             )
         return reasons
 

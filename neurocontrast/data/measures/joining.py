@@ -96,6 +96,7 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
     problems, names = Problems(people.source.name), people.names()
     for row in rows.lacking.tolist() if all_measured else []:
         problems.add("no table of measures has a row of this scan", name=names[row])
+    problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")
     problems.raise_if_any()
     joined = replace(table, values=rows.values)
     return replace(people, measures=joined, warnings=(*people.warnings, *table.notes))

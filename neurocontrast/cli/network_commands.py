@@ -127,12 +127,13 @@ def finetune(
 
     The same command continues one that was stopped.
     """
-    if skip:
-        given = replace(given, overrides=[*(given.overrides or ()), "data.skip_unreadable=true"])
-    options = {name: value for name, value in given.options.items() if name != "skip"}
+    options = dict(given.options)
+    overrides = list(given.overrides or ())
+    if options.pop("skip"):
+        overrides.append("data.skip_unreadable=true")
     folder = neurocontrast.finetune(
         **options,
-        config=given.resolve_evaluation(),
+        config=replace(given, overrides=overrides).resolve_evaluation(),
         overwrite=given.overwrite,
         progress=given.progress,
     )

@@ -244,7 +244,9 @@ def _plan_folds(
     listed = source.read_cohort(participants, images_root=images_root)
     for warning in listed.warnings:
         progress.warning(warning)
-    listed, skipped = leave_out(source, listed, progress) if source.skips else (listed, NONE)
+    skipped = NONE
+    if source.skips:
+        listed, skipped = leave_out(source, listed, progress)
     info = describe_embedded(run, contract, listed, progress)
     if from_scratch:
         info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}

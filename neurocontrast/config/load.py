@@ -40,7 +40,7 @@ _PATHS = (
     ("training", "init"),
     ("images", "source"),
 )
-_KIND = ("data.kind=", *(f"data.{name}=" for name in sorted(OF_MEASURES)))
+_KIND = ("data.kind=", *map("data.{}=".format, sorted(OF_MEASURES)))
 """Keys that other keys depend on."""
 
 

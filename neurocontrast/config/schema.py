@@ -28,18 +28,19 @@ OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
 
 
-OF_MEASURES = frozenset(
-    name
-    for name in MeasureDataSettings.model_fields
-    if name not in DataSettings.model_fields and name not in ImageDataSettings.model_fields
+OF_MEASURES = (
+    frozenset(MeasureDataSettings.model_fields)
+    - frozenset(DataSettings.model_fields)
+    - frozenset(ImageDataSettings.model_fields)
 )
 """Keys of ``data`` that only measures have, by which the kind is known."""
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind that a section states, or that keys of measures say; volumes, where nothing does."""
+    """Return the kind that a section states, or keys of measures say; volumes, where nothing does."""
     if isinstance(section, Mapping):
-        has_measures = any(section.get(name) is not None for name in OF_MEASURES)
+        stated = list(map(section.get, OF_MEASURES))
+        has_measures = stated.count(None) < len(stated)
         kind = section.get("kind", "measures" if has_measures else "volumes")
     else:
         kind = getattr(section, "kind", "volumes")

@@ -63,11 +63,10 @@ def inspect_scan(
 
 def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
     """Name the files of a scan whose sform and qform are far apart; "" where there is none."""
-    apart = [
-        f"{file}: sform and qform disagree: {header.disagreement}"
-        for file, header in zip(files, headers, strict=True)
-        if header.disagreement
-    ]
+    apart = []
+    for file, header in zip(files, headers, strict=True):
+        if header.disagreement:
+            apart.append(f"{file}: sform and qform disagree: {header.disagreement}")
     if not apart:
         return ""
     return f"{'; '.join(apart)}. Find out which is right, and write it as both"
@@ -81,8 +80,8 @@ def warn_of_headers(scans: Sequence[ScanFiles], progress: Progress) -> None:
     apart = []
     for scan in dict.fromkeys(scans):
         with suppress(DataError):
-            files = [file for file in files_of(scan) if is_scan(file)]
-            apart.append(problem_of_headers(files, [read_scan_header(file) for file in files]))
+            files = list(filter(is_scan, files_of(scan)))
+            apart.append(problem_of_headers(files, list(map(read_scan_header, files))))
     problems = list(filter(None, apart))
     if problems:
         progress.warning(

@@ -113,8 +113,8 @@ def site_names(sites: Iterable[object]) -> Texts:
 
 
 def sites_of_rows(table: pd.DataFrame) -> list[str]:
-    """Return the site of each scan of a tidy table as text, "" where it is not known."""
-    return [site or "" for site in cell_texts(table["site"])]
+    """Return the site of each scan of a tidy table as text, "" where none is known."""
+    return pd.Series(cell_texts(table["site"]), dtype=object).fillna("").tolist()
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:

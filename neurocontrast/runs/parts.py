@@ -364,7 +364,7 @@ def leave_out_unlearnable(
     *,
     is_new: bool = True,
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Leave out the rows that the table alone shows to be of no use to a new run, where it skips such.
+    """Leave out the rows whose tables show that a new run cannot use them, if `source` skips.
 
     A run that continues is without the rows that it left out when it began.
     """
@@ -390,7 +390,7 @@ def _without_failures(
         if len(rows) > _N_SHOWN:
             lines.append(f"  … and {len(rows) - _N_SHOWN} more")
         n_people = cohort.table["subject_id"].iloc[list(failures)].nunique()
-        people = "" if n_people == len(rows) else f", of {n_people} people,"
+        people = f", of {n_people} people," * (n_people < len(rows))
         listed = "\n".join(lines)
         progress.warning(
             f"{len(rows)} of {len(cohort)} scans{people} cannot be used and are left out:\n{listed}"

@@ -42,6 +42,13 @@ class Disagreement:
     def __str__(self) -> str:
         return "; ".join((*self.differences, "the sform is used"))
 
+    @property
+    def problem(self) -> str:
+        """The differences as text where they are grave, else empty."""
+        if not self.is_grave:
+            return ""
+        return str(self)
+
 
 @dataclass
 class _Comparison:
@@ -112,7 +119,10 @@ def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreem
         named=_NAMED_DEGREES,
         grave=_GRAVE_DEGREES,
     )
-    _compare_places(sform, qform, shape, comparison, named=_NAMED_VOXELS if has_same_axes else 1.0)
+    named = _NAMED_VOXELS
+    if not has_same_axes:
+        named = _GRAVE_VOXELS
+    _compare_places(sform, qform, shape, comparison, named=named)
     return Disagreement(tuple(comparison.differences), comparison.is_grave)
 
 

@@ -344,7 +344,7 @@ def _geometry(name: str, header: Any) -> ScanHeader:
         spacing_mm=(float(sizes[first]), float(sizes[second]), float(sizes[third])),
         is_mni=(int(header["sform_code"]) or int(header["qform_code"])) == _MNI,
         warnings=_doubts(header, affine / [*sizes, 1], disagreement),
-        disagreement=str(disagreement) if disagreement.is_grave else "",
+        disagreement=disagreement.problem,
     )
 
 

@@ -76,12 +76,12 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return the site of each participant of a table of people, without ``sub-``; none where no site is known."""
+    """Return the site of each participant of a table of people, without ``sub-``."""
     if "site" not in table:
         return {}
-    known = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
-    participants = known["participant_id"].str.removeprefix("sub-")
-    return dict(zip(participants, known["site"], strict=True))
+    sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
+    participants = sites["participant_id"].str.removeprefix("sub-")
+    return dict(zip(participants, sites["site"], strict=True))
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:

@@ -24,10 +24,8 @@ from neurocontrast.data.measures.units import (
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-_NOTES_OF_ZEROS = (
-    (("thickness",), "thicknesses", "of regions without surface"),
-    (("volume", "area"), "volumes or areas", "of structures that every brain has"),
-)
+_THICKNESSES = "thicknesses are 0, of regions without surface"
+_SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -160,8 +158,8 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
     if "site" not in frame:
         return {}
-    cells = [text_of(cell) for cell in frame["site"]]
-    return {row: cell for row, cell in zip(rows, cells, strict=True) if not is_missing(cell)}
+    sites = frame["site"].map(text_of).set_axis(list(rows))
+    return dict(sites[~sites.map(is_missing)])
 
 
 def _merge(
@@ -245,28 +243,30 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
 
 
 def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: _Merged) -> pd.DataFrame:
-    """Return measures with those missing that are 0 where a measure cannot be; notes count them."""
-    kinds = {name: merged.regions[name].kind for name in frame.columns.astype(str)}
-    never_empty = [name for name, kind in kinds.items() if not may_be_empty(name, kind)]
-    zeros = frame[never_empty] == 0
-    for kinds_of_note, things, reason in _NOTES_OF_ZEROS:
-        columns = [
-            name for name in never_empty if kinds[name] in kinds_of_note and zeros[name].any()
-        ]
-        n_zeros = int(zeros[columns].sum().sum())
-        if n_zeros:
+    """Return measures without zeros of structures that every brain has; notes count these zeros."""
+    zeros = frame == 0
+    for column in frame.columns.astype(str):
+        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
+    empty = zeros.columns[zeros.any()].astype(str)
+    kinds = empty.map(lambda column: merged.regions[column].kind)
+    is_thickness = np.asarray(kinds == "thickness", dtype=bool)
+    for columns, things in ((empty[is_thickness], _THICKNESSES), (empty[~is_thickness], _SIZES)):
+        if len(columns):
+            n_zeros = int(zeros[columns].sum().sum())
             merged.notes.append(
-                f"{sheet.source.name}: {n_zeros} {things} are 0, {reason} ({one_of(columns[:3])}"
-                f"{' …' if len(columns) > 3 else ''}): taken as missing."
+                f"{sheet.source.name}: {n_zeros} {things} ({one_of(columns[:3])} among "
+                f"{len(columns)} columns): taken as missing."
             )
-    return frame.mask(zeros.reindex(columns=frame.columns, fill_value=False))
+    return frame.mask(zeros)
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
     """Return the names of the rows of measures, and their sites, for messages."""
-    scans = [(str(participant), str(session)) for participant, session in values.index]
-    names = [scan_name(*scan) for scan in scans]
-    of_rows = [sites.get(participant.removeprefix("sub-"), "") for participant, _ in scans]
+    names = []
+    of_rows = []
+    for participant, session in values.index:
+        names.append(scan_name(str(participant), str(session)))
+        of_rows.append(sites.get(str(participant).removeprefix("sub-"), ""))
     return People(source, names, of_rows)
 
 

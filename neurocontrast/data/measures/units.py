@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,19 +16,20 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 
 _TYPICAL = {
-    **{"EstimatedTotalIntraCranialVol": 1.5e6, "BrainSegVol": 1.2e6, "BrainSegVolNotVent": 1.2e6, "MaskVol": 1.6e6},
-    **{"CortexVol": 4.8e5, "TotalGrayVol": 6.5e5, "CerebralWhiteMatterVol": 4.5e5, "Brain-Stem": 2.1e4},
-    **{f"{side}-{name}": volume for side in ("Left", "Right") for name, volume in (
-        ("Hippocampus", 4e3), ("Putamen", 5e3), ("Caudate", 3.6e3), ("Thalamus-Proper", 7.5e3),
-        ("Cerebellum-Cortex", 5.5e4), ("Amygdala", 1.6e3),
-    )},
-    **dict.fromkeys(("lHip_Vgm", "rHip_Vgm"), 3.2e3),
-    **{f"{side}_{name}": value for side in ("lh", "rh") for name, value in (
-        ("WhiteSurfArea_area", 9e4), ("superiorfrontal_volume", 2.2e4), ("superiorfrontal_area", 7e3),
-        ("G_front_sup_volume", 1.6e4), ("G_front_sup_area", 5e3),
-    )},
-}  # fmt: skip
-"""What these measures are in adults, in mm³ or mm²; newborns and diseases stay within a factor of ten."""
+    **{HEAD_SIZE: 1.5e6, "BrainSegVol": 1.2e6, "BrainSegVolNotVent": 1.2e6, "MaskVol": 1.6e6},
+    **{"CortexVol": 4.8e5, "TotalGrayVol": 6.5e5, "CerebralWhiteMatterVol": 4.5e5},
+    **{"Brain-Stem": 2.1e4, "lHip_Vgm": 3.2e3, "rHip_Vgm": 3.2e3},
+    **{"Left-Hippocampus": 4e3, "Left-Putamen": 5e3, "Left-Caudate": 3.6e3},
+    **{"Left-Thalamus-Proper": 7.5e3, "Left-Cerebellum-Cortex": 5.5e4, "Left-Amygdala": 1.6e3},
+    **{"Right-Hippocampus": 4e3, "Right-Putamen": 5e3, "Right-Caudate": 3.6e3},
+    **{"Right-Thalamus-Proper": 7.5e3, "Right-Cerebellum-Cortex": 5.5e4, "Right-Amygdala": 1.6e3},
+    **{"lh_WhiteSurfArea_area": 9e4, "rh_WhiteSurfArea_area": 9e4},
+    **{"lh_superiorfrontal_volume": 2.2e4, "rh_superiorfrontal_volume": 2.2e4},
+    **{"lh_superiorfrontal_area": 7e3, "rh_superiorfrontal_area": 7e3},
+    **{"lh_G_front_sup_volume": 1.6e4, "rh_G_front_sup_volume": 1.6e4},
+    **{"lh_G_front_sup_area": 5e3, "rh_G_front_sup_area": 5e3},
+}
+"""Usual sizes in adults, in mm³ or mm²; newborns and diseases stay within a factor of ten."""
 _THICKNESS = 2.5
 _FACTOR = 10.0
 _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
@@ -47,14 +49,8 @@ _SHARE_OF_SITE = 0.5
 _N_OF_SITE = 2
 _HEAD_TOLERANCE = 0.35
 _FACTORS_OF_HEADS = (MM3_PER_ML, MM3_PER_ML**2)
-_MAY_BE_EMPTY = (
-    "ventricle",
-    "inf-lat-vent",
-    "csf",
-    "choroid-plexus",
-    "vessel",
-    "hypointensities",
-    "surfaceholes",
+_MAY_BE_EMPTY = re.compile(
+    "ventricle|inf-lat-vent|csf|choroid-plexus|vessel|hypointensities|surfaceholes", re.IGNORECASE
 )
 """Parts of the names of structures that a healthy brain may lack, or whose size spans orders."""
 _OF_TISSUE = ("_Vgm", "_Vwm", "_Vcsf")
@@ -70,8 +66,7 @@ def may_be_empty(name: str, kind: Kind) -> bool:
     the cortex without surface: there 0 says that the program did not segment them, as FastSurfer
     writes 0 for the corpus callosum and the optic chiasm.
     """
-    folded = name.lower()
-    is_cavity = any(word in folded for word in _MAY_BE_EMPTY)
+    is_cavity = _MAY_BE_EMPTY.search(name) is not None
     return kind == "other" or is_cavity or name.endswith(_OF_TISSUE)
 
 
@@ -104,7 +99,7 @@ class _Unit:
 
 
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
-    """Refuse measures whose median over people is far from the usual one, and name their likely unit."""
+    """Refuse measures whose median over people is far from the usual, and name their likely unit."""
     medians = values.median()
     of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
     typical = {name: value for name, value in _TYPICAL.items() if name in medians}
@@ -123,12 +118,18 @@ def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
         if _is_near(median / factor, typical[name], kind):
             guess = f"in {unit}"
             break
-    more = f" and {len(wrong) - 1} more columns" if len(wrong) > 1 else ""
+    more = _and_more(len(wrong) - 1)
     raise DataError(
         f"measures: '{name}'{more} should be in {UNITS[kind]}, where {typical[name]:,.5g} is "
         f"usual; the median is {median:.4g}. It seems to be {guess}. Convert the table to "
         f"{UNITS[kind]}, or take it from the program again."
     )
+
+
+def _and_more(n_columns: int) -> str:
+    if not n_columns:
+        return ""
+    return f" and {n_columns} more columns"
 
 
 def _is_near(value: float, typical: float, kind: Kind) -> bool:
@@ -143,7 +144,7 @@ def check_units_of_people(
     *,
     usual: Mapping[str, float] | None = None,
 ) -> None:
-    """Refuse sites and people whose measures are in another unit than those of the others.
+    """Refuse sites and people whose measures are in another unit than all others.
 
     A person is refused where three columns, and a tenth of those of one kind, are off by the factor
     of a unit; a column where that is so for half of a site, or for a hundredth of all; and a head
@@ -163,11 +164,10 @@ def check_units_of_people(
     """
     problems = Problems(people.source)
     for kind in ("thickness", "volume", "area"):
-        judged = [
-            name
-            for name in values
-            if kinds.get(str(name)) == kind and not may_be_empty(str(name), kind)
-        ]
+        judged = []
+        for name in map(str, values):
+            if kinds.get(name) == kind and not may_be_empty(name, kind):
+                judged.append(name)
         table = values[judged].astype(float)
         table = table.loc[:, ~(table < 0).any().to_numpy()]
         table = table.where(table > 0)
@@ -183,11 +183,13 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return the units of a kind, and of most rows being in one of these, so that others seem large."""
-    units = [_Unit(kind, factor, f"in {unit}") for factor, unit in _FACTORS_OF_UNITS[kind].items()]
-    known = {unit.factor for unit in units}
-    for factor, unit in _FACTORS_OF_UNITS[kind].items():
-        if not any(math.isclose(1 / factor, other) for other in known):
+    """Return the units of a kind, and for most rows in a smaller unit the factor of the others."""
+    factors = _FACTORS_OF_UNITS[kind]
+    exponents = set(map(round, map(math.log10, factors)))
+    units = []
+    for factor, unit in factors.items():
+        units.append(_Unit(kind, factor, f"in {unit}"))
+        if -round(math.log10(factor)) not in exponents:
             units.append(_Unit(kind, 1 / factor, f"in {UNITS[kind]}, and the others in {unit}"))
     return units
 
@@ -210,7 +212,7 @@ def _find_unit(
         columns = np.flatnonzero(is_wrong[rows].any(axis=0))
         first = int(columns[0])
         value = float(np.nanmedian(table.to_numpy()[rows, first]))
-        more = f" and {len(columns) - 1} more columns" if len(columns) > 1 else ""
+        more = _and_more(len(columns) - 1)
         problems.add(
             f"'{table.columns[first]}'{more} should be in {UNITS[unit.kind]}, where "
             f"{_shown(expected.iloc[first])} is usual; found {_shown(value)}. It seems to be "
@@ -220,7 +222,9 @@ def _find_unit(
 
 
 def _shown(value: float) -> str:
-    return f"{value:,.0f}" if value >= MM3_PER_ML else f"{value:.4g}"
+    if value >= MM3_PER_ML:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _rows_off(
@@ -251,7 +255,7 @@ def _columns_off(
 
 
 def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[int]]:
-    """Return wrong rows together where they are of one site, and alone where it is not known."""
+    """Return the wrong rows of each site together, and alone where no site is known."""
     by_site: dict[str, list[int]] = {}
     alone = []
     for row in np.flatnonzero(is_wrong).tolist():
@@ -265,31 +269,29 @@ def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[
 def _name_of(rows: Sequence[int], people: People) -> str:
     """Return the name of a person, or how many of a site and the first of them."""
     site = people.sites[rows[0]]
-    names = [people.names[row] for row in rows]
-    if len(names) == 1:
-        return names[0]
+    if len(rows) == 1:
+        return people.names[rows[0]]
     n_site = list(people.sites).count(site)
-    more = " …" if len(names) > _N_NAMED else ""
-    return f"site {site}, {len(names)} of {n_site} rows ({one_of(names[:_N_NAMED])}{more})"
+    names = one_of([people.names[row] for row in rows[:_N_NAMED]])
+    if len(rows) > _N_NAMED:
+        names += " …"
+    return f"site {site}, {len(rows)} of {n_site} rows ({names})"
 
 
-def check_head_sizes(volumes: pd.Series, people: People, *, usual: float | None = None) -> float:
-    """Refuse head sizes of a column ``tiv`` in mL where others are in mm³; return their median.
+def check_head_sizes(volumes: pd.Series, people: People) -> None:
+    """Refuse head sizes of a column ``tiv`` in mL where others are in mm³.
 
     Parameters
     ----------
     volumes : Series
-        Head sizes in one unit, whichever it is.
+        Head sizes in one unit, whichever that is.
     people : People
         Names of the rows.
-    usual : float, optional
-        Median of the head sizes of other people that these are compared with.
     """
     values = volumes.where(volumes > 0).to_numpy(dtype=float)
-    median = float(np.nanmedian(values)) if np.isfinite(values).any() else math.nan
-    expected = median if usual is None or math.isnan(usual) else usual
-    if math.isnan(expected) or (volumes < 0).any():
-        return median
+    if not np.isfinite(values).any() or (volumes < 0).any():
+        return
+    expected = float(np.nanmedian(values))
     problems = Problems(people.source)
     ratios = np.abs(np.log10(values / expected))
     is_wrong = np.zeros(len(values), dtype=bool)
@@ -303,4 +305,3 @@ def check_head_sizes(volumes: pd.Series, people: People, *, usual: float | None 
             name=_name_of(rows, people),
         )
     problems.raise_if_any()
-    return median

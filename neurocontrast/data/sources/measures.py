@@ -99,13 +99,14 @@ class RegionalMeasures(Source):
             for now, before, between in parts
             if now and not set(filter(None, before.split(between))) <= set(now.split(between))
         ]
-        lacking = [name for name in contract.columns if name not in table.values]
+        columns = pd.Index(contract.columns)
+        lacking = columns.difference(table.values.columns, sort=False).tolist()
         if lacking:
             warnings.append(
                 f"{cohort.source.name}: nobody has a value of {one_of(lacking)}; medians of the "
                 "people learned from take the place of each."
             )
-            columns = [*table.values.columns, *lacking]
+            columns = table.values.columns.append(pd.Index(lacking))
             table = replace(table, values=table.values.reindex(columns=columns))
         if self.max_missing_of_run is not None:
             warnings.append(
@@ -162,14 +163,14 @@ class RegionalMeasures(Source):
         return self.known.lacking(cohort.measures.values)
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return who lacks too many of the measures that a run without these people learns."""
+        """Return who lacks too many of the measures that a run learns from the others."""
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
         """Return the rows that `unlearnable` does, of a cohort that is split by a share for validation."""
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
-            rows = [row for row in range(len(cohort)) if row not in reasons]
+            rows = np.setdiff1d(np.arange(len(cohort)), list(reasons)).tolist()
             rest = cohort.subset(rows)
             training, _ = split_by_subject(rest, val_fraction, seed)
             assert rest.measures is not None
@@ -178,11 +179,12 @@ class RegionalMeasures(Source):
             lacking = contract.lacking(values)
             if not lacking:
                 break
-            reasons |= {rows[row]: reason for row, reason in lacking.items()}
+            for row, reason in lacking.items():
+                reasons[rows[row]] = reason
         return reasons
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
-        """Return the source with the contract of a run; how much may be missing is for `data` to say."""
+        """Return the source with the contract of a run; `data` says how much may be missing."""
         learned = MeasuresContract.from_json(contract["preprocessing"])
         allowed = self.data.max_missing
         if "max_missing" not in self.data.model_fields_set or allowed == learned.max_missing:
@@ -257,7 +259,7 @@ class PairedBrains(BrainVolumes):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read scans with their measures; who has no measures is refused, or left out later if `skips`."""
+        """Read scans with their measures; who has none is refused, or left out later if `skips`."""
         scans = super().read_cohort(
             participants, images_root=images_root, check_images=check_images
         )

@@ -115,7 +115,7 @@ class Source:
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return why rows of a cohort cannot be used by a new run, as far as the table alone tells."""
+        """Return why rows of a cohort cannot be used by a new run, as far as its table tells."""
         del cohort, seed
         return {}
 

@@ -188,7 +188,7 @@ class BrainVolumes(Source):
         self.cache.prepare(
             scans, n_workers=self.data.n_workers, progress=progress, failures=failures
         )
-        warn_of_headers([scan for scan in scans if scan not in failures], progress)
+        warn_of_headers(scans, progress)
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:

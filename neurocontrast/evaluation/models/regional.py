@@ -23,16 +23,17 @@ def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
 
     A column of an unknown region is judged as a volume.
     """
-    regions = {name: region_of(name) for name in names}
-    kinds: dict[str, Kind] = {
-        name: "volume" if region is None else region.kind for name, region in regions.items()
-    }
+    kinds: dict[str, Kind] = dict.fromkeys(names, "volume")
+    for name in names:
+        region = region_of(name)
+        if region is not None:
+            kinds[name] = region.kind
     people = People("embeddings", row_names(table, range(len(table))), sites_of_rows(table))
     check_units_of_people(table[list(names)], kinds, people)
 
 
 def choose_regional(study: Study) -> tuple[str, ...]:
-    """Return the columns that the setting `regional` names, each in one unit for all scans; none without any."""
+    """Return the columns that the setting `regional` names, after a check of their units."""
     names = choose_numbers(
         study.table, study.settings.regional, option="regional", target=study.target.name
     )

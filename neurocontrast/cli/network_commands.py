@@ -36,7 +36,8 @@ _RunTable = Annotated[
 _Skip = Annotated[
     bool | None,
     option(
-        "Leave out scans that cannot be used, and list them in skipped.tsv, or OUT.skipped.tsv.",
+        "Leave out scans, or people with measures, that cannot be used, and list them in "
+        "skipped.tsv, or OUT.skipped.tsv.",
         "--skip",
     ),
 ]
@@ -121,14 +122,21 @@ def finetune(
         bool, option("Start with random weights, not those of the run.", "--from-scratch")
     ] = False,
     images_root: ImagesRoot = None,
+    skip: _Skip = None,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
 
     The same command continues one that was stopped.
     """
-    config = given.resolve_evaluation()
+    options = dict(given.options)
+    overrides = list(given.overrides or ())
+    if options.pop("skip"):
+        overrides.append("data.skip_unreadable=true")
     folder = neurocontrast.finetune(
-        **given.options, config=config, overwrite=given.overwrite, progress=given.progress
+        **options,
+        config=replace(given, overrides=overrides).resolve_evaluation(),
+        overwrite=given.overwrite,
+        progress=given.progress,
     )
     return evaluation_result(folder.folder)
 
@@ -197,9 +205,10 @@ def bundle(
     )
 
 
-def doctor(given: Configured, participants: _RunTable = None) -> Result:
+def doctor(given: Configured, participants: _RunTable = None, skip: _Skip = None) -> Result:
     """Show versions and devices, and what `pretrain` would refuse of a configuration (writes nothing)."""
-    settings = given.resolve(check_objective=True, data={"participants": participants})
+    data = {"participants": participants, "skip_unreadable": skip}
+    settings = given.resolve(check_objective=True, data=data)
     found = neurocontrast.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)
 

@@ -12,7 +12,7 @@ from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.sources import source_of_run
+from neurocontrast.data.sources import RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
@@ -96,6 +96,8 @@ def embed(
     info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
     read, skipped = leave_out(source, cohort, progress)
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
+    if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:
+        info["max_missing"] = source.known.max_missing
     # All that features depend on to the last digit: weights, scans, settings, software.
     software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
     known = [

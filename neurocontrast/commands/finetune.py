@@ -36,6 +36,7 @@ from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
+from neurocontrast.runs.parts import NONE, SKIPPED, leave_out, write_skipped
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.seeds import derive_seed
 from neurocontrast.settings import settings_from
@@ -86,7 +87,8 @@ def finetune(
         Table of scans, with the column to predict.
     out : path
         Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv``,
-        ``finetuning.tsv`` and more.
+        ``finetuning.tsv`` and more; with ``data.skip_unreadable`` also ``skipped.tsv``, the scans
+        that cannot be used.
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     from_scratch : bool, default=False
@@ -164,6 +166,8 @@ class _Plan:
     study: Study
     info: Mapping[str, Any]
     from_scratch: bool
+    skipped: pd.DataFrame
+    """Scans that cannot be used, as in ``skipped.tsv``."""
 
     @property
     def weights(self) -> str | None:
@@ -243,6 +247,9 @@ def _plan_folds(
     listed = source.read_cohort(participants, images_root=images_root)
     for warning in listed.warnings:
         progress.warning(warning)
+    skipped = NONE
+    if source.skips:
+        listed, skipped = leave_out(source, listed, progress)
     info = describe_embedded(run, contract, listed, progress)
     if from_scratch:
         info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
@@ -258,7 +265,7 @@ def _plan_folds(
     study = study.with_model(GivenModel("embedding", name, text, _NOT_STORED))
     cohort = listed.subset(study.features[:, 0].astype(int))
     warn_of_imitations(cohort, "evaluation.where", progress)
-    return _Plan(settings, encoder, contract, source, cohort, study, info, from_scratch)
+    return _Plan(settings, encoder, contract, source, cohort, study, info, from_scratch, skipped)
 
 
 def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> list[dict[str, Any]]:
@@ -381,3 +388,4 @@ def _evaluate(
     choices |= {"augment": plan.augment, "from_scratch": plan.from_scratch}
     added = {"finetuning": finetuning, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
     write_evaluation(folder, result, choices=choices, info=plan.info, added=added)
+    write_skipped(folder / SKIPPED, plan.skipped)

@@ -13,6 +13,7 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, digest_of_file, hold, write_json, write_table
@@ -114,6 +115,7 @@ def prepare(
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
     check_not_described(target / "participants.tsv", cohort.table.columns)
+    warn_of_headers(cohort.scans, progress)
     stems = [
         name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-")
         for name in cohort.names()

@@ -37,6 +37,7 @@ from neurocontrast.runs.parts import (
     build_parts,
     contracts_of,
     follow_run,
+    leave_out_unlearnable,
     open_run,
     subjects_of,
 )
@@ -281,6 +282,8 @@ class Diagnosis:
                 f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"
             ]
             lines += [f"  Recipe for this table: {run['advice']} ({run['because']})."]
+            if "n_skipped" in run:
+                lines.append(f"  {run['n_skipped']:,} left out (data.skip_unreadable)")
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
 
@@ -319,12 +322,14 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
             prepared.shape(None),
         )
         return Diagnosis(machine, run | {"shape": list(prepared.shape(None))})
-    cohort = cohort.select(data.where)
+    cohort, skipped = leave_out_unlearnable(settings, source, cohort.select(data.where), SILENT)
     parts = build_parts(settings, cohort)
     counts = {
         "n_training_scans": len(parts.data.training_rows),
         "n_validation_scans": len(parts.data.validation_rows),
     }
+    if len(skipped):
+        counts["n_skipped"] = len(skipped)
     shape = (
         [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
     )

@@ -19,6 +19,7 @@ from neurocontrast.data.listing import read_sheet, read_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import (
@@ -105,6 +106,7 @@ def qc(
     if given is not None:
         check_not_described(target / "participants.tsv", cohort.table.columns)
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
+    warn_of_headers(cohort.scans, progress)
     table = cohort.table[["participant_id", "session"]].copy()
     table["site"] = (
         cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"

@@ -20,6 +20,7 @@ from pydantic_core import to_jsonable_python
 from neurocontrast.config.schema import (
     DEFAULT_OBJECTIVE,
     OBJECTIVE_AS_GIVEN,
+    OF_MEASURES,
     Config,
     kind_of_section,
     with_defaults_of_kind,
@@ -39,7 +40,8 @@ _PATHS = (
     ("training", "init"),
     ("images", "source"),
 )
-_KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
+_KIND = ("data.kind=", *map("data.{}=".format, sorted(OF_MEASURES)))
+"""Keys that other keys depend on."""
 
 
 def load_config(

@@ -28,10 +28,20 @@ OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
 
 
+OF_MEASURES = (
+    frozenset(MeasureDataSettings.model_fields)
+    - frozenset(DataSettings.model_fields)
+    - frozenset(ImageDataSettings.model_fields)
+)
+"""Keys of ``data`` that only measures have, by which the kind is known."""
+
+
 def kind_of_section(section: Any) -> str:
-    """Return the kind that a section states, or that its tables of measures say; volumes, where nothing does."""
+    """Return the kind that a section states, or keys of measures say; volumes, where nothing does."""
     if isinstance(section, Mapping):
-        kind = section.get("kind", "volumes" if section.get("measures") is None else "measures")
+        stated = list(map(section.get, OF_MEASURES))
+        has_measures = stated.count(None) < len(stated)
+        kind = section.get("kind", "measures" if has_measures else "volumes")
     else:
         kind = getattr(section, "kind", "volumes")
     return kind if isinstance(kind, str) else repr(kind)

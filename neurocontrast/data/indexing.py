@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, get_args
@@ -59,8 +60,6 @@ number of FreeSurfer's surfaces, and a rating by eye."""
 MEASURES = "measures"
 """Name of the layout of a folder that holds tables of regional measures, and no images."""
 
-_OF_MEASURES = ("atlas", "measure", "stream", "dataset")
-"""Keys of ``--choose`` that concern tables of measures; the last two concern images too."""
 _N_SHOWN = 4
 _DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
 
@@ -310,13 +309,20 @@ def _measures_below(
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`.
     """
-    chosen = {name: rules.pop(name) for name in _OF_MEASURES if name in rules}
+    read = partial(
+        read_tables,
+        root,
+        atlas=rules.pop("atlas", ""),
+        measure=rules.pop("measure", "thickness"),
+        stream=rules.pop("stream", ""),
+        dataset=rules.pop("dataset", ""),
+    )
     if root.is_dir() and not files_of_measures(tree):
         return None, []
     try:
-        table = read_tables(root, **chosen)
+        table = read()
         if wanted := [name for name in keep if name in table.left_out]:
-            table = read_tables(root, keep=wanted, **chosen)
+            table = read(keep=wanted)
     except DataError as error:
         if needed:
             raise

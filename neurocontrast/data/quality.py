@@ -3,6 +3,7 @@
 import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import pandas as pd
@@ -15,7 +16,7 @@ from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.images import affine_of, apply
-from neurocontrast.transforms.loading import LoadScand, ScanHeader, read_scan_header
+from neurocontrast.transforms.loading import LoadScand, ScanHeader, is_scan, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.template import (
     BRAIN_LITRES_MAX,
@@ -48,11 +49,12 @@ def inspect_scan(
     name, files = as_scan(scan), files_of(scan)
     try:
         headers = [read_scan_header(path) for path in files]
+        problem = problem_of_headers(files, headers)
         warnings = tuple(
-            dict.fromkeys(warning for header in headers for warning in header.warnings)
+            dict.fromkeys(warning for header in headers for warning in header.other_warnings)
         )
         if not deep:
-            return Finding(name, warnings=warnings, header=headers[0])
+            return Finding(name, problem, warnings=warnings, header=headers[0])
         spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
         image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
@@ -65,9 +67,38 @@ def inspect_scan(
         extent = None
         if len(files) == 1 and headers[0].affine is not None:
             extent = extent_of(image.numpy()[0], affine_of(image))
-        return Finding(name, "", warnings, headers[0], digest, extent)
+        return Finding(name, problem, warnings, headers[0], digest, extent)
     except DataError as error:
         return Finding(name, problem=str(error))
+
+
+def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
+    """Name the files of a scan whose sform and qform are far apart; "" where there is none."""
+    apart = []
+    for file, header in zip(files, headers, strict=True):
+        if header.disagreement:
+            apart.append(f"{file}: sform and qform disagree: {header.disagreement}")
+    if not apart:
+        return ""
+    return f"{'; '.join(apart)}. Find out which is right, and write it as both"
+
+
+def warn_of_headers(scans: Sequence[ScanFiles], progress: Progress) -> None:
+    """Warn of scans whose sform and qform are far apart, with the first of them in full.
+
+    Files that cannot be read are left to the command that reads their voxels.
+    """
+    apart = []
+    for scan in dict.fromkeys(scans):
+        with suppress(DataError):
+            files = list(filter(is_scan, files_of(scan)))
+            apart.append(problem_of_headers(files, list(map(read_scan_header, files))))
+    problems = list(filter(None, apart))
+    if problems:
+        progress.warning(
+            f"{len(problems)} of {len(scans)} scans have an sform and a qform that disagree; "
+            f"`check` names all. The first: {problems[0]}."
+        )
 
 
 def inspect_scans(

@@ -71,8 +71,8 @@ class DataSettings(ScanSettings, Replaceable, _TableSettings):
     n_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that preprocess, and threads that read batches."""
     skip_unreadable: bool = False
-    """Whether `pretrain` and `embed` leave out scans that are absent, damaged or unfit for the preprocessing, and list
-    them in ``skipped.tsv``; by default such scans are refused."""
+    """Whether `pretrain`, `embed` and `finetune` leave out scans that are absent, damaged or unfit
+    for the preprocessing, and list them in ``skipped.tsv``; by default such scans are refused."""
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
@@ -130,6 +130,9 @@ class MeasureDataSettings(MeasureTableSettings, _TableSettings):
     """Measures have no images."""
     n_workers: Annotated[int, Field(ge=1)] = 1
     """Threads that read batches."""
+    skip_unreadable: bool = False
+    """Whether `pretrain`, `embed` and `finetune` leave out people without measures, or who lack
+    more than `max_missing`, and list them in ``skipped.tsv``; by default such people are refused."""
 
 
 SPLITS = ("train", "validation", "test")

@@ -15,6 +15,7 @@ from neurocontrast.data.columns import (
     number_of,
 )
 from neurocontrast.data.levels import level_column
+from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
@@ -66,7 +67,15 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
         volumes = _numbers(tidy, spelled[0])
         tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
+    check_units_of_table(tidy)
     return tidy
+
+
+def check_units_of_table(tidy: pd.DataFrame) -> None:
+    """Refuse head sizes in mL among some in mm³; `tidy` is a table that `tidy_table` returned."""
+    if "tiv" in tidy:
+        people = People("embeddings", row_names(tidy, range(len(tidy))), sites_of_rows(tidy))
+        check_head_sizes(tidy["tiv"], people)
 
 
 def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
@@ -108,6 +117,11 @@ def site_names(sites: Iterable[object]) -> Texts:
     """Return the site of each scan as text, and `NO_SITE` for a scan without one."""
     levels = levels_of("site", sites)
     return np.array([level or NO_SITE for level in levels], dtype=object)
+
+
+def sites_of_rows(table: pd.DataFrame) -> list[str]:
+    """Return the site of each scan of a tidy table as text, "" where none is known."""
+    return pd.Series(cell_texts(table["site"]), dtype=object).fillna("").tolist()
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:

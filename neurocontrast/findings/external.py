@@ -31,12 +31,14 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates, with_estimator
+from neurocontrast.evaluation.models.regional import choose_regional
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     check_rows,
     check_same_encoder,
+    check_units_of_table,
     encoder_digest,
     is_number,
     row_names,
@@ -144,6 +146,9 @@ def plan_external(
     chosen = _read_alike(study, chosen, names)
     shared, found = _check_shared(study, chosen)
     joined = _join(study, chosen, np.asarray(features[rows]), target)
+    with _naming_the_test_table():
+        check_units_of_table(joined.table)
+        choose_regional(joined)
     n_overlap, leaks = _check_leaks(study, joined, chosen, info)
     without = [Notice.of("external_baseline", name=each) for each in dropped]
     baseline, unfit = _fit_baseline(joined, names)

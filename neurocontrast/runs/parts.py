@@ -229,6 +229,7 @@ def open_run(
         progress.warning(warning)
     if not is_new:
         check_can_continue(folder, settings, cohort)
+    cohort, unlearnable = leave_out_unlearnable(settings, source, cohort, progress, is_new=is_new)
     parts = build_parts(settings, cohort, source, is_new=is_new)
     for warning in _of_no_effect(parts):
         progress.warning(warning)
@@ -241,6 +242,7 @@ def open_run(
     elif source.skips:
         cohort, skipped = leave_out(parts.source, cohort, progress)
         parts = build_parts(settings, cohort, source) if len(skipped) else parts
+        skipped = pd.concat([unlearnable, skipped], ignore_index=True)
     earlier = None if is_new else read_preprocessing(folder, parts.source)
     parts = parts.with_source(
         earlier or parts.source.fitted(cohort, parts.data.training_rows, progress)
@@ -362,20 +364,47 @@ def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Co
     if not source.skips:
         make_ready(source, cohort, progress)
         return cohort, NONE
-    failures, names = source.failures(cohort, progress), cohort.names()
+    return _without_failures(cohort, source.failures(cohort, progress), progress)
+
+
+def leave_out_unlearnable(
+    settings: Config,
+    source: AnySource,
+    cohort: Cohort,
+    progress: Progress,
+    *,
+    is_new: bool = True,
+) -> tuple[Cohort, pd.DataFrame]:
+    """Leave out the rows whose tables show that a new run cannot use them, if `source` skips.
+
+    A run that continues is without the rows that it left out when it began.
+    """
+    if not (source.skips and is_new):
+        return cohort, NONE
+    return _without_failures(cohort, source.unlearnable(cohort, settings.seed), progress)
+
+
+def _without_failures(
+    cohort: Cohort, failures: Mapping[int, str], progress: Progress
+) -> tuple[Cohort, pd.DataFrame]:
+    """Return the rows without a failure, and the table of the others, of which a warning tells."""
+    names = cohort.names()
     rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]
-    skipped = pd.DataFrame(rows, columns=["scan", "reason"])
+    skipped = pd.DataFrame(rows, columns=["scan", "reason"], dtype=object)
     if len(skipped) == len(cohort):
-        raise DataError(f"{cohort.source.name}: none of {len(cohort)} scans can be used, for instance: "
-                        f"{skipped['reason'].iloc[0]}")  # fmt: skip
+        raise DataError(
+            f"{cohort.source.name}: none of {len(cohort)} scans can be used, for instance: "
+            f"{skipped['reason'].iloc[0]}"
+        )
     if len(skipped):
-        lines = [
-            f"  {scan}: {reason}" for scan, reason in skipped[:_N_SHOWN].itertuples(index=False)
-        ]
-        lines += [f"  … and {len(skipped) - _N_SHOWN} more"] if len(skipped) > _N_SHOWN else []
+        lines = [f"  {scan}: {reason}" for scan, reason in rows[:_N_SHOWN]]
+        if len(rows) > _N_SHOWN:
+            lines.append(f"  … and {len(rows) - _N_SHOWN} more")
+        n_people = cohort.table["subject_id"].iloc[list(failures)].nunique()
+        people = f", of {n_people} people," * (n_people < len(rows))
         listed = "\n".join(lines)
         progress.warning(
-            f"{len(skipped)} of {len(cohort)} scans cannot be used and are left out:\n{listed}"
+            f"{len(rows)} of {len(cohort)} scans{people} cannot be used and are left out:\n{listed}"
         )
     return without(cohort, set(skipped["scan"])), skipped
 

@@ -22,6 +22,7 @@ from nibabel.affines import voxel_sizes
 from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
 from neurocontrast.reading import check_content, read_array
+from neurocontrast.transforms.headers import Disagreement, compare_affines
 from neurocontrast.transforms.images import EachImage, centred, corners_apart, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
@@ -155,6 +156,14 @@ class ScanHeader:
     spacing_mm: tuple[float, float, float] | None = None
     is_mni: bool = False
     warnings: tuple[str, ...] = ()
+    disagreement: str = ""
+    """How sform and qform differ where that is beyond a voxel, 2 % or a degree, which `check` has
+    as a problem; one of `warnings`."""
+
+    @property
+    def other_warnings(self) -> tuple[str, ...]:
+        """Warnings without a disagreement that is a problem."""
+        return tuple(warning for warning in self.warnings if warning != self.disagreement)
 
 
 def read_scan(path: str | os.PathLike[str]) -> Scan:
@@ -328,29 +337,28 @@ def _geometry(name: str, header: Any) -> ScanHeader:
             f"{name}: the affine does not tell the directions of the axes; is the header damaged?"
         )
     first, second, third = np.argsort(orientation[:, 0])
+    disagreement = compare_affines(header, shape)
     return ScanHeader(
         shape=(shape[first], shape[second], shape[third]),
         affine=affine @ nib.orientations.inv_ornt_aff(orientation, shape),
         spacing_mm=(float(sizes[first]), float(sizes[second]), float(sizes[third])),
         is_mni=(int(header["sform_code"]) or int(header["qform_code"])) == _MNI,
-        warnings=_doubts(header, affine / [*sizes, 1]),
+        warnings=_doubts(header, affine / [*sizes, 1], disagreement),
+        disagreement=disagreement.problem,
     )
 
 
-def _doubts(header: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
+def _doubts(
+    header: Any, directions: npt.NDArray[Any], disagreement: Disagreement
+) -> tuple[str, ...]:
+    """Warn of a header without orientation, of two that differ, and of tilted axes."""
     warnings = []
     if header["sform_code"] == 0 and header["qform_code"] == 0:
         warnings.append(
             "the header has no orientation (sform and qform codes are 0); left and right are a guess"
         )
-    elif header["sform_code"] > 0 and header["qform_code"] > 0:
-        sform, qform = (
-            nib.aff2axcodes(affine) for affine in (header.get_sform(), header.get_qform())
-        )
-        if sform != qform:
-            warnings.append(
-                f"sform says {''.join(sform)} and qform {''.join(qform)}; the sform is used"
-            )
+    if disagreement.differences:
+        warnings.append(str(disagreement))
     tilt = np.degrees(np.arccos(np.clip(np.abs(directions[:3, :3]).max(axis=0).min(), 0, 1)))
     if tilt > _TILT_WARNED_DEGREES:
         warnings.append(f"its axes are tilted by {tilt:.0f} degrees; they are not rotated")

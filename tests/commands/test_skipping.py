@@ -92,11 +92,11 @@ def test_what_cannot_be_skipped_is_refused(whole, damaged, tmp_path):
     options = {"out": tmp_path / "e.parquet", "config": config}
     with pytest.raises(DataError, match="none of 14 scans can be used"):
         neurocontrast.embed(whole, participants=tmp_path / "none.tsv", **options)
-    other = changed_run(whole, tmp_path / "other", preprocessing={"kind": "measures"})
-    for given in ({"skip_unreadable": True}, {"shape": [96, 96, 96]}):
+    for kind, given in (("images", {"skip_unreadable": True}), ("measures", {"shape": [9, 9, 9]})):
+        other = changed_run(whole, tmp_path / kind, preprocessing={"kind": kind})
         with pytest.raises(
             ConfigError,
-            match=rf"data\.{next(iter(given))}: is for volumes, and the run was .* measures",
+            match=rf"data\.{next(iter(given))}: is for volumes, and the run was .* {kind}",
         ):
             neurocontrast.embed(
                 other, participants=damaged[0], out=options["out"], config={"data": given}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self
+import math
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.problems import Problems
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.settings import Positive
 from neurocontrast.transforms.augment import MeasureSettings
 
@@ -23,6 +24,8 @@ _VERSION = 1
 _SMALLEST = 1.0  # mm³: a volume of 0 has a logarithm too
 _STEADY = 1e-9
 _N_NAMED = 5
+_FEW = 0.2  # of the measures, more of which are another atlas
+_MOST_ADVISED = 0.1
 
 
 class MeasuresContract(MeasureSettings):
@@ -122,39 +125,104 @@ class MeasuresContract(MeasureSettings):
             of them.
         """
         self.check_columns(values, source=source)
-        return self.standardised(
-            values[list(self.columns)].to_numpy(dtype=np.float64), names, source=source
-        )
+        return self.standardised(self._raw(values), names, source=source)
 
     def standardised(
         self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
     ) -> npt.NDArray[np.float32]:
         """Return standardised values of the measures `columns` (n, n_measures); see `apply`."""
-        raw = self._logarithms(raw)
-        problems, missing = Problems(source), np.isnan(raw)
-        for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
-            first = self.columns[int(np.flatnonzero(missing[row])[0])]
-            problems.add(
-                f"lacks {int(missing[row].sum())} of {len(self.columns)} measures, '{first}' first; at most "
-                f"{self.max_missing:.0%} may be missing (data.max_missing)",
-                name=names[row],
-            )
+        problems = Problems(source)
+        for row, reason in self._reasons(raw).items():
+            problems.add(reason, name=names[row])
+        problems.hint(self._ways_out(raw))
         problems.raise_if_any()
-        made = self._without_head(raw)
-        made = np.where(np.isnan(made), self.medians, made)
-        standardised = (made - np.array(self.means)) / np.array(self.sds)
+        residuals = self._without_head(self._logarithms(raw))
+        filled = np.where(np.isnan(residuals), self.medians, residuals)
+        standardised = (filled - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
-    def check_columns(self, values: Container[str], *, source: str) -> None:
-        """Refuse measures without some of `columns`; `source` is the name of their table in messages."""
-        absent = [name for name in self.columns if name not in values]
-        if absent:
-            shown = ", ".join(f"'{name}'" for name in absent[:_N_NAMED])
-            shown += f" and {len(absent) - _N_NAMED} more" if len(absent) > _N_NAMED else ""
-            raise DataError(
-                f"{source}: {len(absent)} of the {len(self.columns)} measures of training are not there: {shown}. "
-                f"Training had the atlas '{self.atlas or 'unknown'}'. Give tables of that atlas."
+    def lacking(self, values: pd.DataFrame) -> dict[int, str]:
+        """Return the rows that lack more than `max_missing` of the measures, each with the reason."""
+        return self._reasons(self._raw(values))
+
+    def check_columns(
+        self,
+        values: Container[str],
+        *,
+        source: str,
+        empty: Collection[str] = (),
+        may_be_absent: bool = False,
+    ) -> None:
+        """Refuse measures without some of `columns`, or with more than `max_missing` of them empty for everybody.
+
+        Parameters
+        ----------
+        values : container of str
+            Names of the measures.
+        source : str
+            Name of their table in messages.
+        empty : collection of str
+            Names of the measures that the table has, and that nobody has a value of.
+        may_be_absent : bool
+            Whether measures that are not in the table count as empty.
+        """
+        lacking = [name for name in self.columns if name not in values]
+        absent = [name for name in lacking if name not in empty]
+        share = len(lacking) / len(self.columns)
+        if absent and not (may_be_absent and share <= self.max_missing):
+            self._refuse(absent, "not there", source)
+        if share > self.max_missing:
+            self._refuse(lacking, "empty for everybody", source)
+
+    def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
+        more = f" and {len(columns) - _N_NAMED} more" if len(columns) > _N_NAMED else ""
+        share = len(columns) / len(self.columns)
+        remedy = "Give tables of that atlas."
+        if share <= _FEW:
+            remedy += (
+                f" Or let medians of training take their place: --set data.max_missing={_up(share)}"
             )
+        raise DataError(
+            f"{source}: {len(columns)} of the {len(self.columns)} measures of training are "
+            f"{reason}: {one_of(columns[:_N_NAMED])}{more}. Training had the atlas "
+            f"'{self.atlas or 'unknown'}'. {remedy}"
+        )
+
+    @property
+    def usual(self) -> dict[str, float]:
+        """Median of each measure in mm, mm² or mm³."""
+        medians = np.array(self.medians)
+        if self.log_volumes:
+            medians = np.where(self.is_volume, np.exp(medians), medians)
+        return dict(zip(self.columns, medians.tolist(), strict=True))
+
+    def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+        return values[list(self.columns)].to_numpy(dtype=np.float64)
+
+    def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
+        missing = np.isnan(raw)
+        reasons = {}
+        for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
+            n_missing = int(missing[row].sum())
+            if n_missing == len(self.columns):
+                reasons[row] = "no table of measures has a row of this scan"
+                continue
+            first = self.columns[int(np.flatnonzero(missing[row])[0])]
+            reasons[row] = (
+                f"lacks {n_missing} of {len(self.columns)} measures, '{first}' first; at most "
+                f"{self.max_missing * 100:g} % may be missing (data.max_missing)"
+            )
+        return reasons
+
+    def _ways_out(self, raw: npt.NDArray[np.float64]) -> str:
+        """Return the options by which people are left out who lack too much, or filled."""
+        shares = np.isnan(raw).mean(axis=1)
+        worst = float(shares.max(initial=0.0))
+        return (
+            "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
+            f"{_up(min(worst, _MOST_ADVISED))} allows more, with medians of the people learned "
+            "from in place of what is missing."
+        )
 
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         raw = raw.copy()
@@ -211,3 +279,8 @@ class MeasuresContract(MeasureSettings):
             ]
             text = "; ".join(dict.fromkeys(wrong)).replace("Value error, ", "")
             raise DataError(f"preprocessing contract: {text}.") from None
+
+
+def _up(share: float) -> float:
+    """Return a share rounded up to hundredths."""
+    return math.ceil(round(share * 100, 6)) / 100

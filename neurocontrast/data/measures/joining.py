@@ -101,8 +101,17 @@ def add_measures(
                 f"data.measures: missing, and there is no {measures.name} in the folder of "
                 f"{people.source.name}. Name the table."
             )
-    table = read_tables(measures, atlas=atlas, measure=measure)
+    table = read_tables(measures, atlas=atlas, measure=measure, sites=sites_of(people.table))
     return join_measures(people, table, all_measured=all_measured)
+
+
+def sites_of(table: pd.DataFrame) -> dict[str, str]:
+    """Return the site of each participant of a table of people, without ``sub-``."""
+    if "site" not in table:
+        return {}
+    sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
+    participants = sites["participant_id"].str.removeprefix("sub-")
+    return dict(zip(participants, sites["site"], strict=True))
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
@@ -117,6 +126,7 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
     problems, names = Problems(people.source.name), people.names()
     for row in rows.lacking.tolist() if all_measured else []:
         problems.add("no table of measures has a row of this scan", name=names[row])
+    problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")
     problems.raise_if_any()
     joined = replace(table, values=rows.values)
     return replace(people, measures=joined, warnings=(*people.warnings, *table.notes))

@@ -16,7 +16,13 @@ from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
-from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
+from neurocontrast.data.measures.names import Kind, Region, region_of
+from neurocontrast.data.measures.units import (
+    People,
+    check_units,
+    check_units_of_people,
+    may_be_empty,
+)
 from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import composed
@@ -25,6 +31,8 @@ _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
+_THICKNESSES = "thicknesses are 0, of regions without surface"
+_SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -51,6 +59,8 @@ class MeasuresTable:
         Warnings about the tables, for instance columns that were left out.
     left_out : tuple of str
         Numeric columns whose names are no known region, and that were not asked for.
+    empty : tuple of str
+        Measures that the tables have, and that nobody has a value of; they are not in `values`.
     """
 
     values: pd.DataFrame
@@ -60,6 +70,7 @@ class MeasuresTable:
     sources: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def parcellation(self) -> str:
@@ -89,6 +100,7 @@ def read_tables(
     stream: str = "",
     dataset: str = "",
     keep: Sequence[str] = (),
+    sites: Mapping[str, str] | None = None,
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
 
@@ -117,6 +129,9 @@ def read_tables(
     keep : sequence of str
         Further numeric columns to take, by their exact names. Others of unknown names are left out;
         `notes` has them.
+    sites : dict of str to str, optional
+        Site of each participant, without ``sub-``: measures of a site that are in another unit than
+        those of others are refused by the name of the site, and not only by those of its people.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -135,7 +150,7 @@ def read_tables(
         raise DataError(
             f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}"
         )
-    return _merge(sheets, keep, notes)
+    return _merge(sheets, keep, notes, sites or {})
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -155,12 +170,22 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
         raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
     cells = {str(column): [text_of(cell) for cell in frame[column]] for column in frame}
     rows = [f"row {row}" for row in range(len(frame))]
-    merged = _merge([Sheet(Path(name), rows, cells)], keep, [])
+    merged = _merge([Sheet(Path(name), rows, cells)], keep, [], _sites_of(frame, rows))
     values = merged.values.droplevel("session").loc[rows].reset_index(drop=True)
     return replace(merged, values=values)
 
 
-def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> MeasuresTable:
+def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
+    if "site" not in frame:
+        return {}
+    sites = frame["site"].map(text_of).set_axis(list(rows))
+    return dict(sites[~sites.map(is_missing)])
+
+
+def _merge(
+    sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str], sites: Mapping[str, str]
+) -> MeasuresTable:
+    """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
     merged = _Merged(
         Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
     )
@@ -175,8 +200,13 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
         raise DataError(
             f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip()
         )
+    empty = values.columns[values.isna().all()].astype(str).tolist()
+    if empty:
+        notes.append(f"left out {one_of(empty)}: empty for everybody.")
+        values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
+    check_units_of_people(values, kinds, people_of(values, merged.problems.source, sites))
     versions = sorted({sheet.software for sheet in sheets} - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
@@ -190,6 +220,7 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
         ),
         notes=tuple(notes),
         left_out=tuple(dict.fromkeys(merged.left_out)),
+        empty=tuple(empty),
     )
 
 
@@ -229,14 +260,35 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         },
         index=index,
     )
-    thickness = frame[[name for name in chosen if merged.regions[name].kind == "thickness"]]
-    empty = int((thickness == 0).sum().sum())
-    if empty:
-        merged.notes.append(
-            f"{sheet.source.name}: {empty} thicknesses are 0, of regions without surface: taken as missing."
-        )
-        frame[thickness.columns] = thickness.mask(thickness == 0)
-    merged.frames.append((sheet.source.name, frame))
+    merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+
+
+def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: _Merged) -> pd.DataFrame:
+    """Return measures without zeros of structures that every brain has; notes count these zeros."""
+    zeros = frame == 0
+    for column in frame.columns.astype(str):
+        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
+    empty = zeros.columns[zeros.any()].astype(str)
+    kinds = empty.map(lambda column: merged.regions[column].kind)
+    is_thickness = np.asarray(kinds == "thickness", dtype=bool)
+    for columns, things in ((empty[is_thickness], _THICKNESSES), (empty[~is_thickness], _SIZES)):
+        if len(columns):
+            n_zeros = int(zeros[columns].sum().sum())
+            merged.notes.append(
+                f"{sheet.source.name}: {n_zeros} {things} ({one_of(columns[:3])} among "
+                f"{len(columns)} columns): taken as missing."
+            )
+    return frame.mask(zeros)
+
+
+def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
+    """Return the names of the rows of measures, and their sites, for messages."""
+    names = []
+    of_rows = []
+    for participant, session in values.index:
+        names.append(scan_name(str(participant), str(session)))
+        of_rows.append(sites.get(str(participant).removeprefix("sub-"), ""))
+    return People(source, names, of_rows)
 
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:

@@ -105,7 +105,8 @@ def source_of_run(
             )
         common: dict[str, Any] = {"images_root": data.images_root, "n_workers": data.n_workers}
         if trained == "measures":
-            data = MeasureDataSettings(n_workers=data.n_workers)
+            skips = getattr(data, "skip_unreadable", False)
+            data = MeasureDataSettings(n_workers=data.n_workers, skip_unreadable=skips)
         else:
             data = (
                 DataSettings(**common)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.batches import PairedImages
-from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.cohort import Cohort, split_by_subject
 from neurocontrast.data.datasets import MeasuresDataset
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures import (
@@ -24,11 +24,13 @@ from neurocontrast.data.measures import (
     read_measures,
     read_tables,
 )
+from neurocontrast.data.measures.units import People, check_units_of_people
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 
@@ -38,6 +40,7 @@ class RegionalMeasures(Source):
 
     data: MeasureDataSettings
     contract_: MeasuresContract | None = None
+    max_missing_of_run: float | None = None  # where `data` allows another share than the run
     learned: npt.NDArray[np.float32] | None = None
 
     @property
@@ -64,10 +67,11 @@ class RegionalMeasures(Source):
     ) -> Cohort:
         """Read people and their measures; of other programs than a run learned from, a warning says so."""
         _check_no_images(images_root)
-        tables = self.data.measures
-        return self._compared(
-            read_measures(participants, tables, **self._taken, all_measured=check_images)
+        all_measured = check_images and not self.skips
+        cohort = read_measures(
+            participants, self.data.measures, **self._taken, all_measured=all_measured
         )
+        return self._compared(cohort)
 
     @property
     def _taken(self) -> dict[str, str]:
@@ -79,7 +83,15 @@ class RegionalMeasures(Source):
         assert table is not None
         if contract is None:
             return cohort
-        contract.check_columns(table.values, source=cohort.source.name)
+        contract.check_columns(
+            table.values,
+            source=cohort.source.name,
+            empty=table.empty,
+            may_be_absent=self.max_missing_of_run is not None,
+        )
+        sites = cohort.table.get("site", pd.Series([""] * len(cohort)))
+        people = People(cohort.source.name, cohort.names(), sites.fillna("").astype(str).tolist())
+        check_units_of_people(table.values, table.kinds, people, usual=contract.usual)
         parts = ((table.atlas, contract.atlas, "+"), (table.software, contract.software, "; "))
         warnings = [
             f"{cohort.source.name}: these measures are of {now}, and the encoder learned from {before}: they differ in "
@@ -87,14 +99,28 @@ class RegionalMeasures(Source):
             for now, before, between in parts
             if now and not set(filter(None, before.split(between))) <= set(now.split(between))
         ]
-        return replace(cohort, warnings=(*cohort.warnings, *warnings))
+        columns = pd.Index(contract.columns)
+        lacking = columns.difference(table.values.columns, sort=False).tolist()
+        if lacking:
+            warnings.append(
+                f"{cohort.source.name}: nobody has a value of {one_of(lacking)}; medians of the "
+                "people learned from take the place of each."
+            )
+            columns = table.values.columns.append(pd.Index(lacking))
+            table = replace(table, values=table.values.reindex(columns=columns))
+        if self.max_missing_of_run is not None:
+            warnings.append(
+                f"data.max_missing is {contract.max_missing:g}, and {self.max_missing_of_run:g} in "
+                "the run: medians of the people learned from take the place of what more people lack."
+            )
+        return replace(cohort, measures=table, warnings=(*cohort.warnings, *warnings))
 
     def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
         """Return everybody in a table or folder of measures, where `data` names no other."""
         _check_no_images(images_root)
         if self.data.measures is not None or not holds_measures(place):
             return None
-        table = read_tables(place, **self._taken)
+        table = read_tables(place, atlas=self.data.atlas, measure=self.data.measure)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
         people = pd.DataFrame({"participant_id": names, "subject_id": names, "session": sessions})
         return self._compared(
@@ -114,7 +140,7 @@ class RegionalMeasures(Source):
         names = [f"row {row}" for row in range(len(given))]
         table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
         measures = measures_of(given, name="X", keep=self.known.columns)
-        return Cohort(table, Path("X"), channels=(), measures=measures)
+        return self._compared(Cohort(table, Path("X"), channels=(), measures=measures))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the contract fitted on the rows of training, unless a run has one."""
@@ -130,9 +156,44 @@ class RegionalMeasures(Source):
             known, learned=known._values(cohort)[list(rows)]
         )  # who lacks too much is refused, in any row
 
+    def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
+        """Return the people who lack too much, each with the reason."""
+        del progress
+        assert cohort.measures is not None
+        return self.known.lacking(cohort.measures.values)
+
+    def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
+        """Return who lacks too many of the measures that a run learns from the others."""
+        return self.unlearnable_at(cohort, self.data.val_fraction, seed)
+
+    def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
+        """Return the rows that `unlearnable` does, of a cohort that is split by a share for validation."""
+        reasons: dict[int, str] = {}
+        while len(reasons) < len(cohort):
+            rows = np.setdiff1d(np.arange(len(cohort)), list(reasons)).tolist()
+            rest = cohort.subset(rows)
+            training, _ = split_by_subject(rest, val_fraction, seed)
+            assert rest.measures is not None
+            values = rest.measures.values
+            contract = MeasuresContract.fit(rest.measures, values.iloc[training], self.data)
+            lacking = contract.lacking(values)
+            if not lacking:
+                break
+            for row, reason in lacking.items():
+                reasons[rows[row]] = reason
+        return reasons
+
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
-        """Return the source with the contract of a run."""
-        return replace(self, contract_=MeasuresContract.from_json(contract["preprocessing"]))
+        """Return the source with the contract of a run; `data` says how much may be missing."""
+        learned = MeasuresContract.from_json(contract["preprocessing"])
+        allowed = self.data.max_missing
+        if "max_missing" not in self.data.model_fields_set or allowed == learned.max_missing:
+            return replace(self, contract_=learned)
+        return replace(
+            self,
+            contract_=learned.model_copy(update={"max_missing": allowed}),
+            max_missing_of_run=learned.max_missing,
+        )
 
     def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
         """Return how measures are made ready."""
@@ -198,7 +259,7 @@ class PairedBrains(BrainVolumes):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read scans with their measures; who has no measures is refused, or left out with a warning if `skips`."""
+        """Read scans with their measures; who has none is refused, or left out later if `skips`."""
         scans = super().read_cohort(
             participants, images_root=images_root, check_images=check_images
         )
@@ -208,19 +269,18 @@ class PairedBrains(BrainVolumes):
             )
         assert cohort.measures is not None
         lacking = cohort.measures.values.isna().all(axis=1).to_numpy()
-        names = cohort.subset(lacking).names()
-        if self.skips and names:
-            warning = (
-                f"{cohort.source.name}: {len(names)} of {len(cohort)} scans have no row in the tables of measures and "
-                f"are left out (data.skip_unreadable): {one_of(names)}"
-            )
-            return replace(cohort.subset(~lacking), warnings=(*cohort.warnings, warning))
         problems = Problems(cohort.source.name)
-        for name in names if check_images else ():
-            problems.add("no table of measures has a row of this scan", name=name)
+        if check_images and not self.skips:
+            for name in cohort.subset(lacking).names():
+                problems.add("no table of measures has a row of this scan", name=name)
         problems.hint("To leave such scans out, set data.skip_unreadable=true (--skip).")
         problems.raise_if_any()
         return cohort
+
+    def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
+        """Return the scans without measures, or with too few."""
+        with _of_section_2():
+            return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of the scans, and the contract of the measures."""

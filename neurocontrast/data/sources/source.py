@@ -121,6 +121,11 @@ class Source:
         self.make_ready(cohort, progress)
         return {}
 
+    def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
+        """Return why rows of a cohort cannot be used by a new run, as far as its table tells."""
+        del cohort, seed
+        return {}
+
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
         """Return what is known of the rows of a cohort, which embeddings carry."""
         return cohort.table

@@ -17,7 +17,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms, signature_of
 from neurocontrast.data.cohort import Cohort, columns_of
 from neurocontrast.data.datasets import CohortDataset, deterministic_part
-from neurocontrast.data.quality import doubts_about_extents
+from neurocontrast.data.quality import doubts_about_extents, warn_of_headers
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.exceptions import ConfigError, DataError
@@ -180,9 +180,9 @@ class BrainVolumes(Source):
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""
-        self.cache.prepare(
-            self._with_channels(cohort).scans, n_workers=self.data.n_workers, progress=progress
-        )
+        scans = self._with_channels(cohort).scans
+        self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
+        warn_of_headers(scans, progress)
 
     def doubts(self, cohort: Cohort) -> list[str]:
         """Return warnings about whole heads and unregistered brains among a few scans of the cohort."""
@@ -204,6 +204,7 @@ class BrainVolumes(Source):
         self.cache.prepare(
             scans, n_workers=self.data.n_workers, progress=progress, failures=failures
         )
+        warn_of_headers(scans, progress)
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:

@@ -1,0 +1,307 @@
+"""Units of regional measures and of head sizes: judged for a table, for sites, and for single people."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML, UNITS, Kind
+from neurocontrast.data.problems import Problems
+from neurocontrast.exceptions import DataError, one_of
+
+_TYPICAL = {
+    **{HEAD_SIZE: 1.5e6, "BrainSegVol": 1.2e6, "BrainSegVolNotVent": 1.2e6, "MaskVol": 1.6e6},
+    **{"CortexVol": 4.8e5, "TotalGrayVol": 6.5e5, "CerebralWhiteMatterVol": 4.5e5},
+    **{"Brain-Stem": 2.1e4, "lHip_Vgm": 3.2e3, "rHip_Vgm": 3.2e3},
+    **{"Left-Hippocampus": 4e3, "Left-Putamen": 5e3, "Left-Caudate": 3.6e3},
+    **{"Left-Thalamus-Proper": 7.5e3, "Left-Cerebellum-Cortex": 5.5e4, "Left-Amygdala": 1.6e3},
+    **{"Right-Hippocampus": 4e3, "Right-Putamen": 5e3, "Right-Caudate": 3.6e3},
+    **{"Right-Thalamus-Proper": 7.5e3, "Right-Cerebellum-Cortex": 5.5e4, "Right-Amygdala": 1.6e3},
+    **{"lh_WhiteSurfArea_area": 9e4, "rh_WhiteSurfArea_area": 9e4},
+    **{"lh_superiorfrontal_volume": 2.2e4, "rh_superiorfrontal_volume": 2.2e4},
+    **{"lh_superiorfrontal_area": 7e3, "rh_superiorfrontal_area": 7e3},
+    **{"lh_G_front_sup_volume": 1.6e4, "rh_G_front_sup_volume": 1.6e4},
+    **{"lh_G_front_sup_area": 5e3, "rh_G_front_sup_area": 5e3},
+}
+"""Usual sizes in adults, in mm³ or mm²; newborns and diseases stay within a factor of ten."""
+_THICKNESS = 2.5
+_FACTOR = 10.0
+_FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
+    "thickness": {0.1: "cm", 1e3: "µm", 1e-3: "m"},
+    "volume": {1e-3: "mL (cm³)", 1e-6: "L, or a share of the head", 1e9: "µm³"},
+    "area": {1e-2: "cm²", 1e-6: "m²", 1e6: "µm²"},
+    "other": {},
+}
+_TOLERANCES: Mapping[Kind, float] = {"thickness": 0.3, "volume": 0.5, "area": 0.5, "other": 0.0}
+"""Decimal logarithms by which a value in another unit may be off; people differ by less."""
+_N_COLUMNS = 3
+"""Columns of a person that must be in another unit: a failed segmentation makes single ones odd."""
+_SHARE_OF_COLUMNS = 0.1
+_N_ROWS = 3
+_SHARE_OF_ROWS = 0.01
+_SHARE_OF_SITE = 0.5
+_N_OF_SITE = 2
+_HEAD_TOLERANCE = 0.35
+_FACTORS_OF_HEADS = (MM3_PER_ML, MM3_PER_ML**2)
+_MAY_BE_EMPTY = re.compile(
+    "ventricle|inf-lat-vent|csf|choroid-plexus|vessel|hypointensities|surfaceholes", re.IGNORECASE
+)
+"""Parts of the names of structures that a healthy brain may lack, or whose size spans orders."""
+_OF_TISSUE = ("_Vgm", "_Vwm", "_Vcsf")
+"""Ends of the names of volumes of one tissue in a region, which may hold nothing of the tissue."""
+_N_NAMED = 3
+
+
+def may_be_empty(name: str, kind: Kind) -> bool:
+    """Tell whether a measure of 0 can be true.
+
+    Lesions (hypointensities), vessels, fluid and the cavities that hold fluid can be absent, and a
+    region can hold nothing of a tissue. No brain is without the other structures, and no region of
+    the cortex without surface: there 0 says that the program did not segment them, as FastSurfer
+    writes 0 for the corpus callosum and the optic chiasm.
+    """
+    is_cavity = _MAY_BE_EMPTY.search(name) is not None
+    return kind == "other" or is_cavity or name.endswith(_OF_TISSUE)
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Rows of measures as messages name them.
+
+    Parameters
+    ----------
+    source : str
+        Name of the table, which begins a message.
+    names : sequence of str
+        Name of each row.
+    sites : sequence of str
+        Site of each row, "" where it is not known.
+    """
+
+    source: str
+    names: Sequence[str]
+    sites: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A unit that values seem to be in: its factor, and its name."""
+
+    kind: Kind
+    factor: float
+    name: str
+
+
+def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
+    """Refuse measures whose median over people is far from the usual, and name their likely unit."""
+    medians = values.median()
+    of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
+    typical = {name: value for name, value in _TYPICAL.items() if name in medians}
+    if len(of_cortex):
+        typical[str(of_cortex.index[0])] = _THICKNESS
+    wrong = [
+        name for name, value in typical.items() if not _is_near(medians[name], value, kinds[name])
+    ]
+    if not wrong:
+        return
+    name = wrong[0]
+    kind = kinds[name]
+    median = medians[name]
+    guess = "in no unit: standardised, perhaps"
+    for factor, unit in _FACTORS_OF_UNITS[kind].items():
+        if _is_near(median / factor, typical[name], kind):
+            guess = f"in {unit}"
+            break
+    more = _and_more(len(wrong) - 1)
+    raise DataError(
+        f"measures: '{name}'{more} should be in {UNITS[kind]}, where {typical[name]:,.5g} is "
+        f"usual; the median is {median:.4g}. It seems to be {guess}. Convert the table to "
+        f"{UNITS[kind]}, or take it from the program again."
+    )
+
+
+def _and_more(n_columns: int) -> str:
+    if not n_columns:
+        return ""
+    return f" and {n_columns} more columns"
+
+
+def _is_near(value: float, typical: float, kind: Kind) -> bool:
+    factor = 3.0 if kind == "thickness" else _FACTOR
+    return math.isnan(value) or typical / factor <= value <= typical * factor
+
+
+def check_units_of_people(
+    values: pd.DataFrame,
+    kinds: Mapping[str, Kind],
+    people: People,
+    *,
+    usual: Mapping[str, float] | None = None,
+) -> None:
+    """Refuse sites and people whose measures are in another unit than all others.
+
+    A person is refused where three columns, and a tenth of those of one kind, are off by the factor
+    of a unit; a column where that is so for half of a site, or for a hundredth of all; and a head
+    size alone, since no head is a thousandth of another. Columns with values below 0 are
+    standardised, and not judged.
+
+    Parameters
+    ----------
+    values : DataFrame
+        One row a person, one column a measure.
+    kinds : dict of str to str
+        Kind of measure of each column.
+    people : People
+        Names of the rows.
+    usual : dict of str to float, optional
+        Usual value of each measure; by default the median of the rows.
+    """
+    problems = Problems(people.source)
+    for kind in ("thickness", "volume", "area"):
+        judged = []
+        for name in map(str, values):
+            if kinds.get(name) == kind and not may_be_empty(name, kind):
+                judged.append(name)
+        table = values[judged].astype(float)
+        table = table.loc[:, ~(table < 0).any().to_numpy()]
+        table = table.where(table > 0)
+        expected = table.median()
+        if usual is not None:
+            expected = expected.where(~expected.index.isin(list(usual)), pd.Series(usual))
+            expected = expected.reindex(table.columns)
+        for unit in _units_of(kind):
+            _find_unit(table, expected, unit, people, problems)
+    if problems.found:
+        problems.hint("Convert these rows, or take them from the program again.")
+        problems.raise_if_any()
+
+
+def _units_of(kind: Kind) -> list[_Unit]:
+    """Return the units of a kind, and for most rows in a smaller unit the factor of the others."""
+    factors = _FACTORS_OF_UNITS[kind]
+    exponents = set(map(round, map(math.log10, factors)))
+    units = []
+    for factor, unit in factors.items():
+        units.append(_Unit(kind, factor, f"in {unit}"))
+        if -round(math.log10(factor)) not in exponents:
+            units.append(_Unit(kind, 1 / factor, f"in {UNITS[kind]}, and the others in {unit}"))
+    return units
+
+
+def _find_unit(
+    table: pd.DataFrame, expected: pd.Series, unit: _Unit, people: People, problems: Problems
+) -> None:
+    """Add a problem for each site, or person, with values in a unit."""
+    ratios = np.log10(table.to_numpy() / expected.to_numpy(dtype=float))
+    distance = np.abs(ratios - math.log10(unit.factor))
+    is_off = distance <= _TOLERANCES[unit.kind]
+    is_known = ~np.isnan(ratios)
+    is_wrong = is_off & (
+        _rows_off(is_off, is_known)[:, None] | _columns_off(is_off, is_known, people)
+    )
+    if HEAD_SIZE in table:
+        head = list(table).index(HEAD_SIZE)
+        is_wrong[:, head] |= distance[:, head] <= _HEAD_TOLERANCE
+    for rows in _groups(is_wrong.any(axis=1), people.sites):
+        columns = np.flatnonzero(is_wrong[rows].any(axis=0))
+        first = int(columns[0])
+        value = float(np.nanmedian(table.to_numpy()[rows, first]))
+        more = _and_more(len(columns) - 1)
+        problems.add(
+            f"'{table.columns[first]}'{more} should be in {UNITS[unit.kind]}, where "
+            f"{_shown(expected.iloc[first])} is usual; found {_shown(value)}. It seems to be "
+            f"{unit.name}",
+            name=_name_of(rows, people),
+        )
+
+
+def _shown(value: float) -> str:
+    if value >= MM3_PER_ML:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _rows_off(
+    is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Tell of which people many columns are in another unit, or all where there are two."""
+    n_off = is_off.sum(axis=1)
+    n_known = is_known.sum(axis=1)
+    are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)
+    return np.asarray(are_many | ((n_off == n_known) & (n_off > 1)))
+
+
+def _columns_off(
+    is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
+) -> npt.NDArray[np.bool_]:
+    """Tell which values are of a column that is in another unit at a site, or for a share of all."""
+    n_off = is_off.sum(axis=0)
+    n_known = is_known.sum(axis=0)
+    wrong = np.zeros_like(is_off)
+    wrong[:] = n_off >= np.maximum(_N_ROWS, _SHARE_OF_ROWS * n_known)
+    sites = np.array(people.sites, dtype=object)
+    for site in sorted(set(people.sites) - {""}):
+        rows = np.flatnonzero(sites == site)
+        n_off = is_off[rows].sum(axis=0)
+        n_known = is_known[rows].sum(axis=0)
+        wrong[rows] |= n_off >= np.maximum(_N_OF_SITE, _SHARE_OF_SITE * n_known)
+    return wrong
+
+
+def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[int]]:
+    """Return the wrong rows of each site together, and alone where no site is known."""
+    by_site: dict[str, list[int]] = {}
+    alone = []
+    for row in np.flatnonzero(is_wrong).tolist():
+        if sites[row]:
+            by_site.setdefault(sites[row], []).append(row)
+        else:
+            alone.append([row])
+    return [*by_site.values(), *alone]
+
+
+def _name_of(rows: Sequence[int], people: People) -> str:
+    """Return the name of a person, or how many of a site and the first of them."""
+    site = people.sites[rows[0]]
+    if len(rows) == 1:
+        return people.names[rows[0]]
+    n_site = list(people.sites).count(site)
+    names = one_of([people.names[row] for row in rows[:_N_NAMED]])
+    if len(rows) > _N_NAMED:
+        names += " …"
+    return f"site {site}, {len(rows)} of {n_site} rows ({names})"
+
+
+def check_head_sizes(volumes: pd.Series, people: People) -> None:
+    """Refuse head sizes of a column ``tiv`` in mL where others are in mm³.
+
+    Parameters
+    ----------
+    volumes : Series
+        Head sizes in one unit, whichever that is.
+    people : People
+        Names of the rows.
+    """
+    values = volumes.where(volumes > 0).to_numpy(dtype=float)
+    if not np.isfinite(values).any() or (volumes < 0).any():
+        return
+    expected = float(np.nanmedian(values))
+    problems = Problems(people.source)
+    ratios = np.abs(np.log10(values / expected))
+    is_wrong = np.zeros(len(values), dtype=bool)
+    for factor in _FACTORS_OF_HEADS:
+        is_wrong |= np.abs(ratios - math.log10(factor)) <= _HEAD_TOLERANCE
+    for rows in _groups(is_wrong, people.sites):
+        problems.add(
+            f"found {_shown(np.nanmedian(values[rows]))} where {_shown(expected)} is usual: mL and "
+            "mm³ are mixed; one unit is allowed",
+            column="tiv",
+            name=_name_of(rows, people),
+        )
+    problems.raise_if_any()

@@ -1,10 +1,13 @@
-"""Versions, code revision and host, recorded with every result."""
+"""Versions, code revision and host, recorded with every result; digests by which people are recognised."""
 
 import datetime
 import os
 import platform
 import subprocess
 import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,9 @@ from neurocontrast.files import digest_of
 
 _PACKAGES = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-learn", "pandas", "nibabel", "nilearn",
              "pyarrow")  # fmt: skip
+
+CONTENT = "content_digest"
+"""Column with digests of a scan's voxels, measures or pixels, by which a renamed person is found."""
 
 
 def version() -> str:
@@ -40,9 +46,98 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
+def subject_label(identifier: str) -> str:
+    """Return a subject's identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written."""
+    label = unicodedata.normalize("NFC", identifier).strip()
+    while label.startswith("sub-") and label != "sub-":
+        label = label.removeprefix("sub-")
+    return label
+
+
+def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
+    """Return subjects, several spellings of one as the first of them; `known` spellings come before."""
+    first: dict[str, str] = {}
+    for subject in known:
+        first.setdefault(subject_label(subject), subject)
+    return [first.setdefault(subject_label(subject), subject) for subject in subjects]
+
+
 def subject_digest(subject_id: str) -> str:
-    """Return the digest of a participant of pretraining: pseudonymous, since whoever has identifiers can compute it."""
-    return digest_of("neurocontrast-subject", subject_id)
+    """Return the digest of a subject's normal form: pseudonymous, since who has identifiers can compute it."""
+    return _digest_as_written(subject_label(subject_id))
+
+
+def _digest_as_written(text: str) -> str:
+    return digest_of("neurocontrast-subject", text)
+
+
+def _possible_digests(subject_id: str) -> set[str]:
+    """Return all digests of a subject: up to November 2026 files hold that of the identifier as it was written."""
+    label = subject_label(subject_id)
+    spellings = {subject_id, label, f"sub-{label}"}
+    spellings |= {unicodedata.normalize("NFD", spelling) for spelling in spellings}
+    return {_digest_as_written(spelling) for spelling in spellings}
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """Subjects of a table that were learned from, and how they were found."""
+
+    named: frozenset[str]
+    """Subjects whose identifier was learned from."""
+    renamed: frozenset[str]
+    """Subjects with another identifier, of whom a scan or row of measures was learned from."""
+    n_not_compared: int
+    """Rows whose content could not be compared."""
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """All subjects that were found."""
+        return self.named | self.renamed
+
+
+@dataclass(frozen=True)
+class KnownPeople:
+    """Digests of people who were learned from: of their identifiers, and of their scans or measures."""
+
+    subjects: frozenset[str] | None = None
+    """Digests of identifiers; None where nobody says whom."""
+    contents: frozenset[str] = frozenset()
+    """Digests of contents."""
+    is_complete: bool = False
+    """Whether `contents` are of all people who were learned from."""
+
+    @classmethod
+    def of_pretraining(cls, info: Mapping[str, Any]) -> "KnownPeople":
+        """Return the people of pretraining, as a run or an embeddings table describes them."""
+        subjects = info.get("pretraining_subjects")
+        return cls(
+            None if subjects is None else frozenset(subjects),
+            frozenset(info.get("pretraining_contents") or ()),
+            bool(info.get("pretraining_contents_complete")),
+        )
+
+    def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
+        """Recognise subjects by their identifier, or by the content of any of their rows.
+
+        Parameters
+        ----------
+        subjects, contents : collection of str
+            Identifier, and digests of the content, of each row.
+        """
+        named = frozenset(
+            subject
+            for subject in set(subjects)
+            if not _possible_digests(subject).isdisjoint(self.subjects or ())
+        )
+        alike = frozenset(
+            subject
+            for subject, content in zip(subjects, contents, strict=True)
+            if not self.contents.isdisjoint(content.split())
+        )
+        n_missing = sum(not content for content in contents)
+        n_not_compared = n_missing if self.is_complete else len(contents)
+        return Recognised(named, alike - named, n_not_compared)
 
 
 def _git_revision() -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from neurocontrast.evaluation.rows import (
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import describe_environment
+from neurocontrast.provenance import CONTENT, describe_environment
 
 _OPTIONS = ("layer", "precision", "read_out")
 """What the description of embeddings says of how an encoder was used, next to the run."""
@@ -146,7 +146,7 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         for column in (
             tidy[first]
             .columns.intersection(tidy[name].columns, sort=False)
-            .difference([*skipped, "path"])
+            .difference([*skipped, "path", CONTENT])
         ):
             pairs = zip(
                 cell_texts(placed[first][column]), cell_texts(placed[name][column]), strict=True
@@ -161,9 +161,17 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
         table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
+    table[CONTENT] = _contents_of_all([each[CONTENT].tolist() for each in placed.values()])
     return table, np.concatenate(
         [each.features[places[name]] for name, each in read.items()], axis=1
     )
+
+
+def _contents_of_all(contents: Sequence[Sequence[str]]) -> list[str]:
+    """Return the digests of each scan in all tables; "" where a table has none of it."""
+    return [
+        " ".join(dict.fromkeys(scan)) if all(scan) else "" for scan in zip(*contents, strict=True)
+    ]
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:
@@ -184,6 +192,7 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
     people = {name: each.info.get("pretraining_subjects") for name, each in read.items()}
     unknown = [name for name, subjects in people.items() if subjects is None]
     seen = {subject for subjects in people.values() for subject in subjects or ()}
+    contents = {digest for info in infos for digest in info.get("pretraining_contents") or ()}
     return {
         **{key: shared[key] for key in _SHARED if key in shared},
         "run": _alike(runs)
@@ -191,6 +200,10 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
         | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
         | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
         "pretraining_subjects": None if len(unknown) == len(people) else sorted(seen),
+        "pretraining_contents": sorted(contents),
+        "pretraining_contents_complete": all(
+            info.get("pretraining_contents_complete") for info in infos
+        ),
         "pretraining_unknown": unknown,
         "simulated": any(info.get("simulated") for info in infos),
         "flow": infos[0].get("flow"),

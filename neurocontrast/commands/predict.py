@@ -26,7 +26,7 @@ from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_s
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.provenance import CONTENT, describe_environment
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
 
@@ -101,8 +101,9 @@ def predict(
 
         scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
+        features, notes, contents = scans.embed(progress)
+        tidy = tidy.assign(**{CONTENT: contents})
         truths = _truths(fitted, tidy, calibrate)
-        features, notes = scans.embed(progress)
         good = notes["error"].isna().to_numpy()
         known = _predictions(fitted, tidy[good], features[good]).reindex(
             tidy.index
@@ -120,6 +121,7 @@ def predict(
             tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
         )
         outside["message"] = far[0].message if far else None
+    doubts += _doubts_of_people(fitted, tidy)
     for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
     about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
@@ -180,6 +182,12 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+def _trained_on(fitted: FittedProbe, tidy: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which rows are of subjects that the probe was fitted on, under any identifier."""
+    found = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    return tidy["subject_id"].isin(found.subjects).to_numpy()
+
+
 def _n_known(table: pd.DataFrame) -> int:
     return int(table["trained_on"].eq(True).sum())
 
@@ -230,7 +238,9 @@ def _truths(
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))
     codes = {name: float(code) for code, name in enumerate(fitted.classes)}
-    truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
+    truths = np.full(len(tidy), np.nan)
+    rows = tidy.groupby("participant_id").indices
+    trained_on = _trained_on(fitted, tidy)
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
         name, cell = row["participant_id"], row[fitted.target]
@@ -245,7 +255,7 @@ def _truths(
         elif value is None:
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
             problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
-        elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
+        elif trained_on[of_scan].any():
             problems.add(
                 "the probe was fitted on this subject, who cannot calibrate a new site", **where
             )
@@ -298,6 +308,21 @@ def _doubts(
         )
 
 
+def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
+    """Yield a warning where somebody whom the probe was fitted on would not be recognised under another identifier."""
+    found = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    if found.renamed:
+        yield (
+            f"{len(found.renamed)} of {tidy['subject_id'].nunique()} subjects are people whom the probe was fitted on "
+            "under another identifier: their scans have the same content."
+        )
+    if fitted.trained_on and found.n_not_compared:
+        yield (
+            f"Of {found.n_not_compared} of {len(tidy)} scans only the subject's identifier could be compared with "
+            "those that the probe was fitted on, not the content: trained_on misses people with another identifier."
+        )
+
+
 def _predictions(
     fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]
 ) -> pd.DataFrame:
@@ -311,8 +336,7 @@ def _predictions(
         table["y_score"] = scores
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = scores if fitted.kind == "continuous" else labels[fitted.decide(scores)]
-    known = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
-    table["trained_on"] = known if fitted.trained_on else None
+    table["trained_on"] = _trained_on(fitted, tidy) if fitted.trained_on else None
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(
             features

@@ -26,9 +26,11 @@ from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import one_of
+from neurocontrast.provenance import subject_label
 from neurocontrast.reading import read_json
 
 _COLUMNS = {
+    "subject_id": ("subject_id",),
     "age": (*AGE_COLUMNS, "interview_age"),
     "sex": ("sex", "gender", "sex_id", "mf"),
     "site": ("sitexacq", "site", "center", "centre", "scan_site", "site_id"),
@@ -56,7 +58,8 @@ class Phenotype:
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
         """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
-        return self.rows.get(scan.person) or self.rows.get(scan.subject, {})
+        names = (subject_label(name) for name in (scan.person, scan.subject))
+        return next((rows for name in names if (rows := self.rows.get(name))), {})
 
 
 class Known(NamedTuple):
@@ -103,7 +106,7 @@ class PeopleTables:
                 # The age at a session may differ from the participant's; two tables of one kind
                 # should agree.
                 alike = is_specific.setdefault(name, specific) == specific
-                if (name == "sex" and earlier != cell) or (
+                if (name in ("sex", "subject_id") and earlier != cell) or (
                     name == "age" and alike and _ages_differ(earlier, cell)
                 ):
                     self.problems.add(
@@ -153,7 +156,7 @@ class PeopleTables:
         """Give the rows that hold for a scan, with their table, and whether they are of this very session."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
-            for row in table.rows.get(scan.path, {}).values():
+            for row in table.rows.get(subject_label(scan.path), {}).values():
                 yield table.source, True, row
         for table in [*self._of_subject(scan), *general] if scan.session else ():
             if (of_session := table.of(scan).get(scan.session)) is not None:
@@ -222,7 +225,10 @@ def read_phenotype(
     ``Units`` in addition to the table's own.
     """
     table, phenotype = read_sheet(path), Phenotype(source)
-    identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
+    named_by = "" if subject else _identifier_column(table, path, id_column)
+    identifiers = (
+        _identifiers(table, named_by) if named_by else [subject_label(subject)] * len(table)
+    )
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
@@ -230,7 +236,11 @@ def read_phenotype(
         described |= {
             name.lower(): value for name, value in content.items()
         } | content  # as columns, in any case
-    filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
+    filled = [
+        name
+        for name, cells in table.items()
+        if name != named_by and not cells.map(is_missing).all()
+    ]
     columns = {
         known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))
     }
@@ -243,7 +253,7 @@ def read_phenotype(
         session = (
             row[sessions].removeprefix("ses-") if sessions and not is_missing(row[sessions]) else ""
         )
-        key = joined_path(folder, person)
+        key = subject_label(joined_path(folder, person))
         cells = {}
         for known, name in columns.items():
             decoded = _decode(
@@ -281,11 +291,14 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
 
 
-def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:
-    column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
+def _identifier_column(table: pd.DataFrame, path: Path, id_column: str | None) -> str:
+    return identifier_column(list(table.columns), source=path.name, id_column=id_column)
+
+
+def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
     if column.lower() == "ixi_id":
         return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
-    return [cell.removeprefix("sub-") for cell in table[column]]
+    return list(map(subject_label, table[column]))
 
 
 def _ages_differ(first: str, second: str) -> bool:
@@ -299,6 +312,8 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
     cell = " ".join(cell.split())  # a table of tabs holds no line breaks
     if is_missing(cell):
         return ""
+    if known == "subject_id":
+        return subject_label(cell)
     described = description if isinstance(description, dict) else {}
     levels = described.get("Levels")
     if isinstance(levels, dict):

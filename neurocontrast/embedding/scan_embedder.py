@@ -2,24 +2,29 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
+from warnings import warn
 
 import joblib
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, LeakageError, NeurocontrastWarning, one_of
 from neurocontrast.progress import SILENT
+from neurocontrast.provenance import KnownPeople
+from neurocontrast.reading import read_json
 
 
 def load_network(
@@ -37,6 +42,17 @@ def load_network(
         except ValueError as error:
             raise ConfigError(f"embedding.{error}.") from None
     return network, contract
+
+
+_REACTIONS = ("warn", "error", "ignore")
+
+
+def _subjects_of(X: Any) -> list[str] | None:
+    """Return the subject of each row of a DataFrame that names them; None for other input."""
+    if not isinstance(X, pd.DataFrame):
+        return None
+    column = next((name for name in ("subject_id", "participant_id") if name in X), None)
+    return None if column is None else list(map(text_of, X[column]))
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
@@ -62,6 +78,12 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Scans a batch; the features do not depend on it.
     n_jobs : int, default=1
         Processes that prepare scans; -1 for all processors.
+    overlap : {"warn", "error", "ignore"}, default="warn"
+        Reaction to people of the run's pretraining, whose scores would flatter the encoder. They
+        are found by the content of their scans or measures, and by ``subject_id`` (or
+        ``participant_id``) of a DataFrame; "warn" gives a
+        `neurocontrast.exceptions.NeurocontrastWarning`, "error" a
+        `neurocontrast.exceptions.LeakageError`.
 
     Attributes
     ----------
@@ -87,9 +109,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         layer: Literal["encoder", "head"] = "encoder",
         batch_size: int = 16,
         n_jobs: int | None = 1,
+        overlap: Literal["warn", "error", "ignore"] = "warn",
     ) -> None:
         self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
         self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
+        self.overlap = overlap
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
@@ -102,6 +126,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y
+        if self.overlap not in _REACTIONS:
+            raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
         network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
         self._source(contract)
         self.n_features_out_ = int(network.n_features)
@@ -126,9 +152,36 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             if any(Path(scratch).iterdir()):  # images in memory are not kept
                 source = source.kept_in(Path(scratch))
             source.make_ready(cohort, SILENT)
+            if self.overlap != "ignore":
+                self._look_for_people(_subjects_of(X), source.contents(cohort, SILENT))
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
             return extract_features(
                 network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
+            )
+
+    def _look_for_people(self, subjects: Sequence[str] | None, contents: Sequence[str]) -> None:
+        """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
+        path = Path(self.run) / "provenance.json"
+        people = KnownPeople.of_pretraining(read_json(path) if path.is_file() else {})
+        rows = [f"row {row}" for row in range(len(contents))]
+        found = people.find(rows if subjects is None else subjects, contents)
+        n_seen = len(found.subjects)
+        if n_seen:
+            n_all = len(set(rows if subjects is None else subjects))
+            unit = "scans are of people" if subjects is None else "subjects are people"
+            text = f"{n_seen} of {n_all} {unit} of the pretraining of '{self.run}'"
+            if self.overlap == "error":
+                raise LeakageError(
+                    f"X: {text}: the encoder has seen them, and their scores would flatter it. Leave them out, or set "
+                    "overlap='warn'."
+                )
+            warn(f"{text}: their scores flatter it.", NeurocontrastWarning, stacklevel=3)
+        if found.n_not_compared:
+            warn(
+                f"{found.n_not_compared} of {len(contents)} scans could not be compared with those of the pretraining "
+                f"of '{self.run}', which has no digests of them: people of it are not recognised by their scans.",
+                NeurocontrastWarning,
+                stacklevel=3,
             )
 
     def _source(self, contract: Mapping[str, Any]) -> Brains:

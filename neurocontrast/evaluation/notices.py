@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
-from neurocontrast.provenance import subject_digest
+from neurocontrast.provenance import CONTENT, KnownPeople
 
+OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
+"""Codes of the warnings of `check_overlap`."""
+ALLOWED_COPIES = 0.01
+"""Largest share of the test images of an official set that may be copies of images of pretraining."""
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
@@ -243,34 +248,80 @@ def variance_explained(values: npt.NDArray[np.float64], groups: npt.ArrayLike) -
     return max(0.0, 1 - (within / (n - k)) / (total / (n - 1)))
 
 
+@dataclass(frozen=True)
+class Overlap:
+    """People of pretraining among those who are evaluated."""
+
+    subjects: frozenset[str]
+    compared: tuple[str, ...]
+    """What they were looked for by: ``identifiers``, ``contents``; neither where nobody says whom."""
+    notices: tuple[Notice, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the keys of ``evaluation.json``."""
+        return {"n_overlap": len(self.subjects), "overlap_by": list(self.compared)}
+
+
 def check_overlap(
-    table: pd.DataFrame, info: Mapping[str, Any], *, allow_overlap: bool = False
-) -> tuple[int, list[Notice]]:
-    """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
-    notices, unknown = [], info.get("pretraining_unknown")
-    if unknown or info.get("pretraining_subjects") is None:
-        who = (
-            f"Of the joined embeddings, {one_of(unknown)} does" if unknown else "The embeddings do"
-        )
-        notices = [Notice.of("overlap_unknown", who=who)]
-    both = sorted(set(table["subject_id"][pretrained(table, info)]))
-    if not both:
-        return 0, notices
-    text = f"{len(both)} of {table['subject_id'].nunique()} subjects were in the pretraining cohort"
-    if not allow_overlap:
+    table: pd.DataFrame,
+    info: Mapping[str, Any],
+    *,
+    allow_overlap: bool = False,
+    allowed_copies: float = 0.0,
+) -> Overlap:
+    """Find subjects who were in the pretraining cohort; refuse them unless they are allowed.
+
+    They are found by their identifiers, and by the content of their scans under another name; all
+    scans of such a subject count.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows that are evaluated, as `tidy_table` returns them.
+    info : mapping
+        Description of the embeddings, with the digests of pretraining.
+    allow_overlap : bool
+        Whether people of pretraining are warned about instead.
+    allowed_copies : float
+        Largest share of subjects with the content of others in pretraining that is warned about
+        instead: official sets of images hold some twice.
+    """
+    unknown = info.get("pretraining_unknown")
+    known = KnownPeople.of_pretraining(info)
+    found = known.find(table["subject_id"], table[CONTENT])
+    n_all = table["subject_id"].nunique()
+    notices = []
+    if unknown or known.subjects is None:
+        who = "The embeddings do"
+        if unknown:
+            who = f"Of the joined embeddings, {one_of(unknown)} does"
+        notices.append(Notice.of("overlap_unknown", who=who))
+    elif found.n_not_compared:
+        notices.append(Notice.of("contents_unknown", n=found.n_not_compared, n_all=len(table)))
+    compared = []
+    if known.subjects is not None and not unknown:
+        compared = ["identifiers"] if found.n_not_compared else ["identifiers", "contents"]
+    if not found.subjects:
+        return Overlap(frozenset(), tuple(compared), tuple(notices))
+    text = f"{len(found.subjects)} of {n_all} subjects were in the pretraining cohort"
+    if found.renamed:
+        text += f", {len(found.renamed)} of them under another identifier (the same content)"
+    few_copies = not found.named and len(found.renamed) <= allowed_copies * n_all
+    if not allow_overlap and not few_copies:
         raise LeakageError(
-            f"{text} ({listed(both)}): the encoder has seen them, and their scores would flatter it. Embed other "
-            "people, keep only others with where, or set allow_overlap=True, which the report then says."
+            f"{text} ({listed(sorted(found.subjects))}): the encoder has seen them, and their scores would flatter it. "
+            "Embed other people, keep only others with where, or set allow_overlap=True, which the report then says."
         )
-    return len(both), [*notices, Notice.of("pretraining_overlap", text=text)]
+    code = "pretraining_copies" if few_copies and not allow_overlap else "pretraining_overlap"
+    notices.append(Notice.of(code, text=text))
+    return Overlap(found.subjects, tuple(compared), tuple(notices))
 
 
 def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
-    digests = set(info.get("pretraining_subjects") or ())
-    return np.array(
-        [subject_digest(subject) in digests for subject in table["subject_id"]], dtype=bool
-    )
+    found = KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
+    return table["subject_id"].isin(found.subjects).to_numpy()
 
 
 def check_duplicates(

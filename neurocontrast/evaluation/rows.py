@@ -9,6 +9,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import AGE_LIMITS, matching_columns, number_of
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.provenance import CONTENT, unify_subjects
 from neurocontrast.seeds import derive_generator
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +25,7 @@ NO_SITE = "(no site)"
 
 _MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
 """In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
-IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+IDENTIFIERS = ("participant_id", "subject_id", "session", "path", CONTENT)
 """Columns that say which scan it is: never a target, nor anything that features could depend on."""
 
 
@@ -48,9 +49,8 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
             f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
             "needs a participant: without it the sessions of one person could be on both sides of a fold."
         )
-    tidy["subject_id"] = np.where(
-        tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"]
-    )
+    subjects = tidy["subject_id"].where(tidy["subject_id"] != "", tidy["participant_id"])
+    tidy["subject_id"] = pd.Series(unify_subjects(subjects), dtype=object)
     for name in ("sex", "site"):
         tidy[name] = pd.Series(
             cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object

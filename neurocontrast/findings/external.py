@@ -24,13 +24,19 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates
-from neurocontrast.evaluation.notices import check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import (
+    ALLOWED_COPIES,
+    Overlap,
+    check_duplicates,
+    check_overlap,
+)
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     check_rows,
     check_same_encoder,
     encoder_digest,
     is_number,
+    listed,
     row_names,
     tidy_table,
 )
@@ -49,6 +55,7 @@ from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
+from neurocontrast.provenance import CONTENT, KnownPeople, subject_digest, unify_subjects
 
 
 class ExternalMetric(record.Section):
@@ -76,6 +83,7 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     n_overlap: StrictInt = 0
+    overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
 
 
@@ -88,6 +96,8 @@ class External:
     """External scans that do not take part, by reason."""
     n_overlap: int
     """External subjects that were trained on, or were in pretraining."""
+    overlap_by: tuple[str, ...]
+    """What people of pretraining were looked for by."""
     notices: list[Notice]
 
 
@@ -134,9 +144,11 @@ def plan_external(
     )
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
+    spelled = unify_subjects(chosen["subject_id"], study.table["subject_id"])
+    chosen["subject_id"] = pd.Series(spelled, dtype=object)
     shared, found = _check_shared(study, chosen)
     joined = _join(study, chosen, np.asarray(features[rows]), target)
-    n_overlap, leaks = _check_leaks(study, joined, chosen, info)
+    overlap, leaks = _check_leaks(study, joined, chosen, info)
     names, dropped = _covariates(study, chosen)
     baseline = [Notice.of("external_baseline", name=each) for each in dropped]
     notices += [*found, *leaks, *baseline]
@@ -151,7 +163,9 @@ def plan_external(
         replace(tested, design=joined.design()),
         with_covariates(study.models[1], joined.table, names),
     )
-    return External(replace(joined, models=models), excluded, shared + n_overlap, notices)
+    n_seen = len(shared | overlap.subjects)
+    joined = replace(joined, models=models)
+    return External(joined, excluded, n_seen, overlap.compared, notices)
 
 
 @contextmanager
@@ -163,20 +177,31 @@ def _naming_the_test_table(hint: str = "") -> Iterator[None]:
         raise type(error)(f"test: {error}{hint}") from None
 
 
-def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
-    """Refuse people whom the probe was fitted on, or count them where they are allowed."""
-    subjects = set(chosen["subject_id"])
-    both = sorted(set(study.subjects[study.fitted_rows]) & subjects)
+def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
+    """Refuse people whom the probe was fitted on, or return them with a warning where they are allowed.
+
+    They are found by their identifiers, and by the content of their scans under another name.
+    """
+    fitted = study.table.iloc[study.fitted_rows]
+    contents = {digest for content in fitted[CONTENT] for digest in content.split()}
+    digests = frozenset(map(subject_digest, set(fitted["subject_id"])))
+    found = KnownPeople(digests, frozenset(contents)).find(chosen["subject_id"], chosen[CONTENT])
+    n_all = chosen["subject_id"].nunique()
+    both = found.subjects
+    if study.fixed and len(found.renamed) <= ALLOWED_COPIES * n_all:  # counted as twins
+        both = found.named
     if not both:
-        return 0, []
-    shown = ", ".join(map(str, both[:5])) + (" …" if len(both) > 5 else "")
-    text = f"test: {len(both)} of {len(subjects)} subjects are in the training table too ({shown})"
+        return both, []
+    shown = listed(sorted(both))
+    text = f"test: {len(both)} of {n_all} subjects are in the training table too ({shown})"
+    if n_renamed := len(both & found.renamed):
+        text += f", {n_renamed} of them under another identifier (the same content)"
     if not study.settings.allow_overlap:
         raise LeakageError(
             f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
             "or where; to test on them all the same, and have the report say so, set allow_overlap=True."
         )
-    return len(both), [Notice.of("external_shared_subjects", text=text)]
+    return both, [Notice.of("external_shared_subjects", text=text)]
 
 
 def _join(
@@ -196,23 +221,28 @@ def _join(
 
 def _check_leaks(
     study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
-) -> tuple[int, list[Notice]]:
-    """Refuse people of pretraining and images under two names, or count them and warn where they are allowed."""
-    allowed, known = study.settings.allow_overlap, set[str]()
+) -> tuple[Overlap, list[Notice]]:
+    """Refuse people of pretraining and images under two names, or return them with warnings where they are allowed."""
+    allowed = study.settings.allow_overlap
+    copies = ALLOWED_COPIES if study.fixed else 0.0
+    known = set[str]()
     with _naming_the_test_table():
-        n_overlap, seen = check_overlap(chosen, info, allow_overlap=allowed)
+        overlap = check_overlap(chosen, info, allow_overlap=allowed, allowed_copies=copies)
         if study.fixed:
             twins = look_at_twins(joined.features, joined.splits[0])[1]
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
             known = {notice.message for notice in study.notices}
-    found = [
-        Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen
+    notices = [
+        Notice(f"external_{seen.code}", f"test: {seen.message}", seen.explanation)
+        for seen in overlap.notices
     ]
-    twins = [each for each in twins if each.message not in known]
-    return n_overlap, found + [
-        Notice.of("external_duplicates", text=each.message) for each in twins
+    notices += [
+        Notice.of("external_duplicates", text=twin.message)
+        for twin in twins
+        if twin.message not in known
     ]
+    return overlap, notices
 
 
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
@@ -298,6 +328,7 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         "baseline_covariates": list(study.covariates),
         "increment": figures["increment"],
         "n_overlap": external.n_overlap,
+        "overlap_by": list(external.overlap_by),
     }
 
 

@@ -237,17 +237,17 @@ def open_run(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
         )
     if is_new:
-        facts, earlier_subjects = (
-            _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)},
-            [],
-        )
+        facts = _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)}
+        people = None
+        contents = parts.source.contents(cohort, progress)
         write_skipped(folder / SKIPPED, skipped)
         if parts.start is not None:
             parts.start.keep(
                 parts.model.halves[0], folder, parts.source.halves[0].contract(), progress
             )
-            facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
-        start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
+            facts["init"] = parts.start.facts
+            people = parts.start.people
+        start_run(folder, settings, cohort, facts, contents=contents, earlier=people)
     else:
         continue_run(folder, settings, progress)
     # What a killed process left half-written.

@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing, text_of
+from neurocontrast.data.columns import first_of, is_missing, text_of
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.provenance import subject_label
 
+_SUBJECT = "subject_id"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -53,6 +55,8 @@ class MeasuresTable:
     sources: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    subjects: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Subject of each participant and session, where the tables have a column ``subject_id``."""
 
     @property
     def parcellation(self) -> str:
@@ -69,6 +73,7 @@ class _Merged:
     regions: dict[str, Region] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    subjects: dict[tuple[str, str], str] = field(default_factory=dict)
     spelled: dict[str, str] = field(
         default_factory=dict
     )  # participants: the name without "sub-", and as first read
@@ -169,6 +174,7 @@ def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> Me
         ),
         notes=tuple(notes),
         left_out=tuple(dict.fromkeys(merged.left_out)),
+        subjects=merged.subjects,
     )
 
 
@@ -177,7 +183,10 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     problems, source = merged.problems, f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
     left_out: list[str] = []
+    subject_column = first_of(sheet.cells, [_SUBJECT])
     for column, cells in sheet.cells.items():
+        if column == subject_column:
+            continue
         region = region_of(column, side=sheet.side, measure=sheet.measure)
         if region is not None and sheet.atlas and region.atlas != "aseg":
             region = region._replace(atlas=sheet.atlas)
@@ -201,6 +210,8 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
+    if subject_column:
+        _add_subjects(sheet.cells[subject_column], index, merged, source)
     frame = pd.DataFrame(
         {
             name: _numbers(sheet, column, merged.regions[name].kind, problems, source)
@@ -218,6 +229,18 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     merged.frames.append((sheet.source.name, frame))
 
 
+def _add_subjects(cells: Sequence[str], index: pd.MultiIndex, merged: _Merged, source: str) -> None:
+    """Add the subject of each scan; two of one scan are a problem."""
+    for key, cell in zip(index, cells, strict=True):
+        if is_missing(cell):
+            continue
+        subject = subject_label(cell)
+        earlier = merged.subjects.setdefault(key, subject)
+        if earlier != subject:
+            text = f"{source}found {shown(subject)}, and {shown(earlier)} in another table"
+            merged.problems.add(text, column=_SUBJECT, name=scan_name(*key))
+
+
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     people, sessions = [], []
     for row, cell in enumerate(sheet.identifiers):
@@ -230,7 +253,7 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
             merged.problems.add(
                 f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.line(row)
             )
-        people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
+        people.append(merged.spelled.setdefault(subject_label(person), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
     has_files = len(sheet.files) == len(

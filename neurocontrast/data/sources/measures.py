@@ -24,11 +24,14 @@ from neurocontrast.data.measures import (
     read_measures,
     read_tables,
 )
+from neurocontrast.data.measures.contents import contents_of_measures
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import unify_subjects
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 
@@ -96,7 +99,11 @@ class RegionalMeasures(Source):
             return None
         table = read_tables(place, **self._taken)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
-        people = pd.DataFrame({"participant_id": names, "subject_id": names, "session": sessions})
+        keys = zip(names, sessions, strict=True)
+        subjects = unify_subjects(table.subjects.get(key) or key[0] for key in keys)
+        people = pd.DataFrame(
+            {"participant_id": names, "subject_id": subjects, "session": sessions}
+        )
         return self._compared(
             join_measures(Cohort(people, place, place.parent, channels=()), table)
         )
@@ -155,6 +162,12 @@ class RegionalMeasures(Source):
         return pd.concat(
             [cohort.table.drop(columns=measures.columns, errors="ignore"), measures], axis=1
         )
+
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digests of the measures that the encoder reads, as they were listed."""
+        del progress
+        assert cohort.measures is not None
+        return contents_of_measures(cohort.measures.values[list(self.known.columns)])
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
         """Return the cohort's measures, standardised, in the order of its rows."""
@@ -237,6 +250,13 @@ class PairedBrains(BrainVolumes):
     def contract(self) -> dict[str, Any]:
         """Return how scans and measures are prepared; each of `halves` has the keys of its own ``encoder.json``."""
         return {**super().contract(), "preprocessing_2": self.second.contract()["preprocessing"]}
+
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digests of each scan and of its measures; each encoder's embeddings have one kind of them."""
+        both = zip(
+            super().contents(cohort, progress), self.second.contents(cohort, progress), strict=True
+        )
+        return [" ".join(pair) if all(pair) else "" for pair in both]
 
     def images(self, cohort: Cohort) -> PairedImages:
         """Return the volumes and the measures of a cohort, in the order of its rows."""

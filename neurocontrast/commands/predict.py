@@ -281,12 +281,6 @@ def _doubts(
     calibration: dict[str, Any] | None,
 ) -> Iterator[str]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
-    n_known = _n_known(table)
-    if n_known:
-        yield (
-            f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). These "
-            "predictions do not test the probe."
-        )
     if not fitted.trained_on:
         yield "The probe does not say whom it was fitted on (a bundle names nobody): trained_on is empty, not false."
     if fitted.distribution is None:
@@ -309,12 +303,18 @@ def _doubts(
 
 
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
-    """Yield a warning where somebody whom the probe was fitted on would not be recognised under another identifier."""
+    """Yield warnings about people whom the probe was fitted on, and about those who could not be recognised."""
     found = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
-    if found.renamed:
+    if fitted.trained_on and found.subjects:
+        n_scans = tidy["subject_id"].isin(found.subjects).sum()
+        n_subjects = tidy["subject_id"].nunique()
+        renamed = ""
+        if found.renamed:
+            n_renamed = len(found.renamed)
+            renamed = f", {n_renamed} of them under another identifier (the same content)"
         yield (
-            f"{len(found.renamed)} of {tidy['subject_id'].nunique()} subjects are people whom the probe was fitted on "
-            "under another identifier: their scans have the same content."
+            f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on (trained_on), who are "
+            f"{len(found.subjects)} of {n_subjects} subjects{renamed}. These predictions do not test the probe."
         )
     if fitted.trained_on and found.n_not_compared:
         yield (

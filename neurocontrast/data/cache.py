@@ -32,6 +32,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
 """A folder that may not be written, or that another process or host has just removed."""
 _HEADER_BYTES = 65_536
+_CONTENT = "content"
+"""Key of an entry's header with the digests of the voxels of its files."""
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
@@ -185,8 +187,8 @@ class VolumeCache:
         contents: dict[ScanFiles, str] = {}
         for scan in dict.fromkeys(listed):
             entry = self._entry(scan, only_header=True)
-            if entry is not None and "content" in entry.written:
-                contents[scan] = entry.written["content"]
+            if entry is not None and _CONTENT in entry.written:
+                contents[scan] = entry.written[_CONTENT]
         lacking = [(scan,) for scan in dict.fromkeys(listed) if scan not in contents]
         if lacking:
             with progress.task("Comparing scans", len(lacking), "scan") as task:
@@ -334,7 +336,7 @@ class VolumeCache:
         about = {
             "about": self._about(path, made.source),
             "crc32": _checksum(made.parts),
-            "content": made.content,
+            _CONTENT: made.content,
         }
         try:
             mode = self._make_folder()

@@ -17,7 +17,7 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
-from neurocontrast.provenance import CONTENT, KnownPeople
+from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
 
 OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
 """Codes of the warnings of `check_overlap`."""
@@ -287,35 +287,41 @@ def check_overlap(
         Largest share of subjects with the content of others in pretraining that is warned about
         instead: official sets of images hold some twice.
     """
-    unknown = info.get("pretraining_unknown")
     known = KnownPeople.of_pretraining(info)
     found = known.find(table["subject_id"], table[CONTENT])
-    n_all = table["subject_id"].nunique()
-    notices = []
-    if unknown or known.subjects is None:
-        who = "The embeddings do"
-        if unknown:
-            who = f"Of the joined embeddings, {one_of(unknown)} does"
-        notices.append(Notice.of("overlap_unknown", who=who))
-    elif found.n_not_compared:
-        notices.append(Notice.of("contents_unknown", n=found.n_not_compared, n_all=len(table)))
-    compared = []
-    if known.subjects is not None and not unknown:
-        compared = ["identifiers"] if found.n_not_compared else ["identifiers", "contents"]
+    compared, notices = _look_at_comparison(info, found, n_rows=len(table))
     if not found.subjects:
-        return Overlap(frozenset(), tuple(compared), tuple(notices))
+        return Overlap(frozenset(), compared, tuple(notices))
+    n_all = table["subject_id"].nunique()
     text = f"{len(found.subjects)} of {n_all} subjects were in the pretraining cohort"
     if found.renamed:
         text += f", {len(found.renamed)} of them under another identifier (the same content)"
-    few_copies = not found.named and len(found.renamed) <= allowed_copies * n_all
-    if not allow_overlap and not few_copies:
+    if allow_overlap:
+        notices.append(Notice.of("pretraining_overlap", text=text))
+    elif not found.named and len(found.renamed) <= allowed_copies * n_all:
+        notices.append(Notice.of("pretraining_copies", text=text))
+    else:
         raise LeakageError(
             f"{text} ({listed(sorted(found.subjects))}): the encoder has seen them, and their scores would flatter it. "
             "Embed other people, keep only others with where, or set allow_overlap=True, which the report then says."
         )
-    code = "pretraining_copies" if few_copies and not allow_overlap else "pretraining_overlap"
-    notices.append(Notice.of(code, text=text))
-    return Overlap(found.subjects, tuple(compared), tuple(notices))
+    return Overlap(found.subjects, compared, tuple(notices))
+
+
+def _look_at_comparison(
+    info: Mapping[str, Any], found: Recognised, *, n_rows: int
+) -> tuple[tuple[str, ...], list[Notice]]:
+    """Return what people of pretraining were looked for by, and a warning of what could not be compared."""
+    unknown = info.get("pretraining_unknown")
+    if unknown:
+        who = f"Of the joined embeddings, {one_of(unknown)} does"
+        return (), [Notice.of("overlap_unknown", who=who)]
+    if info.get("pretraining_subjects") is None:
+        return (), [Notice.of("overlap_unknown", who="The embeddings do")]
+    if found.n_not_compared:
+        notice = Notice.of("contents_unknown", n=found.n_not_compared, n_all=n_rows)
+        return ("identifiers",), [notice]
+    return ("identifiers", "contents"), []
 
 
 def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:

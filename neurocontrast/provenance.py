@@ -1,4 +1,4 @@
-"""Versions, code revision and host, recorded with every result; digests by which people are recognised."""
+"""Versions, code revision and host of a result; digests by which people are recognised."""
 
 import datetime
 import os
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from neurocontrast.files import digest_of
 
@@ -18,7 +18,7 @@ _PACKAGES = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-lea
              "pyarrow")  # fmt: skip
 
 CONTENT = "content_digest"
-"""Column with digests of a scan's voxels, measures or pixels, by which a renamed person is found."""
+"""Column with digests of each scan's content, by which a renamed person is found."""
 
 
 def version() -> str:
@@ -47,7 +47,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def subject_label(identifier: str) -> str:
-    """Return a subject's identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written."""
+    """Return an identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written."""
     label = unicodedata.normalize("NFC", identifier).strip()
     while label.startswith("sub-") and label != "sub-":
         label = label.removeprefix("sub-")
@@ -55,15 +55,18 @@ def subject_label(identifier: str) -> str:
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return subjects, several spellings of one as the first of them; `known` spellings come before."""
+    """Return each subject in the first of its spellings; `known` spellings come before."""
     first: dict[str, str] = {}
     for subject in known:
         first.setdefault(subject_label(subject), subject)
-    return [first.setdefault(subject_label(subject), subject) for subject in subjects]
+    unified = []
+    for subject in subjects:
+        unified.append(first.setdefault(subject_label(subject), subject))
+    return unified
 
 
 def subject_digest(subject_id: str) -> str:
-    """Return the digest of a subject's normal form: pseudonymous, since who has identifiers can compute it."""
+    """Return the digest of a subject's normal form; who has identifiers can compute the same."""
     return _digest_as_written(subject_label(subject_id))
 
 
@@ -72,11 +75,12 @@ def _digest_as_written(text: str) -> str:
 
 
 def _possible_digests(subject_id: str) -> set[str]:
-    """Return all digests of a subject: up to November 2026 files hold that of the identifier as it was written."""
+    """Return digests of a subject's spellings: earlier versions digested identifiers as written."""
     label = subject_label(subject_id)
     spellings = {subject_id, label, f"sub-{label}"}
-    spellings |= {unicodedata.normalize("NFD", spelling) for spelling in spellings}
-    return {_digest_as_written(spelling) for spelling in spellings}
+    decomposed = unicodedata.normalize("NFD", label)
+    spellings |= {decomposed, f"sub-{decomposed}"}
+    return set(map(_digest_as_written, spellings))
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,17 @@ class Recognised:
         """All subjects that were found."""
         return self.named | self.renamed
 
+    @property
+    def renamed_text(self) -> str:
+        """How many were found under another identifier, to be put behind their number."""
+        if not self.renamed:
+            return ""
+        return f", {len(self.renamed)} of them under another identifier (the same content)"
+
 
 @dataclass(frozen=True)
 class KnownPeople:
-    """Digests of people who were learned from: of their identifiers, and of their scans or measures."""
+    """Digests of people who were learned from: of identifiers, and of scans or measures."""
 
     subjects: frozenset[str] | None = None
     """Digests of identifiers; None where nobody says whom."""
@@ -108,14 +119,14 @@ class KnownPeople:
     """Whether `contents` are of all people who were learned from."""
 
     @classmethod
-    def of_pretraining(cls, info: Mapping[str, Any]) -> "KnownPeople":
+    def of_pretraining(cls, info: Mapping[str, Any]) -> Self:
         """Return the people of pretraining, as a run or an embeddings table describes them."""
         subjects = info.get("pretraining_subjects")
-        return cls(
-            None if subjects is None else frozenset(subjects),
-            frozenset(info.get("pretraining_contents") or ()),
-            bool(info.get("pretraining_contents_complete")),
-        )
+        contents = frozenset(info.get("pretraining_contents") or ())
+        is_complete = bool(info.get("pretraining_contents_complete"))
+        if subjects is None:
+            return cls(None, contents, is_complete)
+        return cls(frozenset(subjects), contents, is_complete)
 
     def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
         """Recognise subjects by their identifier, or by the content of any of their rows.
@@ -125,19 +136,18 @@ class KnownPeople:
         subjects, contents : collection of str
             Identifier, and digests of the content, of each row.
         """
-        named = frozenset(
-            subject
-            for subject in set(subjects)
-            if not _possible_digests(subject).isdisjoint(self.subjects or ())
-        )
-        alike = frozenset(
-            subject
-            for subject, content in zip(subjects, contents, strict=True)
-            if not self.contents.isdisjoint(content.split())
-        )
-        n_missing = sum(not content for content in contents)
-        n_not_compared = n_missing if self.is_complete else len(contents)
-        return Recognised(named, alike - named, n_not_compared)
+        named = set[str]()
+        alike = set[str]()
+        for subject in set(subjects):
+            if not _possible_digests(subject).isdisjoint(self.subjects or ()):
+                named.add(subject)
+        for subject, content in zip(subjects, contents, strict=True):
+            if not self.contents.isdisjoint(content.split()):
+                alike.add(subject)
+        n_not_compared = len(contents)
+        if self.is_complete:
+            n_not_compared -= sum(map(bool, contents))
+        return Recognised(frozenset(named), frozenset(alike - named), n_not_compared)
 
 
 def _git_revision() -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.encoders import Encoder, build_encoder, load_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
-from neurocontrast.evaluation.notices import OF_OVERLAP, check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
@@ -213,13 +213,12 @@ class _Plan:
         table = self.study.table.assign(**{CONTENT: contents})
         overlap = check_overlap(table, self.info, allow_overlap=allowed)
         # Identifiers were looked at before the scans were read.
-        others = [notice for notice in self.study.notices if notice.code not in OF_OVERLAP]
         study = replace(
             self.study,
             table=table,
             facts=self.study.facts | overlap.facts,
-            notices=[*overlap.notices, *others, *notices],
-        )
+            notices=overlap.notices_among(self.study.notices),
+        ).with_notices(notices)
         return with_voxels(study, self.info, progress)
 
 

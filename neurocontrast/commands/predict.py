@@ -94,6 +94,7 @@ def predict(
     fitted, path = load_probe(probe), Path(embeddings)
     if run is None:
         tidy, features, origin, doubts = _read_features(fitted, path, config)
+        read = tidy
         truths = _truths(fitted, tidy, calibrate)
         table = _predictions(fitted, tidy, features)
     else:
@@ -105,7 +106,8 @@ def predict(
         tidy = tidy.assign(**{CONTENT: contents})
         truths = _truths(fitted, tidy, calibrate)
         good = notes["error"].isna().to_numpy()
-        known = _predictions(fitted, tidy[good], features[good]).reindex(
+        read = tidy[good]
+        known = _predictions(fitted, read, features[good]).reindex(
             tidy.index
         )  # empty cells for bad scans
         table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
@@ -121,7 +123,7 @@ def predict(
             tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
         )
         outside["message"] = far[0].message if far else None
-    doubts += _doubts_of_people(fitted, tidy)
+    doubts += _doubts_of_people(fitted, read)
     for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
     about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
@@ -184,8 +186,8 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
 
 def _trained_on(fitted: FittedProbe, tidy: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects that the probe was fitted on, under any identifier."""
-    found = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
-    return tidy["subject_id"].isin(found.subjects).to_numpy()
+    people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    return tidy["subject_id"].isin(people.subjects).to_numpy()
 
 
 def _n_known(table: pd.DataFrame) -> int:
@@ -303,23 +305,21 @@ def _doubts(
 
 
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
-    """Yield warnings about people whom the probe was fitted on, and about those who could not be recognised."""
-    found = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
-    if fitted.trained_on and found.subjects:
-        n_scans = tidy["subject_id"].isin(found.subjects).sum()
+    """Warn of people whom the probe was fitted on, and of contents that cannot be compared."""
+    people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    if people.subjects:
+        n_scans = tidy["subject_id"].isin(people.subjects).sum()
         n_subjects = tidy["subject_id"].nunique()
-        renamed = ""
-        if found.renamed:
-            n_renamed = len(found.renamed)
-            renamed = f", {n_renamed} of them under another identifier (the same content)"
         yield (
-            f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on (trained_on), who are "
-            f"{len(found.subjects)} of {n_subjects} subjects{renamed}. These predictions do not test the probe."
+            f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on "
+            f"(trained_on): {len(people.subjects)} of {n_subjects} subjects{people.renamed_text}. "
+            "These predictions do not test the probe."
         )
-    if fitted.trained_on and found.n_not_compared:
+    if fitted.trained_on and people.n_not_compared:
         yield (
-            f"Of {found.n_not_compared} of {len(tidy)} scans only the subject's identifier could be compared with "
-            "those that the probe was fitted on, not the content: trained_on misses people with another identifier."
+            f"Of {people.n_not_compared} of {len(tidy)} scans only the subject's identifier could "
+            "be compared with the people that the probe was fitted on, not the content: trained_on "
+            "misses people with another identifier."
         )
 
 

@@ -44,7 +44,7 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class _Made:
-    """What is made of a scan, and the files that it was made from."""
+    """A preprocessed scan, and the files that were read for it."""
 
     parts: Parts
     source: tuple[int, ...]
@@ -55,7 +55,7 @@ class _Made:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A valid entry: what its header says, and its parts, which are empty where only the header was read."""
+    """A valid entry: its header, and its parts, which are empty where only the header was read."""
 
     written: Mapping[str, str]
     parts: Parts
@@ -185,11 +185,13 @@ class VolumeCache:
         """
         listed = list(map(as_scan, scans))
         contents: dict[ScanFiles, str] = {}
+        lacking: list[tuple[ScanFiles]] = []
         for scan in dict.fromkeys(listed):
             entry = self._entry(scan, only_header=True)
             if entry is not None and _CONTENT in entry.written:
                 contents[scan] = entry.written[_CONTENT]
-        lacking = [(scan,) for scan in dict.fromkeys(listed) if scan not in contents]
+            else:
+                lacking.append((scan,))
         if lacking:
             with progress.task("Comparing scans", len(lacking), "scan") as task:
                 for scan, content in map_files(
@@ -197,7 +199,7 @@ class VolumeCache:
                 ):
                     contents[scan] = content
                     task.advance()
-        return [contents[scan] for scan in listed]
+        return list(map(contents.__getitem__, listed))
 
     def _add_content(self, scan: ScanFiles) -> tuple[ScanFiles, str]:
         """Return the digests of a scan's files, and keep them in its entry where there is one."""
@@ -233,7 +235,7 @@ class VolumeCache:
         return json.dumps([self.folder.name, path.stem, *source])
 
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> _Entry | None:
-        """Return a valid entry (without its parts if `only_header`), or None where it must be made again.
+        """Return a valid entry (without its parts if `only_header`), or None to make a new one.
 
         The file is not mapped into memory: where another host replaces it, a network file system
         would end the process (SIGBUS).
@@ -404,9 +406,14 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
 
 
 def _content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
-    """Return the digests of a scan's files, read now where they are not `noted`; "" where one cannot be read."""
-    digests = [noted.get(path) or content_of_scan(path) for path in files_of(scan)]
-    return " ".join(digests) if all(digests) else ""
+    """Return the digests of a scan's files, read where not `noted`; "" if one cannot be read."""
+    digests = []
+    for path in files_of(scan):
+        digest = noted.get(path) or content_of_scan(path)
+        if not digest:
+            return ""
+        digests.append(digest)
+    return " ".join(digests)
 
 
 def _checksum(parts: Parts) -> str:

@@ -25,7 +25,8 @@ from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.subjects import subjects_of_participants
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import subject_label
@@ -112,8 +113,10 @@ def index_scans(
         raise ConfigError(
             f"keep: no table says {one_of(unknown)} of these scans; --phenotype FILE joins a table."
         )
-    _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
-    subjects = _subjects_of(chosen, known, index, problems)
+    _compare_with_tables(
+        chosen, known, {subject_label(scan.person) for scan in scans}, people, index, problems
+    )
+    subjects = subjects_of_participants(chosen, known, problems, index.notes)
     rows = [
         _row(scan, each, _settings_of(scan, tree, problems), name, site_from)
         | {"subject_id": subjects.get(scan.person, subject_label(scan.person))}
@@ -240,12 +243,10 @@ def _measures_below(
 def _measured(measures: MeasuresTable) -> list[FoundScan]:
     """Return the people of tables of measures as scans without image."""
     found = []
-    subjects = measures.subjects
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
         facts = {"tiv": f"{size / MM3_PER_ML:.1f}"} if pd.notna(size) else {}
-        if subject := subjects.get((person, session), ""):
-            facts["subject_id"] = subject
+        facts |= measures.facts_of(person, session)
         found.append(
             FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts)
         )
@@ -390,41 +391,6 @@ def _row(
     }
 
 
-def _subjects_of(
-    scans: Sequence[FoundScan], known: Sequence[Known], index: Index, problems: Problems
-) -> dict[str, str]:
-    """Return the subject of each person that tables state; a person with several, or with none beside others, is bad.
-
-    A note says where several people of the folder are one subject.
-    """
-    stated: dict[str, dict[str, FoundScan]] = defaultdict(dict)
-    for scan, facts in zip(scans, known, strict=True):
-        for cells in (scan.facts, facts.cells):
-            if subject := cells.get("subject_id", ""):
-                stated[scan.person].setdefault(subject, scan)
-    if not stated:
-        return {}
-    for subjects in stated.values():
-        if len(subjects) > 1:
-            names = " and ".join(shown(subject) for subject in subjects)
-            text = f"column 'subject_id': found {names}; a participant is one subject"
-            problems.add(text, name=subjects[next(reversed(subjects))].name)
-    for scan in scans:
-        if scan.person not in stated:
-            text = (
-                "column 'subject_id': found nothing; every participant needs one where tables have the column, or "
-                "two visits of one person count as two subjects"
-            )
-            problems.add(text, name=scan.name)
-    chosen = {person: next(iter(subjects)) for person, subjects in stated.items()}
-    n_subjects = len(set(chosen.values()))
-    if n_subjects < len(chosen):
-        index.notes.append(
-            f"{len(chosen)} participants are {n_subjects} subjects, by the column subject_id of the tables."
-        )
-    return chosen
-
-
 def _settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
@@ -473,7 +439,6 @@ def _compare_with_tables(
         index.notes.append(
             f"{source}: of {len(names)} scans, such as {names[0]}, it has rows of other sessions alone; not joined."
         )
-    with_image = set(map(subject_label, with_image))
     absent = {
         person: source
         for person, source in sorted(people.people().items())

@@ -58,8 +58,8 @@ class Phenotype:
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
         """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
-        names = (subject_label(name) for name in (scan.person, scan.subject))
-        return next((rows for name in names if (rows := self.rows.get(name))), {})
+        rows = self.rows.get(subject_label(scan.person))
+        return rows or self.rows.get(subject_label(scan.subject), {})
 
 
 class Known(NamedTuple):
@@ -225,10 +225,12 @@ def read_phenotype(
     ``Units`` in addition to the table's own.
     """
     table, phenotype = read_sheet(path), Phenotype(source)
-    named_by = "" if subject else _identifier_column(table, path, id_column)
-    identifiers = (
-        _identifiers(table, named_by) if named_by else [subject_label(subject)] * len(table)
-    )
+    named_by = ""
+    if not subject:
+        named_by = identifier_column(list(table.columns), source=path.name, id_column=id_column)
+    identifiers = [subject_label(subject)] * len(table)
+    if named_by:
+        identifiers = _identifiers(table, named_by)
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
@@ -236,11 +238,8 @@ def read_phenotype(
         described |= {
             name.lower(): value for name, value in content.items()
         } | content  # as columns, in any case
-    filled = [
-        name
-        for name, cells in table.items()
-        if name != named_by and not cells.map(is_missing).all()
-    ]
+    others = table.drop(columns=named_by, errors="ignore")
+    filled = [name for name, cells in others.items() if not cells.map(is_missing).all()]
     columns = {
         known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))
     }
@@ -291,10 +290,6 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
 
 
-def _identifier_column(table: pd.DataFrame, path: Path, id_column: str | None) -> str:
-    return identifier_column(list(table.columns), source=path.name, id_column=id_column)
-
-
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
     if column.lower() == "ixi_id":
         return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
@@ -312,8 +307,6 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
     cell = " ".join(cell.split())  # a table of tabs holds no line breaks
     if is_missing(cell):
         return ""
-    if known == "subject_id":
-        return subject_label(cell)
     described = description if isinstance(description, dict) else {}
     levels = described.get("Levels")
     if isinstance(levels, dict):
@@ -354,4 +347,4 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
             return Refusal("a code needs Levels in the JSON file of the same name, or letters")
         sex = as_sex(cell)
         return cell if isinstance(sex, Refusal) else sex
-    return cell
+    return subject_label(cell) if known == "subject_id" else cell

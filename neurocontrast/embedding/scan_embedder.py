@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
@@ -47,12 +48,13 @@ def load_network(
 _REACTIONS = ("warn", "error", "ignore")
 
 
-def _subjects_of(X: Any) -> list[str] | None:
-    """Return the subject of each row of a DataFrame that names them; None for other input."""
-    if not isinstance(X, pd.DataFrame):
-        return None
-    column = next((name for name in ("subject_id", "participant_id") if name in X), None)
-    return None if column is None else list(map(text_of, X[column]))
+def _subjects_of(X: Any, cohort: Cohort) -> list[str]:
+    """Return the subject of each row of a DataFrame that names them, or the number of each scan."""
+    if isinstance(X, pd.DataFrame):
+        for name in ("subject_id", "participant_id"):
+            if name in X:
+                return list(map(text_of, X[name]))
+    return cohort.names()
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
@@ -153,33 +155,35 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 source = source.kept_in(Path(scratch))
             source.make_ready(cohort, SILENT)
             if self.overlap != "ignore":
-                self._look_for_people(_subjects_of(X), source.contents(cohort, SILENT))
+                contents = source.contents(cohort, SILENT)
+                self._look_for_people(_subjects_of(X, cohort), contents)
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
             return extract_features(
                 network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
             )
 
-    def _look_for_people(self, subjects: Sequence[str] | None, contents: Sequence[str]) -> None:
+    def _look_for_people(self, subjects: Sequence[str], contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
         path = Path(self.run) / "provenance.json"
-        people = KnownPeople.of_pretraining(read_json(path) if path.is_file() else {})
-        rows = [f"row {row}" for row in range(len(contents))]
-        found = people.find(rows if subjects is None else subjects, contents)
-        n_seen = len(found.subjects)
-        if n_seen:
-            n_all = len(set(rows if subjects is None else subjects))
-            unit = "scans are of people" if subjects is None else "subjects are people"
-            text = f"{n_seen} of {n_all} {unit} of the pretraining of '{self.run}'"
+        provenance = {}
+        if path.is_file():
+            provenance = read_json(path)
+        people = KnownPeople.of_pretraining(provenance).find(subjects, contents)
+        if people.subjects:
+            n_seen = len(people.subjects)
+            overlap = f"{n_seen} of {len(set(subjects))} subjects are people of the pretraining of "
+            overlap += f"'{self.run}'{people.renamed_text}"
             if self.overlap == "error":
                 raise LeakageError(
-                    f"X: {text}: the encoder has seen them, and their scores would flatter it. Leave them out, or set "
-                    "overlap='warn'."
+                    f"X: {overlap}: the encoder has seen them, and their scores would flatter it. "
+                    "Leave them out, or set overlap='warn'."
                 )
-            warn(f"{text}: their scores flatter it.", NeurocontrastWarning, stacklevel=3)
-        if found.n_not_compared:
+            warn(f"{overlap}: their scores flatter it.", NeurocontrastWarning, stacklevel=3)
+        if people.n_not_compared:
             warn(
-                f"{found.n_not_compared} of {len(contents)} scans could not be compared with those of the pretraining "
-                f"of '{self.run}', which has no digests of them: people of it are not recognised by their scans.",
+                f"{people.n_not_compared} of {len(contents)} scans could not be compared with "
+                f"the pretraining of '{self.run}', for want of digests: people of it are not "
+                "recognised by their scans.",
                 NeurocontrastWarning,
                 stacklevel=3,
             )

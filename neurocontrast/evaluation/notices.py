@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,10 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
 
-OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
+_OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
 """Codes of the warnings of `check_overlap`."""
 ALLOWED_COPIES = 0.01
-"""Largest share of the test images of an official set that may be copies of images of pretraining."""
+"""Largest share of an official test set that may be copies of images of pretraining."""
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
@@ -250,22 +249,30 @@ def variance_explained(values: npt.NDArray[np.float64], groups: npt.ArrayLike) -
 
 @dataclass(frozen=True)
 class Overlap:
-    """People of pretraining among those who are evaluated."""
+    """People of pretraining among the people who are evaluated."""
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
-    """What they were looked for by: ``identifiers``, ``contents``; neither where nobody says whom."""
+    """How they were looked for: ``identifiers``, ``contents``; neither where nobody says whom."""
     notices: tuple[Notice, ...]
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Return the keys of ``evaluation.json``."""
+    def facts(self) -> dict[str, int | list[str]]:
+        """Keys of ``evaluation.json``."""
         return {"n_overlap": len(self.subjects), "overlap_by": list(self.compared)}
+
+    def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
+        """Return the notices, then the others but warnings of an earlier call of `check_overlap`."""
+        notices = list(self.notices)
+        for notice in others:
+            if notice.code not in _OF_OVERLAP:
+                notices.append(notice)
+        return notices
 
 
 def check_overlap(
     table: pd.DataFrame,
-    info: Mapping[str, Any],
+    info: Mapping[str, object],
     *,
     allow_overlap: bool = False,
     allowed_copies: float = 0.0,
@@ -287,47 +294,46 @@ def check_overlap(
         Largest share of subjects with the content of others in pretraining that is warned about
         instead: official sets of images hold some twice.
     """
-    known = KnownPeople.of_pretraining(info)
-    found = known.find(table["subject_id"], table[CONTENT])
-    compared, notices = _look_at_comparison(info, found, n_rows=len(table))
-    if not found.subjects:
+    people = KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
+    compared, notices = _look_at_comparison(info, people, n_rows=len(table))
+    if not people.subjects:
         return Overlap(frozenset(), compared, tuple(notices))
     n_all = table["subject_id"].nunique()
-    text = f"{len(found.subjects)} of {n_all} subjects were in the pretraining cohort"
-    if found.renamed:
-        text += f", {len(found.renamed)} of them under another identifier (the same content)"
+    text = f"{len(people.subjects)} of {n_all} subjects were in the pretraining cohort"
+    text += people.renamed_text
     if allow_overlap:
         notices.append(Notice.of("pretraining_overlap", text=text))
-    elif not found.named and len(found.renamed) <= allowed_copies * n_all:
+    elif not people.named and len(people.renamed) <= allowed_copies * n_all:
         notices.append(Notice.of("pretraining_copies", text=text))
     else:
         raise LeakageError(
-            f"{text} ({listed(sorted(found.subjects))}): the encoder has seen them, and their scores would flatter it. "
-            "Embed other people, keep only others with where, or set allow_overlap=True, which the report then says."
+            f"{text} ({listed(sorted(people.subjects))}): the encoder has seen them, and their "
+            "scores would flatter it. Embed other people, keep only others with where, or set "
+            "allow_overlap=True, which the report then says."
         )
-    return Overlap(found.subjects, compared, tuple(notices))
+    return Overlap(people.subjects, compared, tuple(notices))
 
 
 def _look_at_comparison(
-    info: Mapping[str, Any], found: Recognised, *, n_rows: int
+    info: Mapping[str, object], people: Recognised, *, n_rows: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return what people of pretraining were looked for by, and a warning of what could not be compared."""
+    """Return how people of pretraining were looked for, and a warning if contents were not."""
     unknown = info.get("pretraining_unknown")
-    if unknown:
+    if isinstance(unknown, list) and unknown:
         who = f"Of the joined embeddings, {one_of(unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]
     if info.get("pretraining_subjects") is None:
         return (), [Notice.of("overlap_unknown", who="The embeddings do")]
-    if found.n_not_compared:
-        notice = Notice.of("contents_unknown", n=found.n_not_compared, n_all=n_rows)
+    if people.n_not_compared:
+        notice = Notice.of("contents_unknown", n=people.n_not_compared, n_all=n_rows)
         return ("identifiers",), [notice]
     return ("identifiers", "contents"), []
 
 
-def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+def pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
-    found = KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
-    return table["subject_id"].isin(found.subjects).to_numpy()
+    people = KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
+    return table["subject_id"].isin(people.subjects).to_numpy()
 
 
 def check_duplicates(

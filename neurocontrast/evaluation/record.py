@@ -255,8 +255,8 @@ class Evaluation(Section):
     allow_overlap: StrictBool = False
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
-    """What people of pretraining were looked for by: ``identifiers``, ``contents``; None of earlier versions, which
-    compared identifiers as they were written."""
+    """How people of pretraining were looked for: ``identifiers``, ``contents``; None of earlier
+    versions, which compared identifiers as they were written."""
     simulated: StrictBool = False
     simulation: Document = None
     run: Document = None

@@ -77,7 +77,9 @@ class FittedProbe(BaseModel):
     """Digests of the subjects that the probe was fitted on."""
     n_scans: StrictInt
     trained_contents: frozenset[str] = frozenset()
-    """Digests of the contents of the scans that the probe was fitted on; none of earlier versions."""
+    """Digests of the contents of these subjects' scans; none of earlier versions."""
+    contents_complete: bool = False
+    """Whether all of these scans have digests."""
     distribution: TrainingDistribution | None = None
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
@@ -93,7 +95,7 @@ class FittedProbe(BaseModel):
     @property
     def people(self) -> KnownPeople:
         """The people that the probe was fitted on."""
-        return KnownPeople(self.trained_on, self.trained_contents, bool(self.trained_contents))
+        return KnownPeople(self.trained_on, self.trained_contents, self.contents_complete)
 
     @property
     def n_features(self) -> int:
@@ -143,7 +145,9 @@ def fit_on_all(
     if study.why_not_stored is not None or model is None:
         return predicted, None
     assert model.scaler is not None  # as that of every built-in probe
-    n_classes, coefficients = len(target.classes), np.atleast_2d(model.estimator.coef_).T
+    n_classes = len(target.classes)
+    coefficients = np.atleast_2d(model.estimator.coef_).T
+    contents = study.table[CONTENT].iloc[rows]
     probe = FittedProbe(
         name=study.probe["name"],
         target=target.name,
@@ -156,9 +160,8 @@ def fit_on_all(
         else np.zeros(0),
         encoder=encoder,
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
-        trained_contents=frozenset(
-            digest for content in study.table[CONTENT].iloc[rows] for digest in content.split()
-        ),
+        trained_contents=frozenset(" ".join(contents).split()),
+        contents_complete=all(contents),
         n_scans=len(rows),
         distribution=distribution,
         blocks=study.blocks,

@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -128,44 +129,42 @@ def plan_external(
         parameter="test", what="the probe",
     )  # fmt: skip
     notices = [] if doubt is None else [Notice.of("encoder_unknown", doubt=doubt)]
-    own, where = study.settings.test_where, study.settings.where
-    hint = (
-        " evaluation.test_where selects rows of the test table alone ({} for all)."
-        if own is None
-        else ""
-    )
+    where = study.settings.test_where
+    hint = ""
+    if where is None:
+        where = study.settings.where
+        hint = " evaluation.test_where selects rows of the test table alone ({} for all)."
     with _naming_the_test_table():
         tidy = tidy_table(table)
         check_rows(tidy, features)
     with _naming_the_test_table(hint):
-        kept = np.flatnonzero(matching_rows(tidy, where if own is None else own, place="where"))
+        kept = np.flatnonzero(matching_rows(tidy, where, place="where"))
     target, present = encode_target(
         tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test"
     )
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
-    spelled = unify_subjects(chosen["subject_id"], study.table["subject_id"])
-    chosen["subject_id"] = pd.Series(spelled, dtype=object)
+    chosen["subject_id"] = unify_subjects(chosen["subject_id"], study.table["subject_id"])
     shared, found = _check_shared(study, chosen)
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     overlap, leaks = _check_leaks(study, joined, chosen, info)
     names, dropped = _covariates(study, chosen)
-    baseline = [Notice.of("external_baseline", name=each) for each in dropped]
-    notices += [*found, *leaks, *baseline]
-    excluded = {
-        "not selected by where": len(tidy) - len(kept),
-        f"{target.name} missing": int((~present).sum()),
-    }
-    excluded = {why: n for why, n in excluded.items() if n}
+    notices += [*found, *leaks, *(Notice.of("external_baseline", name=name) for name in dropped)]
+    excluded = Counter({"not selected by where": len(tidy) - len(kept)})
+    excluded[f"{target.name} missing"] = len(kept) - len(rows)
     tested = study.models[0]
     assert isinstance(tested, ProbeModel)
     models = (
         replace(tested, design=joined.design()),
         with_covariates(study.models[1], joined.table, names),
     )
-    n_seen = len(shared | overlap.subjects)
-    joined = replace(joined, models=models)
-    return External(joined, excluded, n_seen, overlap.compared, notices)
+    return External(
+        replace(joined, models=models),
+        dict(+excluded),
+        n_overlap=len(shared | overlap.subjects),
+        overlap_by=overlap.compared,
+        notices=notices,
+    )
 
 
 @contextmanager
@@ -178,30 +177,30 @@ def _naming_the_test_table(hint: str = "") -> Iterator[None]:
 
 
 def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
-    """Refuse people whom the probe was fitted on, or return them with a warning where they are allowed.
+    """Refuse people whom the probe was fitted on, or return them with a warning where allowed.
 
     They are found by their identifiers, and by the content of their scans under another name.
     """
     fitted = study.table.iloc[study.fitted_rows]
-    contents = {digest for content in fitted[CONTENT] for digest in content.split()}
     digests = frozenset(map(subject_digest, set(fitted["subject_id"])))
-    found = KnownPeople(digests, frozenset(contents)).find(chosen["subject_id"], chosen[CONTENT])
+    contents = frozenset(" ".join(fitted[CONTENT]).split())
+    people = KnownPeople(digests, contents).find(chosen["subject_id"], chosen[CONTENT])
     n_all = chosen["subject_id"].nunique()
-    both = found.subjects
-    if study.fixed and len(found.renamed) <= ALLOWED_COPIES * n_all:  # counted as twins
-        both = found.named
-    if not both:
-        return both, []
-    shown = listed(sorted(both))
-    text = f"test: {len(both)} of {n_all} subjects are in the training table too ({shown})"
-    if n_renamed := len(both & found.renamed):
-        text += f", {n_renamed} of them under another identifier (the same content)"
+    if study.fixed and len(people.renamed) <= ALLOWED_COPIES * n_all:
+        people = replace(people, renamed=frozenset())  # counted as twins
+    if not people.subjects:
+        return people.subjects, []
+    n_shared = len(people.subjects)
+    shown = listed(sorted(people.subjects))
+    text = f"test: {n_shared} of {n_all} subjects are in the training table too"
+    text += f"{people.renamed_text} ({shown})"
     if not study.settings.allow_overlap:
         raise LeakageError(
-            f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
-            "or where; to test on them all the same, and have the report say so, set allow_overlap=True."
+            f"{text}: the probe would be tested on people it was fitted on. Leave them out with "
+            "evaluation.test_where or where; to test on them all the same, and have the report say "
+            "so, set allow_overlap=True."
         )
-    return both, [Notice.of("external_shared_subjects", text=text)]
+    return people.subjects, [Notice.of("external_shared_subjects", text=text)]
 
 
 def _join(
@@ -222,7 +221,7 @@ def _join(
 def _check_leaks(
     study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse people of pretraining and images under two names, or return them with warnings where they are allowed."""
+    """Refuse people of pretraining and images under two names, or return both where allowed."""
     allowed = study.settings.allow_overlap
     copies = ALLOWED_COPIES if study.fixed else 0.0
     known = set[str]()

@@ -162,7 +162,7 @@ def start_run(
         **cohort_facts,
         **facts,
     }
-    digests = {digest for content in contents for digest in content.split()}
+    digests = set(" ".join(contents).split())
     people = {
         "pretraining_subjects": sorted({*cohort.subject_digests(), *(earlier.subjects or ())}),
         "pretraining_contents": sorted(digests | earlier.contents),

@@ -38,7 +38,7 @@ class IncomingScans:
     info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
 
     def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame, list[str]]:
-        """Return the features (n, n_features), a table with ``error`` and ``warnings`` of each scan, and its content.
+        """Return features (n, n_features), a table with ``error`` and ``warnings``, and contents.
 
         Features of a scan with an error are NaN, and its content is "".
         """

@@ -432,7 +432,7 @@ class TestScans:
         with pytest.raises(LeakageError, match=r"8 of 8 .* 8 of them under another identifier"):
             nc.evaluate(table, out=tmp_path / "e", **FAST | {"target": "diagnosis"})
         scans = [str(tmp_path / f"scan-{row}.nii") for row in range(2)]
-        with pytest.warns(NeurocontrastWarning, match="2 of 2 scans are of people"):
+        with pytest.warns(NeurocontrastWarning, match="2 of 2 subjects are people"):
             ScanEmbedder(run, cache_dir=tmp_path / "cache").fit_transform(scans)
 
 

@@ -18,6 +18,8 @@ from neurocontrast.data.measures.names import MM3_PER_ML, region_of
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_array, read_bytes, read_json, read_text
 
+SUBJECT = "subject_id"
+"""Column of the person, of whom several participants can be visits."""
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
 
 
@@ -35,6 +37,8 @@ class Sheet:
     """Line of the file for each row; empty if a row is a file."""
     sessions: Sequence[str] = ()
     """Session of each row, or empty if the file has no column of sessions."""
+    subjects: Sequence[str] = ()
+    """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
     side: str = ""  # "lh" or "rh", where it is that of all columns
     measure: str = ""  # of all columns, such as thickness
     atlas: str = ""  # of all columns, such as aparc.a2009s
@@ -84,9 +88,9 @@ def by_identifier(path: Path) -> Sheet:
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     cells = {str(name): column.tolist() for name, column in table.items()}
     people, sessions = cells.pop(found), cells.pop(session) if session else ()
-    return Sheet(
-        path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software
-    )
+    subjects = cells.pop(first_of(cells, [SUBJECT]), ())
+    lines = table.index.tolist()
+    return Sheet(path, people, cells, lines, sessions, subjects, atlas=atlas, software=software)
 
 
 _STATS = re.compile(

@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import first_of, is_missing, text_of
+from neurocontrast.data.columns import is_missing, text_of
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
-from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.data.measures.formats import SUBJECT, Sheet
 from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.provenance import subject_label
 
-_SUBJECT = "subject_id"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -57,6 +56,13 @@ class MeasuresTable:
     left_out: tuple[str, ...] = ()
     subjects: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Subject of each participant and session, where the tables have a column ``subject_id``."""
+
+    def facts_of(self, participant: str, session: str) -> dict[str, str]:
+        """Return the ``subject_id`` of a scan as a column, where the tables have one."""
+        subject = self.subjects.get((participant, session))
+        if subject is None:
+            return {}
+        return {SUBJECT: subject}
 
     @property
     def parcellation(self) -> str:
@@ -183,10 +189,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     problems, source = merged.problems, f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
     left_out: list[str] = []
-    subject_column = first_of(sheet.cells, [_SUBJECT])
     for column, cells in sheet.cells.items():
-        if column == subject_column:
-            continue
         region = region_of(column, side=sheet.side, measure=sheet.measure)
         if region is not None and sheet.atlas and region.atlas != "aseg":
             region = region._replace(atlas=sheet.atlas)
@@ -210,8 +213,6 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
-    if subject_column:
-        _add_subjects(sheet.cells[subject_column], index, merged, source)
     frame = pd.DataFrame(
         {
             name: _numbers(sheet, column, merged.regions[name].kind, problems, source)
@@ -229,16 +230,16 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     merged.frames.append((sheet.source.name, frame))
 
 
-def _add_subjects(cells: Sequence[str], index: pd.MultiIndex, merged: _Merged, source: str) -> None:
-    """Add the subject of each scan; two of one scan are a problem."""
-    for key, cell in zip(index, cells, strict=True):
+def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: _Merged, source: str) -> None:
+    """Add the subject of each scan of a sheet; two of one scan are a problem."""
+    for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
         if is_missing(cell):
             continue
         subject = subject_label(cell)
         earlier = merged.subjects.setdefault(key, subject)
         if earlier != subject:
-            text = f"{source}found {shown(subject)}, and {shown(earlier)} in another table"
-            merged.problems.add(text, column=_SUBJECT, name=scan_name(*key))
+            problem = f"{source}found {shown(subject)}, and {shown(earlier)} in another table"
+            merged.problems.add(problem, column=SUBJECT, name=scan_name(*key))
 
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
@@ -256,6 +257,7 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
         people.append(merged.spelled.setdefault(subject_label(person), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
+    _add_subjects(sheet, index, merged, source)
     has_files = len(sheet.files) == len(
         people
     )  # one a row: a name alone does not tell which of them to take out

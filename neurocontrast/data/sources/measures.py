@@ -99,8 +99,7 @@ class RegionalMeasures(Source):
             return None
         table = read_tables(place, **self._taken)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
-        keys = zip(names, sessions, strict=True)
-        subjects = unify_subjects(table.subjects.get(key) or key[0] for key in keys)
+        subjects = unify_subjects(map(table.subjects.get, table.values.index, names))
         people = pd.DataFrame(
             {"participant_id": names, "subject_id": subjects, "session": sessions}
         )
@@ -252,11 +251,12 @@ class PairedBrains(BrainVolumes):
         return {**super().contract(), "preprocessing_2": self.second.contract()["preprocessing"]}
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digests of each scan and of its measures; each encoder's embeddings have one kind of them."""
-        both = zip(
-            super().contents(cohort, progress), self.second.contents(cohort, progress), strict=True
-        )
-        return [" ".join(pair) if all(pair) else "" for pair in both]
+        """Return the digests of each scan and of its measures; "" where one of both has none."""
+        contents = []
+        of_scans = super().contents(cohort, progress)
+        for pair in zip(of_scans, self.second.contents(cohort, progress), strict=True):
+            contents.append("" if "" in pair else " ".join(pair))
+        return contents
 
     def images(self, cohort: Cohort) -> PairedImages:
         """Return the volumes and the measures of a cohort, in the order of its rows."""

@@ -124,9 +124,10 @@ class Source:
         return []
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digests of the content of each sample, separated by spaces; "" where there is none.
+        """Return the digests of the content of each sample; "" where there is none.
 
-        They are the same under another name, in another file, and in another order of columns.
+        They are separated by spaces, and the same under another name, in another file, and in
+        another order of columns.
         """
         del progress
         return [""] * len(cohort)

@@ -102,6 +102,7 @@ def predict(
 
         scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
+        _ = _truths(fitted, tidy, calibrate)  # refused before any scan is read
         features, notes, contents = scans.embed(progress)
         tidy = tidy.assign(**{CONTENT: contents})
         truths = _truths(fitted, tidy, calibrate)
@@ -123,8 +124,8 @@ def predict(
             tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
         )
         outside["message"] = far[0].message if far else None
-    doubts += _doubts_of_people(fitted, read)
-    for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
+    doubts += [*_doubts(fitted, table, outside, calibration), *_doubts_of_people(fitted, read)]
+    for message in doubts:
         progress.warning(message)
     about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, about)

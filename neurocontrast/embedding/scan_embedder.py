@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
@@ -48,13 +47,13 @@ def load_network(
 _REACTIONS = ("warn", "error", "ignore")
 
 
-def _subjects_of(X: Any, cohort: Cohort) -> list[str]:
-    """Return the subject of each row of a DataFrame that names them, or the number of each scan."""
+def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
+    """Return the words for subjects, and those of a DataFrame that names them; else scans."""
     if isinstance(X, pd.DataFrame):
         for name in ("subject_id", "participant_id"):
             if name in X:
-                return list(map(text_of, X[name]))
-    return cohort.names()
+                return "subjects are", list(map(text_of, X[name]))
+    return "scans are of", [f"scan {row}" for row in range(n_scans)]
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
@@ -155,24 +154,24 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 source = source.kept_in(Path(scratch))
             source.make_ready(cohort, SILENT)
             if self.overlap != "ignore":
-                contents = source.contents(cohort, SILENT)
-                self._look_for_people(_subjects_of(X, cohort), contents)
+                self._look_for_people(X, source.contents(cohort, SILENT))
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
             return extract_features(
                 network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
             )
 
-    def _look_for_people(self, subjects: Sequence[str], contents: Sequence[str]) -> None:
+    def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
         path = Path(self.run) / "provenance.json"
         provenance = {}
         if path.is_file():
             provenance = read_json(path)
+        unit, subjects = _subjects_of(X, len(contents))
         people = KnownPeople.of_pretraining(provenance).find(subjects, contents)
         if people.subjects:
             n_seen = len(people.subjects)
-            overlap = f"{n_seen} of {len(set(subjects))} subjects are people of the pretraining of "
-            overlap += f"'{self.run}'{people.renamed_text}"
+            overlap = f"{n_seen} of {len(set(subjects))} {unit} people of the pretraining of "
+            overlap += f"'{self.run}'"
             if self.overlap == "error":
                 raise LeakageError(
                     f"X: {overlap}: the encoder has seen them, and their scores would flatter it. "

@@ -294,7 +294,7 @@ def check_overlap(
         Largest share of subjects with the content of others in pretraining that is warned about
         instead: official sets of images hold some twice.
     """
-    people = KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
+    people = _find_pretrained(table, info)
     compared, notices = _look_at_comparison(info, people, n_rows=len(table))
     if not people.subjects:
         return Overlap(frozenset(), compared, tuple(notices))
@@ -332,8 +332,12 @@ def _look_at_comparison(
 
 def pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
-    people = KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
+    people = _find_pretrained(table, info)
     return table["subject_id"].isin(people.subjects).to_numpy()
+
+
+def _find_pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> Recognised:
+    return KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
 
 
 def check_duplicates(

@@ -232,6 +232,16 @@ class TestMeasures:
         with pytest.raises(LeakageError, match="40 of 40 subjects are in the training table too"):
             nc.evaluate(of_new, out=tmp_path / "e", test=str(tmp_path / "copy.parquet"), **FAST)
 
+    def test_a_test_subject_of_pretraining_and_of_training_is_counted_once(
+        self, run, tables, tmp_path
+    ):
+        people = write_people(tmp_path / "own.tsv", PEOPLE)
+        table = embed(run, people, tables / "indexed/measures.tsv", tmp_path / "own.parquet")
+        options = FAST | {"test": str(table), "allow_overlap": True}
+        nc.evaluate(table, out=tmp_path / "e", **options)
+        external = json.loads((tmp_path / "e" / "evaluation.json").read_text())["external"]
+        assert (external["n_overlap"], external["n"]["subjects"]) == (24, 24)
+
     def test_predict_knows_renamed_people_of_its_probe(self, run, of_new, tables, tmp_path):
         evaluation = nc.evaluate(of_new, out=tmp_path / "e", **FAST)
         read = read_embeddings(of_new)
@@ -260,7 +270,7 @@ class TestMeasures:
         path = evaluation / "probe" / "probe.json"
         about = json.loads(path.read_text())
         about["trained_on"] = [digest_as_written(name.removeprefix("sub-")) for name in NEW]
-        del about["trained_contents"]
+        del about["trained_contents"], about["contents_complete"]
         write_json(path, about)
         said = []
         out = nc.predict(evaluation, of_new, out=tmp_path / "p.tsv", progress=Saying(said))
@@ -432,7 +442,7 @@ class TestScans:
         with pytest.raises(LeakageError, match=r"8 of 8 .* 8 of them under another identifier"):
             nc.evaluate(table, out=tmp_path / "e", **FAST | {"target": "diagnosis"})
         scans = [str(tmp_path / f"scan-{row}.nii") for row in range(2)]
-        with pytest.warns(NeurocontrastWarning, match="2 of 2 subjects are people"):
+        with pytest.warns(NeurocontrastWarning, match="2 of 2 scans are of people"):
             ScanEmbedder(run, cache_dir=tmp_path / "cache").fit_transform(scans)
 
 

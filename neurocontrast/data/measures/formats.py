@@ -37,8 +37,6 @@ class Sheet:
     """Line of the file for each row; empty if a row is a file."""
     sessions: Sequence[str] = ()
     """Session of each row, or empty if the file has no column of sessions."""
-    subjects: Sequence[str] = ()
-    """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
     side: str = ""  # "lh" or "rh", where it is that of all columns
     measure: str = ""  # of all columns, such as thickness
     atlas: str = ""  # of all columns, such as aparc.a2009s
@@ -46,6 +44,8 @@ class Sheet:
     scale: float = 1.0
     """Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL."""
     files: Sequence[Path] = ()  # that were read, if `source` is their folder
+    subjects: Sequence[str] = ()
+    """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""
@@ -89,8 +89,8 @@ def by_identifier(path: Path) -> Sheet:
     cells = {str(name): column.tolist() for name, column in table.items()}
     people, sessions = cells.pop(found), cells.pop(session) if session else ()
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
-    lines = table.index.tolist()
-    return Sheet(path, people, cells, lines, sessions, subjects, atlas=atlas, software=software)
+    sheet = Sheet(path, people, cells, table.index.tolist(), sessions, subjects=subjects)
+    return replace(sheet, atlas=atlas, software=software)
 
 
 _STATS = re.compile(

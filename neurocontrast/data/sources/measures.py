@@ -166,7 +166,7 @@ class RegionalMeasures(Source):
         """Return the digests of the measures that the encoder reads, as they were listed."""
         del progress
         assert cohort.measures is not None
-        return contents_of_measures(cohort.measures.values[list(self.known.columns)])
+        return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
         """Return the cohort's measures, standardised, in the order of its rows."""

@@ -1,18 +1,24 @@
-"""Versions, code revision and host, recorded with every result."""
+"""Versions, code revision and host of a result; digests by which people are recognised."""
 
 import datetime
 import os
 import platform
 import subprocess
 import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from neurocontrast.files import digest_of
 
 _PACKAGES = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-learn", "pandas", "nibabel", "nilearn",
              "pyarrow")  # fmt: skip
+
+CONTENT = "content_digest"
+"""Column with digests of each scan's content, by which a renamed person is found."""
 
 
 def version() -> str:
@@ -40,9 +46,108 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
+def subject_label(identifier: str) -> str:
+    """Return an identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written."""
+    label = unicodedata.normalize("NFC", identifier).strip()
+    while label.startswith("sub-") and label != "sub-":
+        label = label.removeprefix("sub-")
+    return label
+
+
+def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
+    """Return each subject in the first of its spellings; `known` spellings come before."""
+    first: dict[str, str] = {}
+    for subject in known:
+        first.setdefault(subject_label(subject), subject)
+    unified = []
+    for subject in subjects:
+        unified.append(first.setdefault(subject_label(subject), subject))
+    return unified
+
+
 def subject_digest(subject_id: str) -> str:
-    """Return the digest of a participant of pretraining: pseudonymous, since whoever has identifiers can compute it."""
-    return digest_of("neurocontrast-subject", subject_id)
+    """Return the digest of a subject's normal form; who has identifiers can compute the same."""
+    return _digest_as_written(subject_label(subject_id))
+
+
+def _digest_as_written(text: str) -> str:
+    return digest_of("neurocontrast-subject", text)
+
+
+def _possible_digests(subject_id: str) -> set[str]:
+    """Return digests of a subject's spellings: earlier versions digested identifiers as written."""
+    label = subject_label(subject_id)
+    spellings = {subject_id, label, f"sub-{label}"}
+    decomposed = unicodedata.normalize("NFD", label)
+    spellings |= {decomposed, f"sub-{decomposed}"}
+    return set(map(_digest_as_written, spellings))
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """Subjects of a table that were learned from, and how they were found."""
+
+    named: frozenset[str]
+    """Subjects whose identifier was learned from."""
+    renamed: frozenset[str]
+    """Subjects with another identifier, of whom a scan or row of measures was learned from."""
+    n_not_compared: int
+    """Rows whose content could not be compared."""
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """All subjects that were found."""
+        return self.named | self.renamed
+
+    @property
+    def renamed_text(self) -> str:
+        """How many were found under another identifier, to be put behind their number."""
+        if not self.renamed:
+            return ""
+        return f", {len(self.renamed)} of them under another identifier (the same content)"
+
+
+@dataclass(frozen=True)
+class KnownPeople:
+    """Digests of people who were learned from: of identifiers, and of scans or measures."""
+
+    subjects: frozenset[str] | None = None
+    """Digests of identifiers; None where nobody says whom."""
+    contents: frozenset[str] = frozenset()
+    """Digests of contents."""
+    is_complete: bool = False
+    """Whether `contents` are of all people who were learned from."""
+
+    @classmethod
+    def of_pretraining(cls, info: Mapping[str, Any]) -> Self:
+        """Return the people of pretraining, as a run or an embeddings table describes them."""
+        subjects = info.get("pretraining_subjects")
+        contents = frozenset(info.get("pretraining_contents") or ())
+        is_complete = bool(info.get("pretraining_contents_complete"))
+        if subjects is None:
+            return cls(None, contents, is_complete)
+        return cls(frozenset(subjects), contents, is_complete)
+
+    def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
+        """Recognise subjects by their identifier, or by the content of any of their rows.
+
+        Parameters
+        ----------
+        subjects, contents : collection of str
+            Identifier, and digests of the content, of each row.
+        """
+        named = set[str]()
+        alike = set[str]()
+        for subject in set(subjects):
+            if not _possible_digests(subject).isdisjoint(self.subjects or ()):
+                named.add(subject)
+        for subject, content in zip(subjects, contents, strict=True):
+            if not self.contents.isdisjoint(content.split()):
+                alike.add(subject)
+        n_not_compared = len(contents)
+        if self.is_complete:
+            n_not_compared -= sum(map(bool, contents))
+        return Recognised(frozenset(named), frozenset(alike - named), n_not_compared)
 
 
 def _git_revision() -> dict[str, Any] | None:

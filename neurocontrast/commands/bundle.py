@@ -94,7 +94,11 @@ def bundle(
             )
         sha256, n_features = contract["weights"]["sha256"], int(contract["n_features"])
         probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
-        probe = probe.model_copy(update={"trained_on": frozenset()})
+        nobody: dict[str, frozenset[str]] = {
+            "trained_on": frozenset(),
+            "trained_contents": frozenset(),
+        }
+        probe = probe.model_copy(update=nobody)
         place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}

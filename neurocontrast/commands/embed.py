@@ -20,6 +20,7 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
+from neurocontrast.provenance import CONTENT
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
@@ -118,7 +119,9 @@ def embed(
         finished=finished,
     )
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
-    write_embeddings(target, source.table_of(read), features, info)
+    table = source.table_of(read).drop(columns=CONTENT, errors="ignore")
+    table[CONTENT] = source.contents(read, progress)
+    write_embeddings(target, table, features, info)
     finished.remove()
     return EmbeddingsTable(target)
 

@@ -25,7 +25,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.encoders import Encoder, build_encoder, load_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
-from neurocontrast.evaluation.notices import check_duplicates
+from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
@@ -34,7 +34,7 @@ from neurocontrast.files import check_output_folder, digest_of, hold, write_json
 from neurocontrast.findings import measure
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import version
+from neurocontrast.provenance import CONTENT, version
 from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
 from neurocontrast.runs.parts import NONE, SKIPPED, leave_out, write_skipped
 from neurocontrast.runs.voxels import with_voxels
@@ -216,7 +216,17 @@ class _Plan:
         images, allowed = self.source.images(self.cohort), self.study.settings.allow_overlap
         volumes = (images[row]["image"].numpy() for row in range(len(images)))
         notices = check_duplicates(self.study.table, volumes, allow_overlap=allowed)
-        return with_voxels(self.study.with_notices(notices), self.info, progress)
+        contents = self.source.contents(self.cohort, progress)
+        table = self.study.table.assign(**{CONTENT: contents})
+        overlap = check_overlap(table, self.info, allow_overlap=allowed)
+        # Identifiers were looked at before the scans were read.
+        study = replace(
+            self.study,
+            table=table,
+            facts=self.study.facts | overlap.facts,
+            notices=overlap.notices_among(self.study.notices),
+        ).with_notices(notices)
+        return with_voxels(study, self.info, progress)
 
 
 def _plan_folds(
@@ -253,6 +263,7 @@ def _plan_folds(
     info = describe_embedded(run, contract, listed, progress)
     if from_scratch:
         info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
+        info |= {"pretraining_contents": [], "pretraining_contents_complete": True}
     folds = None if chosen.split_file is None else read_split_file(chosen.split_file)
     rows = np.arange(len(listed), dtype=float)[
         :, None

@@ -22,7 +22,7 @@ from neurocontrast.evaluation.rows import (
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import describe_environment
+from neurocontrast.provenance import CONTENT, KnownPeople, describe_environment
 
 _OPTIONS = ("layer", "precision", "read_out")
 """What the description of embeddings says of how an encoder was used, next to the run."""
@@ -148,7 +148,7 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         for column in (
             tidy[first]
             .columns.intersection(tidy[name].columns, sort=False)
-            .difference([*skipped, "path"])
+            .difference([*skipped, "path", CONTENT])
         ):
             pairs = zip(
                 levels_of(column, placed[first][column]),
@@ -165,9 +165,19 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
         table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
+    table[CONTENT] = _contents_of_all([rows[CONTENT].tolist() for rows in placed.values()])
     return table, np.concatenate(
         [each.features[places[name]] for name, each in read.items()], axis=1
     )
+
+
+def _contents_of_all(contents: Sequence[Sequence[str]]) -> list[str]:
+    """Return the digests of each scan in all tables; "" where one table has none."""
+    joined = []
+    for scan in zip(*contents, strict=True):
+        digests = dict.fromkeys(scan)
+        joined.append("" if "" in digests else " ".join(digests))
+    return joined
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:
@@ -185,16 +195,27 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
             "run": run,
         }
     shared = _alike(infos)
-    people = {name: each.info.get("pretraining_subjects") for name, each in read.items()}
-    unknown = [name for name, subjects in people.items() if subjects is None]
-    seen = {subject for subjects in people.values() for subject in subjects or ()}
+    seen: set[str] = set()
+    contents: set[str] = set()
+    unknown = []
+    are_complete = True
+    for name, info in zip(read, infos, strict=True):
+        people = KnownPeople.of_pretraining(info)
+        contents |= people.contents
+        are_complete = are_complete and people.is_complete
+        if people.subjects is None:
+            unknown.append(name)
+        else:
+            seen |= people.subjects
     return {
         **{key: shared[key] for key in _SHARED if key in shared},
         "run": _alike(runs)
         | {"preprocessing": _alike([run.get("preprocessing") or {} for run in runs])}
         | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
         | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
-        "pretraining_subjects": None if len(unknown) == len(people) else sorted(seen),
+        "pretraining_subjects": None if len(unknown) == len(infos) else sorted(seen),
+        "pretraining_contents": sorted(contents),
+        "pretraining_contents_complete": are_complete,
         "pretraining_unknown": unknown,
         "simulated": any(info.get("simulated") for info in infos),
         "flow": infos[0].get("flow"),

@@ -30,7 +30,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.provenance import CONTENT, describe_environment
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -151,6 +151,7 @@ def predict(
         with tempfile.TemporaryDirectory() as scratch:
             path = embeddings_file(embeddings, Path(scratch))
             tidy, features, origin, doubts = _read_features(fitted, path, config)
+        read = tidy
         truths = _truths(fitted, tidy, calibrate)
         table = _predictions(fitted, tidy, features)
     else:
@@ -160,10 +161,13 @@ def predict(
             Path(run), place_of(embeddings), fitted, images_root=images_root, config=config
         )
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
+        _ = _truths(fitted, tidy, calibrate)  # refused before any scan is read
+        features, notes, contents = scans.embed(progress)
+        tidy = tidy.assign(**{CONTENT: contents})
         truths = _truths(fitted, tidy, calibrate)
-        features, notes = scans.embed(progress)
         good = notes["error"].isna().to_numpy()
-        known = _predictions(fitted, tidy[good], features[good]).reindex(
+        read = tidy[good]
+        known = _predictions(fitted, read, features[good]).reindex(
             tidy.index
         )  # empty cells for bad scans
         table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
@@ -177,7 +181,8 @@ def predict(
             tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
         )
         outside["message"] = far[0].message if far else None
-    for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
+    doubts += [*_doubts(fitted, table, outside, calibration), *_doubts_of_people(fitted, read)]
+    for message in doubts:
         progress.warning(message)
     about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, about)
@@ -237,6 +242,12 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+def _trained_on(fitted: FittedProbe, tidy: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which rows are of subjects that the probe was fitted on, under any identifier."""
+    people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    return tidy["subject_id"].isin(people.subjects).to_numpy()
+
+
 def _n_known(table: pd.DataFrame) -> int:
     return int(table["trained_on"].eq(True).sum())
 
@@ -290,7 +301,9 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
         if column not in labels:
             raise DataError(no_column(problems.source, column, labels))
     truth_of = _truth_by_cell(fitted, labels[fitted.target])
-    truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
+    truths = np.full(len(tidy), np.nan)
+    rows = tidy.groupby("participant_id").indices
+    trained_on = _trained_on(fitted, tidy)
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
         name, cell = row["participant_id"], row[fitted.target]
@@ -306,7 +319,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
             rule = f"must be {allowed}{suggestion(cell, fitted.classes)}"
             problems.add(f"found {shown(cell)}; {rule}", column=fitted.target, **where)
-        elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
+        elif trained_on[of_scan].any():
             problems.add(
                 "the probe was fitted on this subject, who cannot calibrate a new site", **where
             )
@@ -368,12 +381,6 @@ def _doubts(
     calibration: dict[str, Any] | None,
 ) -> Iterator[str]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
-    n_known = _n_known(table)
-    if n_known:
-        yield (
-            f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). These "
-            "predictions do not test the probe."
-        )
     if not fitted.trained_on:
         yield "The probe does not say whom it was fitted on (a bundle names nobody): trained_on is empty, not false."
     if fitted.distribution is None:
@@ -395,6 +402,25 @@ def _doubts(
         )
 
 
+def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
+    """Warn of people whom the probe was fitted on, and of contents that cannot be compared."""
+    people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    if people.subjects:
+        n_scans = tidy["subject_id"].isin(people.subjects).sum()
+        n_subjects = tidy["subject_id"].nunique()
+        yield (
+            f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on "
+            f"(trained_on): {len(people.subjects)} of {n_subjects} subjects{people.renamed_text}. "
+            "These predictions do not test the probe."
+        )
+    if fitted.trained_on and people.n_not_compared:
+        yield (
+            f"Of {people.n_not_compared} of {len(tidy)} scans only the subject's identifier could "
+            "be compared with the people that the probe was fitted on, not the content: trained_on "
+            "misses people with another identifier."
+        )
+
+
 def _predictions(
     fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]
 ) -> pd.DataFrame:
@@ -408,8 +434,7 @@ def _predictions(
         table["y_score"] = scores
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = scores if fitted.kind == "continuous" else labels[fitted.decide(scores)]
-    known = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
-    table["trained_on"] = known if fitted.trained_on else None
+    table["trained_on"] = _trained_on(fitted, tidy) if fitted.trained_on else None
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(
             features

@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -21,20 +22,43 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.transforms.contents import noting_contents
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, apply, voxels_of
+from neurocontrast.transforms.loading import content_of_scan
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
 """A folder that may not be written, or that another process or host has just removed."""
 _HEADER_BYTES = 65_536
+_CONTENT = "content"
+"""Key of an entry's header with the digests of the voxels of its files."""
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
 
 Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """The volume (C, D, H, W) and the affine (4, 4) of a scan."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """A preprocessed scan, and the files that were read for it."""
+
+    parts: Parts
+    source: tuple[int, ...]
+    """Signature of the files."""
+    content: str
+    """Digests of the voxels of the files, separated by spaces; "" where one cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A valid entry: its header, and its parts, which are empty where only the header was read."""
+
+    written: Mapping[str, str]
+    parts: Parts
 
 
 class CacheFullError(DataError):
@@ -147,6 +171,44 @@ class VolumeCache:
             if self._entry(scan, only_header=True) is None
         ]
 
+    def contents(
+        self,
+        scans: Sequence[ScanFiles | Path],
+        *,
+        n_workers: int,
+        progress: Progress = SILENT,
+    ) -> list[str]:
+        """Return the digests of the voxels of each scan's files, "" where they cannot be read.
+
+        An entry holds those of its scan; a scan is read for them only where its entry is of an
+        earlier version, which then receives them, or is missing.
+        """
+        listed = list(map(as_scan, scans))
+        contents: dict[ScanFiles, str] = {}
+        lacking: list[tuple[ScanFiles]] = []
+        for scan in dict.fromkeys(listed):
+            entry = self._entry(scan, only_header=True)
+            if entry is not None and _CONTENT in entry.written:
+                contents[scan] = entry.written[_CONTENT]
+            else:
+                lacking.append((scan,))
+        if lacking:
+            with progress.task("Comparing scans", len(lacking), "scan") as task:
+                for scan, content in map_files(
+                    self._add_content, lacking, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+                ):
+                    contents[scan] = content
+                    task.advance()
+        return list(map(contents.__getitem__, listed))
+
+    def _add_content(self, scan: ScanFiles) -> tuple[ScanFiles, str]:
+        """Return the digests of a scan's files, and keep them in its entry where there is one."""
+        content = _content_of(scan, {})
+        entry = self._entry(scan)
+        if entry is not None:
+            self._keep(scan, _Made(entry.parts, signature_of(files_of(scan)), content))
+        return scan, content
+
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
         return self.read_with_affine(scan)[0]
@@ -155,11 +217,12 @@ class VolumeCache:
         self, scan: ScanFiles | Path
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
         """Return what `read` returns, and the affine (4, 4) of its voxels."""
-        parts = self._entry(as_scan(scan))
-        if parts is None:
-            parts, source = self._make(as_scan(scan))
-            self._keep(as_scan(scan), parts, source)
-        return parts["volume"], parts["affine"]
+        entry = self._entry(as_scan(scan))
+        if entry is not None:
+            return entry.parts["volume"], entry.parts["affine"]
+        made = self._make(as_scan(scan))
+        self._keep(as_scan(scan), made)
+        return made.parts["volume"], made.parts["affine"]
 
     def _entry_path(self, scan: ScanFiles) -> Path:
         return (
@@ -171,8 +234,8 @@ class VolumeCache:
         """Return what an entry says of itself, so that one under another name or in another folder is not used."""
         return json.dumps([self.folder.name, path.stem, *source])
 
-    def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Parts | None:
-        """Return the parts of a valid entry (none of them if `only_header`), or None where it must be made again.
+    def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> _Entry | None:
+        """Return a valid entry (without its parts if `only_header`), or None to make a new one.
 
         The file is not mapped into memory: where another host replaces it, a network file system
         would end the process (SIGBUS).
@@ -199,11 +262,12 @@ class VolumeCache:
                 ):
                     return None
                 if only_header:
-                    return {}
+                    return _Entry(written, {})
                 stream.seek(0)
                 parts = load(stream.read())
             is_right = parts["volume"].shape == self.shape and parts["volume"].dtype == self.dtype
-            return parts if is_right and written["crc32"] == _checksum(parts) else None
+            is_right = is_right and written["crc32"] == _checksum(parts)
+            return _Entry(written, parts) if is_right else None
         # Gone, replaced, or no such file of ours.
         except (
             OSError,
@@ -227,21 +291,23 @@ class VolumeCache:
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
         """Make an entry, and return whether it could be kept, or why it could not be made."""
         try:
-            return scan, self._keep(scan, *self._make(scan))
+            return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
             raise
         except DataError as error:
             return scan, str(error)
 
-    def _make(self, scan: ScanFiles) -> tuple[Parts, tuple[int, ...]]:
-        """Return the volume and the affine of a scan, and the signature of the files that they were made from."""
+    def _make(self, scan: ScanFiles) -> _Made:
+        """Preprocess a scan; refuse one that changes in the meantime."""
         files = files_of(scan)
         name = ", ".join(files)
         try:
             before = signature_of(files)
         except OSError as error:
             raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
-        image = apply(self.transforms.compose(), {"image": scan})["image"]
+        with noting_contents() as noted:
+            image = apply(self.transforms.compose(), {"image": scan})["image"]
+        content = _content_of(scan, noted)
         parts = {
             "volume": self._narrowed(name, voxels_of(image)),
             "affine": np.ascontiguousarray(affine_of(image)),
@@ -250,7 +316,7 @@ class VolumeCache:
             raise DataError(
                 f"{name}: the image changed while it was read. Try again once it is complete."
             )
-        return parts, before
+        return _Made(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
@@ -266,15 +332,19 @@ class VolumeCache:
             )
         return np.ascontiguousarray(volume, dtype=self.dtype)
 
-    def _keep(self, scan: ScanFiles, parts: Parts, source: Sequence[int]) -> bool:
+    def _keep(self, scan: ScanFiles, made: _Made) -> bool:
         """Write an entry atomically, and return whether the folder could be written."""
         path = self._entry_path(scan)
-        about = {"about": self._about(path, source), "crc32": _checksum(parts)}
+        about = {
+            "about": self._about(path, made.source),
+            "crc32": _checksum(made.parts),
+            _CONTENT: made.content,
+        }
         try:
             mode = self._make_folder()
             with atomic_path(path) as temporary:
                 temporary.touch(mode & 0o644)  # nobody else may open it to write, not even at first
-                temporary.write_bytes(save(dict(parts), metadata=about))
+                temporary.write_bytes(save(dict(made.parts), metadata=about))
                 with contextlib.suppress(OSError):  # a disk without permissions
                     temporary.chmod(mode & 0o644)
         except OSError as error:
@@ -333,6 +403,17 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
         max(status.st_mtime_ns for status in statuses),
         max(status.st_ctime_ns for status in statuses),
     )
+
+
+def _content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
+    """Return the digests of a scan's files, read where not `noted`; "" if one cannot be read."""
+    digests = []
+    for path in files_of(scan):
+        digest = noted.get(path) or content_of_scan(path)
+        if not digest:
+            return ""
+        digests.append(digest)
+    return " ".join(digests)
 
 
 def _checksum(parts: Parts) -> str:

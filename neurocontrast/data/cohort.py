@@ -29,7 +29,7 @@ from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
-from neurocontrast.provenance import subject_digest
+from neurocontrast.provenance import subject_digest, unify_subjects
 from neurocontrast.reading import NO_FILE, problem_of_content
 from neurocontrast.seeds import derive_generator
 
@@ -317,9 +317,11 @@ def _check_columns(source: str, cells: list[str], channels: tuple[str, ...]) -> 
 def _identity(rows: _Rows) -> dict[str, object]:
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
-    participants = subjects = cells["participant_id"]
+    participants = cells["participant_id"]
+    subjects = pd.Series(unify_subjects(participants), participants.index, dtype=object)
     if "subject_id" in cells:
         subjects = cells["subject_id"]
+        subjects = pd.Series(unify_subjects(subjects), subjects.index, dtype=object)
         rows.missing(
             "subject_id",
             "every row needs one, or leave the column out where it is the participant_id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -180,6 +181,16 @@ class ImageDataset(_InPlace):
         np.copyto(
             out, self._stores[self._store_of[index]].array[self._index_of[index]], casting="no"
         )
+
+    def contents(self) -> list[str]:
+        """Return the digest of the pixels of each image."""
+        size = f"pixels {self.image_shape}".encode()
+        digests = []
+        for number, index in zip(self._store_of, self._index_of, strict=True):
+            state = hashlib.blake2b(size, digest_size=8)
+            state.update(np.ascontiguousarray(self._stores[number].array[index]).data)
+            digests.append(state.hexdigest())
+        return digests
 
     def channel_statistics(
         self, rows: npt.ArrayLike

@@ -1,6 +1,7 @@
 """From a folder of scans to one table: scans are found, chosen and joined with tables of people."""
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,9 +32,11 @@ from neurocontrast.data.people import notes_on_sexes
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems, first_names
 from neurocontrast.data.roots import tree_at
+from neurocontrast.data.subjects import subjects_of_participants
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import composed
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import subject_label
 from neurocontrast.reading import read_json
 
 SiteFrom = Literal["column", "folder", "scanner"]
@@ -131,9 +134,13 @@ def index_scans(
         raise ConfigError(
             f"keep: no table says {one_of(unknown)} of these scans; --phenotype FILE joins a table."
         )
-    _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
+    _compare_with_tables(
+        chosen, known, {subject_label(scan.person) for scan in scans}, people, index, problems
+    )
+    subjects = subjects_of_participants(chosen, known, problems, index.notes)
     rows = [
         _row(scan, each, _settings_of(scan, tree, problems), name, site_from)
+        | {"subject_id": subjects.get(scan.person, subject_label(scan.person))}
         for scan, each in zip(chosen, known, strict=True)
     ]
     # As objects: a path that no text can hold is named below.
@@ -337,6 +344,7 @@ def _measured(measures: MeasuresTable) -> list[FoundScan]:
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
         facts = {"tiv": f"{size / MM3_PER_ML:.1f}"} if pd.notna(size) else {}
+        facts |= measures.facts_of(person, session)
         found.append(
             FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts)
         )
@@ -464,8 +472,7 @@ def _row(
     return {
         **cells,
         **scan.maps,
-        "participant_id": f"sub-{scan.person}",
-        "subject_id": scan.person,
+        "participant_id": unicodedata.normalize("NFC", f"sub-{scan.person}"),
         "session": scan.session,
         "run": scan.entities.get("run", ""),
         "path": scan.path,

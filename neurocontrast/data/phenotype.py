@@ -19,9 +19,10 @@ from neurocontrast.data.columns import (
 from neurocontrast.data.descriptions import decode_column, description_of, read_descriptions
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.measures.sheets import SUBJECT
 from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.files import composed
+from neurocontrast.provenance import subject_label
 
 _UNEXPLAINED = Refusal("a code needs Levels in the JSON file of the same name, or letters")
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
@@ -41,7 +42,8 @@ class Phenotype:
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
         """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
-        return self.rows.get(scan.person) or self.rows.get(composed(scan.subject), {})
+        rows = self.rows.get(subject_label(scan.person))
+        return rows or self.rows.get(subject_label(scan.subject), {})
 
 
 class Known(NamedTuple):
@@ -84,7 +86,7 @@ class PeopleTables:
                 # The age at a session may differ from the participant's; two tables of one kind
                 # should agree.
                 alike = is_specific.setdefault(name, specific) == specific
-                if (name == "sex" and earlier != cell) or (
+                if (name in ("sex", "subject_id") and earlier != cell) or (
                     name == "age" and alike and _ages_differ(earlier, cell)
                 ):
                     self.problems.add(
@@ -96,7 +98,9 @@ class PeopleTables:
     def _check_one_person(self, scan: FoundScan, known: Known) -> None:
         """Add a problem if a table joins one person of its rows to people of two data sets."""
         for table in self.general(scan.dataset):
-            label = scan.person if scan.person in table.rows else scan.subject
+            label = subject_label(scan.person)
+            if label not in table.rows:
+                label = subject_label(scan.subject)
             if table.source not in known.tables:
                 continue
             first = self._scan_of.setdefault((id(table), label), scan)
@@ -169,7 +173,7 @@ class PeopleTables:
         """Give the rows that hold for a scan, with their table, and whether they are of this very session."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
-            for row in table.rows.get(composed(scan.path), {}).values():
+            for row in table.rows.get(subject_label(scan.path), {}).values():
                 yield table.source, True, row
         of_subject = list(self.of_subject(scan))
         for table in [*of_subject, *general] if scan.session else ():
@@ -244,8 +248,13 @@ def read_phenotype(
     ``Units`` in addition to the table's own.
     """
     table = read_sheet(path)
-    identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
-    columns = _taken_columns(table, keep)
+    named_by = ""
+    if not subject:
+        named_by = identifier_column(list(table.columns), source=path.name, id_column=id_column)
+    identifiers = [subject_label(subject)] * len(table)
+    if named_by:
+        identifiers = _identifiers(table, named_by)
+    columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep)
     decoded = _decoded_columns(table, columns, [*descriptions, path.with_suffix(".json")])
     rows = _Rows(Phenotype(source, notes=decoded.notes), problems)
     rows.phenotype.not_taken = look_alikes(table, columns)
@@ -261,10 +270,14 @@ def read_phenotype(
             if isinstance(value, Refusal):
                 rows.refuse(f"sub-{person}", column, row[column], value, line)
                 problems.hint(_other_ages(table, column, source) if kind == "age" else "")
+            elif value and kind == SUBJECT:
+                cells[kind] = subject_label(value)
             elif value:
                 cells[kind] = value
         session = "" if is_missing(session) else session.removeprefix("ses-")
-        rows.add((composed(joined_path(folder, person)), session), cells, line, f"sub-{person}")
+        rows.add(
+            (subject_label(joined_path(folder, person)), session), cells, line, f"sub-{person}"
+        )
     return rows.phenotype
 
 
@@ -284,6 +297,9 @@ def _taken_columns(table: pd.DataFrame, keep: Sequence[str]) -> dict[str, str]:
         column = first_of(filled, names)
         if column:
             columns[kind] = column
+    subject = first_of(filled, [SUBJECT])
+    if subject:
+        columns[SUBJECT] = subject
     for column in keep:
         if column in table:
             columns[column] = column
@@ -353,11 +369,10 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     return ""
 
 
-def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:
-    column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
+def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
     if column.lower() == "ixi_id":
         return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
-    return [cell.removeprefix("sub-") for cell in table[column]]
+    return list(map(subject_label, table[column]))
 
 
 def _ages_differ(first: str, second: str) -> bool:

@@ -2,24 +2,29 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
+from warnings import warn
 
 import joblib
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, LeakageError, NeurocontrastWarning, one_of
 from neurocontrast.progress import SILENT
+from neurocontrast.provenance import KnownPeople
+from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
 
@@ -38,6 +43,18 @@ def load_network(
         except ValueError as error:
             raise ConfigError(f"embedding.{error}.") from None
     return network, contract
+
+
+_REACTIONS = ("warn", "error", "ignore")
+
+
+def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
+    """Return the words for subjects, and those of a DataFrame that names them; else scans."""
+    if isinstance(X, pd.DataFrame):
+        for name in ("subject_id", "participant_id"):
+            if name in X:
+                return "subjects are", list(map(text_of, X[name]))
+    return "scans are of", [f"scan {row}" for row in range(n_scans)]
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
@@ -63,6 +80,12 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Scans a batch; the features do not depend on it.
     n_jobs : int, default=1
         Processes that prepare scans; -1 for all processors.
+    overlap : {"warn", "error", "ignore"}, default="warn"
+        Reaction to people of the run's pretraining, whose scores would flatter the encoder. They
+        are found by the content of their scans or measures, and by ``subject_id`` (or
+        ``participant_id``) of a DataFrame; "warn" gives a
+        `neurocontrast.exceptions.NeurocontrastWarning`, "error" a
+        `neurocontrast.exceptions.LeakageError`.
 
     Attributes
     ----------
@@ -88,9 +111,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         layer: Literal["encoder", "head"] = "encoder",
         batch_size: int = 16,
         n_jobs: int | None = 1,
+        overlap: Literal["warn", "error", "ignore"] = "warn",
     ) -> None:
         self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
         self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
+        self.overlap = overlap
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
@@ -104,6 +129,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y
+        if self.overlap not in _REACTIONS:
+            raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
         network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
         self._source(contract)
         self.n_features_out_ = int(network.n_features)
@@ -129,9 +156,38 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             if any(Path(scratch).iterdir()):  # images in memory are not kept
                 source = source.kept_in(Path(scratch))
             source.make_ready(cohort, SILENT)
+            if self.overlap != "ignore":
+                self._look_for_people(X, source.contents(cohort, SILENT))
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
             return extract_features(
                 network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
+            )
+
+    def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
+        """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
+        path = Path(self.run) / "provenance.json"
+        provenance = {}
+        if path.is_file():
+            provenance = read_json(path)
+        unit, subjects = _subjects_of(X, len(contents))
+        people = KnownPeople.of_pretraining(provenance).find(subjects, contents)
+        if people.subjects:
+            n_seen = len(people.subjects)
+            overlap = f"{n_seen} of {len(set(subjects))} {unit} people of the pretraining of "
+            overlap += f"'{self.run}'"
+            if self.overlap == "error":
+                raise LeakageError(
+                    f"X: {overlap}: the encoder has seen them, and their scores would flatter it. "
+                    "Leave them out, or set overlap='warn'."
+                )
+            warn(f"{overlap}: their scores flatter it.", NeurocontrastWarning, stacklevel=3)
+        if people.n_not_compared:
+            warn(
+                f"{people.n_not_compared} of {len(contents)} scans could not be compared with "
+                f"the pretraining of '{self.run}', for want of digests: people of it are not "
+                "recognised by their scans.",
+                NeurocontrastWarning,
+                stacklevel=3,
             )
 
     def _source(self, contract: Mapping[str, Any]) -> Brains:

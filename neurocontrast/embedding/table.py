@@ -180,6 +180,7 @@ def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
     # A damaged list of subjects would let the people of pretraining into the evaluation unseen.
     for key, kind, what in (
         ("pretraining_subjects", str, "digests"),
+        ("pretraining_contents", str, "digests"),
         ("training_metrics", dict, "rows"),
     ):
         found = info.get(key)

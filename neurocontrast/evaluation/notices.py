@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,12 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
-from neurocontrast.provenance import subject_digest
+from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
 
+_OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
+"""Codes of the warnings of `check_overlap`."""
+ALLOWED_COPIES = 0.01
+"""Largest share of an official test set that may be copies of images of pretraining."""
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
@@ -251,34 +255,97 @@ def variance_explained(values: npt.NDArray[np.float64], groups: npt.ArrayLike) -
     return max(0.0, 1 - (within / (n - k)) / (total / (n - 1)))
 
 
+@dataclass(frozen=True)
+class Overlap:
+    """People of pretraining among the people who are evaluated."""
+
+    subjects: frozenset[str]
+    compared: tuple[str, ...]
+    """How they were looked for: ``identifiers``, ``contents``; neither where nobody says whom."""
+    notices: tuple[Notice, ...]
+
+    @property
+    def facts(self) -> dict[str, int | list[str]]:
+        """Keys of ``evaluation.json``."""
+        return {"n_overlap": len(self.subjects), "overlap_by": list(self.compared)}
+
+    def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
+        """Return the notices, then the others but warnings of an earlier call of `check_overlap`."""
+        notices = list(self.notices)
+        for notice in others:
+            if notice.code not in _OF_OVERLAP:
+                notices.append(notice)
+        return notices
+
+
 def check_overlap(
-    table: pd.DataFrame, info: Mapping[str, Any], *, allow_overlap: bool = False
-) -> tuple[int, list[Notice]]:
-    """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
-    notices, unknown = [], info.get("pretraining_unknown")
-    if unknown or info.get("pretraining_subjects") is None:
-        who = (
-            f"Of the joined embeddings, {one_of(unknown)} does" if unknown else "The embeddings do"
-        )
-        notices = [Notice.of("overlap_unknown", who=who)]
-    both = sorted(set(table["subject_id"][pretrained(table, info)]))
-    if not both:
-        return 0, notices
-    text = f"{len(both)} of {table['subject_id'].nunique()} subjects were in the pretraining cohort"
-    if not allow_overlap:
+    table: pd.DataFrame,
+    info: Mapping[str, object],
+    *,
+    allow_overlap: bool = False,
+    allowed_copies: float = 0.0,
+) -> Overlap:
+    """Find subjects who were in the pretraining cohort; refuse them unless they are allowed.
+
+    They are found by their identifiers, and by the content of their scans under another name; all
+    scans of such a subject count.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows that are evaluated, as `tidy_table` returns them.
+    info : mapping
+        Description of the embeddings, with the digests of pretraining.
+    allow_overlap : bool
+        Whether people of pretraining are warned about instead.
+    allowed_copies : float
+        Largest share of subjects with the content of others in pretraining that is warned about
+        instead: official sets of images hold some twice.
+    """
+    people = _find_pretrained(table, info)
+    compared, notices = _look_at_comparison(info, people, n_rows=len(table))
+    if not people.subjects:
+        return Overlap(frozenset(), compared, tuple(notices))
+    n_all = table["subject_id"].nunique()
+    text = f"{len(people.subjects)} of {n_all} subjects were in the pretraining cohort"
+    text += people.renamed_text
+    if allow_overlap:
+        notices.append(Notice.of("pretraining_overlap", text=text))
+    elif not people.named and len(people.renamed) <= allowed_copies * n_all:
+        notices.append(Notice.of("pretraining_copies", text=text))
+    else:
         raise LeakageError(
-            f"{text} ({listed(both)}): the encoder has seen them, and their scores would flatter it. Embed other "
-            "people, keep only others with where, or set allow_overlap=True, which the report then says."
+            f"{text} ({listed(sorted(people.subjects))}): the encoder has seen them, and their "
+            "scores would flatter it. Embed other people, keep only others with where, or set "
+            "allow_overlap=True, which the report then says."
         )
-    return len(both), [*notices, Notice.of("pretraining_overlap", text=text)]
+    return Overlap(people.subjects, compared, tuple(notices))
 
 
-def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+def _look_at_comparison(
+    info: Mapping[str, object], people: Recognised, *, n_rows: int
+) -> tuple[tuple[str, ...], list[Notice]]:
+    """Return how people of pretraining were looked for, and a warning if contents were not."""
+    unknown = info.get("pretraining_unknown")
+    if isinstance(unknown, list) and unknown:
+        who = f"Of the joined embeddings, {one_of(unknown)} does"
+        return (), [Notice.of("overlap_unknown", who=who)]
+    if info.get("pretraining_subjects") is None:
+        return (), [Notice.of("overlap_unknown", who="The embeddings do")]
+    if people.n_not_compared:
+        notice = Notice.of("contents_unknown", n=people.n_not_compared, n_all=n_rows)
+        return ("identifiers",), [notice]
+    return ("identifiers", "contents"), []
+
+
+def pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
-    digests = set(info.get("pretraining_subjects") or ())
-    return np.array(
-        [subject_digest(subject) in digests for subject in table["subject_id"]], dtype=bool
-    )
+    people = _find_pretrained(table, info)
+    return table["subject_id"].isin(people.subjects).to_numpy()
+
+
+def _find_pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> Recognised:
+    return KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
 
 
 def check_duplicates(

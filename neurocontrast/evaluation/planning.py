@@ -20,6 +20,7 @@ from neurocontrast.evaluation.estimators import (
 )
 from neurocontrast.evaluation.models import MODELS, ProbeModel
 from neurocontrast.evaluation.notices import (
+    ALLOWED_COPIES,
     check_duplicates,
     check_overlap,
     look_at_cohort,
@@ -225,7 +226,9 @@ def _plan(
     if (
         settings.split_column is not None
     ):  # natural images have neither site nor age, and the columns say so
-        n_overlap, leaks = check_overlap(table.iloc[splits[0].test], info, allow_overlap=allowed)
+        overlap = check_overlap(
+            table.iloc[splits[0].test], info, allow_overlap=allowed, allowed_copies=ALLOWED_COPIES
+        )
         n_twins, twins = look_at_twins(scans.features, splits[0])
         found = [
             *(each for each in found if each.code not in _OF_FOLDS),
@@ -234,7 +237,7 @@ def _plan(
         how_split, why_untested = "fixed", "fitted on (train and validation)"
         facts["split"] = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
     else:
-        n_overlap, leaks = check_overlap(table, info, allow_overlap=allowed)
+        overlap = check_overlap(table, info, allow_overlap=allowed)
         twins = check_duplicates(table, scans.features, allow_overlap=allowed)
         how_split, why_untested = (
             settings.splits,
@@ -249,7 +252,8 @@ def _plan(
         settings, table, scans.features, target, splits, units,
         blocks_of(info, scans.features.shape[1]),
         flow=_flow(scans, splits, info, why_untested=why_untested),
-        notices=[*leaks, *twins, *found], facts=facts | {"splits": how_split, "n_overlap": n_overlap},
+        notices=[*overlap.notices, *twins, *found],
+        facts=facts | {"splits": how_split} | overlap.facts,
     )  # fmt: skip
 
 

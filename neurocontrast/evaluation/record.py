@@ -267,6 +267,9 @@ class Evaluation(Section):
     bootstrap: Bootstrap = Bootstrap()
     allow_overlap: StrictBool = False
     n_overlap: StrictInt = 0
+    overlap_by: list[str] | None = None
+    """How people of pretraining were looked for: ``identifiers``, ``contents``; None of earlier
+    versions, which compared identifiers as they were written."""
     simulated: StrictBool = False
     simulation: Document = None
     run: Document = None

@@ -17,6 +17,7 @@ from neurocontrast.data.columns import (
 from neurocontrast.data.levels import level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.provenance import CONTENT, unify_subjects
 from neurocontrast.seeds import derive_generator
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +33,7 @@ NO_SITE = "(no site)"
 
 _MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
 """In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
-IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+IDENTIFIERS = ("participant_id", "subject_id", "session", "path", CONTENT)
 """Columns that say which scan it is: never a target, nor anything that features could depend on."""
 
 
@@ -56,9 +57,8 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
             f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
             "needs a participant: without it the sessions of one person could be on both sides of a fold."
         )
-    tidy["subject_id"] = np.where(
-        tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"]
-    )
+    subjects = tidy["subject_id"].where(tidy["subject_id"] != "", tidy["participant_id"])
+    tidy["subject_id"] = pd.Series(unify_subjects(subjects), dtype=object)
     for name in ("sex", "site"):
         cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
         tidy[name] = level_column(name, cells)

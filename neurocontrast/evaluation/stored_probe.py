@@ -26,7 +26,7 @@ from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
-from neurocontrast.provenance import subject_digest, version
+from neurocontrast.provenance import CONTENT, KnownPeople, subject_digest, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
@@ -39,6 +39,7 @@ MIN_SHOTS = 5
 _FAR = 30.0  # no shift of log-odds is larger
 _EPSILON = 1e-9
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
+_PEOPLE = ("trained_on", "trained_contents")
 _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
 
@@ -75,6 +76,10 @@ class FittedProbe(BaseModel):
     trained_on: frozenset[str]
     """Digests of the subjects that the probe was fitted on."""
     n_scans: StrictInt
+    trained_contents: frozenset[str] = frozenset()
+    """Digests of the contents of these subjects' scans; none of earlier versions."""
+    contents_complete: bool = False
+    """Whether all of these scans have digests."""
     distribution: TrainingDistribution | None = None
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
@@ -86,6 +91,11 @@ class FittedProbe(BaseModel):
         """Leave out a threshold that does not go with the kind of target, so that it counts as damaged."""
         fits = isinstance(given.get("threshold"), str) != (given.get("kind") == "binary")
         return given if fits else {**given, "threshold": None}
+
+    @property
+    def people(self) -> KnownPeople:
+        """The people that the probe was fitted on."""
+        return KnownPeople(self.trained_on, self.trained_contents, self.contents_complete)
 
     @property
     def n_features(self) -> int:
@@ -135,7 +145,9 @@ def fit_on_all(
     if study.why_not_stored is not None or model is None:
         return predicted, None
     assert model.scaler is not None  # as that of every built-in probe
-    n_classes, coefficients = len(target.classes), np.atleast_2d(model.estimator.coef_).T
+    n_classes = len(target.classes)
+    coefficients = np.atleast_2d(model.estimator.coef_).T
+    contents = study.table[CONTENT].iloc[rows]
     probe = FittedProbe(
         name=study.probe["name"],
         target=target.name,
@@ -148,6 +160,8 @@ def fit_on_all(
         else np.zeros(0),
         encoder=encoder,
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
+        trained_contents=frozenset(" ".join(contents).split()),
+        contents_complete=all(contents),
         n_scans=len(rows),
         distribution=distribution,
         blocks=study.blocks,
@@ -163,15 +177,13 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """Write ``probe.npz``, then ``probe.json`` with its digest; the folder is made.
 
     Neither holds features of a person, but means of sites and what people have in common.
-    ``trained_on`` holds digests of subjects, so that `load_probe` can say who was trained on:
-    whoever has the list of identifiers can recompute them.
+    ``trained_on`` and ``trained_contents`` hold digests of subjects and of their scans, so that
+    `load_probe` can say who was trained on: whoever has identifiers or scans can recompute them.
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
     about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
-    about |= probe.model_dump(
-        mode="json", exclude={*_LINEAR, "blocks", "distribution", "trained_on"}
-    )
+    about |= probe.model_dump(mode="json", exclude={*_LINEAR, "blocks", "distribution", *_PEOPLE})
     about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
     about["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.blocks:
@@ -183,7 +195,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
         about["distribution"] = {"sites": list(probe.distribution.sites)}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
-    about |= {"trained_on": sorted(probe.trained_on)}
+    about |= {name: sorted(getattr(probe, name)) for name in _PEOPLE}
     about["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
     write_json(folder / _DESCRIPTION, about)
 

@@ -32,7 +32,12 @@ from neurocontrast.evaluation.metrics import (
 from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates, with_estimator
 from neurocontrast.evaluation.models.regional import choose_regional
-from neurocontrast.evaluation.notices import check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import (
+    ALLOWED_COPIES,
+    Overlap,
+    check_duplicates,
+    check_overlap,
+)
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     NO_SITE,
@@ -41,6 +46,7 @@ from neurocontrast.evaluation.rows import (
     check_units_of_table,
     encoder_digest,
     is_number,
+    listed,
     row_names,
     tidy_table,
 )
@@ -60,6 +66,7 @@ from neurocontrast.findings.result import table_metrics
 from neurocontrast.findings.rivals import rivals
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
+from neurocontrast.provenance import CONTENT, KnownPeople, subject_digest, unify_subjects
 
 _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
 """Columns whose values name people or places, and so are other ones in an external test set."""
@@ -90,6 +97,7 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     n_overlap: StrictInt = 0
+    overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
 
 
@@ -102,6 +110,8 @@ class External:
     """External scans that do not take part, by reason."""
     n_overlap: int
     """External subjects that were trained on, or were in pretraining."""
+    overlap_by: tuple[str, ...]
+    """What people of pretraining were looked for by."""
     notices: list[Notice]
 
 
@@ -142,6 +152,7 @@ def plan_external(
     )
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
+    chosen["subject_id"] = unify_subjects(chosen["subject_id"], study.table["subject_id"])
     names, dropped = _covariates(study, chosen)
     chosen = _read_alike(study, chosen, names)
     shared, found = _check_shared(study, chosen)
@@ -149,7 +160,7 @@ def plan_external(
     with _naming_the_test_table():
         check_units_of_table(joined.table)
         choose_regional(joined)
-    n_overlap, leaks = _check_leaks(study, joined, chosen, info)
+    overlap, leaks = _check_leaks(study, joined, chosen, info)
     without = [Notice.of("external_baseline", name=each) for each in dropped]
     baseline, unfit = _fit_baseline(joined, names)
     notices += [*found, *leaks, *without, *unfit, *_unlike_the_study(study, chosen)]
@@ -161,7 +172,13 @@ def plan_external(
     tested = study.models[0]
     assert isinstance(tested, ProbeModel)
     models = (replace(tested, design=joined.design()), baseline)
-    return External(replace(joined, models=models), excluded, shared + n_overlap, notices)
+    return External(
+        replace(joined, models=models),
+        excluded,
+        n_overlap=len(shared | overlap.subjects),
+        overlap_by=overlap.compared,
+        notices=notices,
+    )
 
 
 def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Notice]]:
@@ -201,21 +218,31 @@ def _naming_the_test_table(hint: str = "") -> Iterator[None]:
         raise type(error)(f"test: {error}{hint}") from None
 
 
-def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
-    """Refuse people whom the probe was fitted on, or count them where they are allowed."""
-    subjects = set(chosen["subject_id"])
-    both = sorted(set(study.subjects[study.fitted_rows]) & subjects)
-    if not both:
-        return 0, []
-    shown = ", ".join(map(str, both[:5])) + (" …" if len(both) > 5 else "")
-    text = f"test: {len(both)} of {len(subjects)} subjects are in the training table too ({shown})"
+def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
+    """Refuse people whom the probe was fitted on, or return them with a warning where allowed.
+
+    They are found by their identifiers, and by the content of their scans under another name.
+    """
+    fitted = study.table.iloc[study.fitted_rows]
+    digests = frozenset(map(subject_digest, set(fitted["subject_id"])))
+    contents = frozenset(" ".join(fitted[CONTENT]).split())
+    people = KnownPeople(digests, contents).find(chosen["subject_id"], chosen[CONTENT])
+    n_all = chosen["subject_id"].nunique()
+    if study.fixed and len(people.renamed) <= ALLOWED_COPIES * n_all:
+        people = replace(people, renamed=frozenset())  # counted as twins
+    if not people.subjects:
+        return people.subjects, []
+    n_shared = len(people.subjects)
+    shown = listed(sorted(people.subjects))
+    text = f"test: {n_shared} of {n_all} subjects are in the training table too"
+    text += f"{people.renamed_text} ({shown})"
     if not study.settings.allow_overlap:
         raise LeakageError(
             f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where, "
             "or of the study with where; to test on them all the same, and have the report say so, "
             "set allow_overlap=True."
         )
-    return len(both), [Notice.of("external_shared_subjects", text=text)]
+    return people.subjects, [Notice.of("external_shared_subjects", text=text)]
 
 
 def _join(
@@ -235,23 +262,28 @@ def _join(
 
 def _check_leaks(
     study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
-) -> tuple[int, list[Notice]]:
-    """Refuse people of pretraining and images under two names, or count them and warn where they are allowed."""
-    allowed, known = study.settings.allow_overlap, set[str]()
+) -> tuple[Overlap, list[Notice]]:
+    """Refuse people of pretraining and images under two names, or return both where allowed."""
+    allowed = study.settings.allow_overlap
+    copies = ALLOWED_COPIES if study.fixed else 0.0
+    known = set[str]()
     with _naming_the_test_table():
-        n_overlap, seen = check_overlap(chosen, info, allow_overlap=allowed)
+        overlap = check_overlap(chosen, info, allow_overlap=allowed, allowed_copies=copies)
         if study.fixed:
             twins = look_at_twins(joined.features, joined.splits[0])[1]
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
             known = {notice.message for notice in study.notices}
-    found = [
-        Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen
+    notices = [
+        Notice(f"external_{seen.code}", f"test: {seen.message}", seen.explanation)
+        for seen in overlap.notices
     ]
-    twins = [each for each in twins if each.message not in known]
-    return n_overlap, found + [
-        Notice.of("external_duplicates", text=each.message) for each in twins
+    notices += [
+        Notice.of("external_duplicates", text=twin.message)
+        for twin in twins
+        if twin.message not in known
     ]
+    return overlap, notices
 
 
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
@@ -362,6 +394,7 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         "baseline_covariates": list(study.covariates),
         "increment": figures["increment"],
         "n_overlap": external.n_overlap,
+        "overlap_by": list(external.overlap_by),
     }
 
 

@@ -17,13 +17,15 @@ from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import describe_environment, version
+from neurocontrast.provenance import KnownPeople, describe_environment, version
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 read_json = partial(reading.read_json, error=CheckpointError, remedy="Copy the run again.")
 """Read the object of a JSON file that belongs to a run."""
 INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
+_OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
+"""Keys of ``provenance.json`` about the content of scans, which earlier versions did not record."""
 _FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
@@ -136,12 +138,21 @@ def start_run(
     cohort: Cohort,
     facts: Mapping[str, Any],
     *,
-    earlier_subjects: Sequence[str] = (),
+    contents: Sequence[str],
+    earlier: KnownPeople | None = None,
 ) -> None:
     """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``.
 
-    `earlier_subjects` are the digests of those that the weights had seen which the run starts from.
+    Parameters
+    ----------
+    folder, config, cohort, facts
+        The run, what it is to do, its scans, and what else is recorded.
+    contents : sequence of str
+        Digests of the content of each scan, as `Source.contents` returns them.
+    earlier : KnownPeople, optional
+        People that the weights had seen which the run starts from; None for random weights.
     """
+    earlier = earlier or KnownPeople(frozenset(), is_complete=True)
     cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
     cohort_facts["simulation"] = read_simulation(cohort)
     about = {
@@ -151,8 +162,13 @@ def start_run(
         **cohort_facts,
         **facts,
     }
-    subjects = sorted({*cohort.subject_digests(), *earlier_subjects})
-    write_json(folder / "provenance.json", {**about, "pretraining_subjects": subjects})
+    digests = set(" ".join(contents).split())
+    people = {
+        "pretraining_subjects": sorted({*cohort.subject_digests(), *(earlier.subjects or ())}),
+        "pretraining_contents": sorted(digests | earlier.contents),
+        "pretraining_contents_complete": all(contents) and earlier.is_complete,
+    }
+    write_json(folder / "provenance.json", about | people)
     write_config(folder / "config.yaml", config)
 
 
@@ -196,14 +212,20 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         for key in keys
         if not isinstance(content.get(name), dict) or key not in content[name]
     ]
-    subjects = content.get("pretraining_subjects")
-    if not isinstance(subjects, list) or not all(isinstance(each, str) for each in subjects):
+    if not is_list_of_text(content.get("pretraining_subjects")):
         problems.append("'pretraining_subjects'")
+    if not is_list_of_text(content.get("pretraining_contents", [])):
+        problems.append("'pretraining_contents'")
     if problems:
         raise CheckpointError(
             f"{path}: {', '.join(problems)} missing or damaged. Copy the run again."
         )
     return content
+
+
+def is_list_of_text(value: object) -> bool:
+    """Say whether a value of a JSON file is a list of texts."""
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
@@ -280,6 +302,7 @@ def describe_embedded(
     return {
         "run": {"name": run.resolve().name, **contract},
         "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
+        **{key: (provenance or {}).get(key) for key in _OF_CONTENTS},
         "simulated": cohort.simulated or bool(contract.get("simulated")),
         "objective": contract.get("objective"),
         "training_metrics": read_metrics(run),

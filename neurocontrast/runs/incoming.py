@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
-from neurocontrast.progress import Progress
-from neurocontrast.provenance import subject_digest
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 
@@ -38,11 +37,12 @@ class IncomingScans:
     settings: Config
     info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
 
-    def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame]:
-        """Return the features (n, n_features), and a table with ``error`` and ``warnings`` of each scan.
+    def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame, list[str]]:
+        """Return features (n, n_features), a table with ``error`` and ``warnings``, and contents.
 
-        Features of a scan with an error are NaN.
+        Features of a scan with an error are NaN, and its content is "".
         """
+        contents = [""] * len(self.cohort)
         features = np.full((len(self.cohort), self.network.n_features), np.nan, dtype=np.float32)
         notes: list[dict[str, str | None]] = []
         with progress.task("embedding", len(features), "scans") as task:
@@ -54,10 +54,12 @@ class IncomingScans:
                         source = self.source.kept_in(
                             getattr(self.source.data, "cache_dir", None) or Path(scratch)
                         )
-                        images = source.images(self.cohort.subset([row]))
+                        scan = self.cohort.subset([row])
+                        images = source.images(scan)
                         made = extract_features(
                             self.network, images, settings=self.settings.embedding
                         )[0]
+                        contents[row] = source.contents(scan, SILENT)[0]
                     if not np.isfinite(made).all():
                         raise DataError(f"{name}: its features are not finite.")
                     features[row] = made
@@ -76,7 +78,7 @@ class IncomingScans:
             raise DataError(
                 f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}"
             )
-        return features, pd.DataFrame(notes, index=self.tidy.index)
+        return features, pd.DataFrame(notes, index=self.tidy.index), contents
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:
         """Return the origin of a table of predictions: the source of the scans, and those that failed."""
@@ -114,17 +116,13 @@ def open_scans(
     source = brains_of_run(run, contract, settings.data, what="predict takes brains")
     cohort = source.unlisted(scans, images_root=images_root)
     if cohort is not None:  # people with measures
-        labels = cohort.table["participant_id"].str.removeprefix("sub-")
-        cohort = replace(
-            cohort,
-            table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]),
-        )
+        pass
     elif scans.is_dir() or (scans.is_file() and is_scan(scans)):
         if images_root is not None:
             raise ConfigError(
                 f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out."
             )
-        cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
+        cohort = _cohort_of_files(scans, source.channels or ("t1",))
     else:
         cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
@@ -135,7 +133,7 @@ def open_scans(
     return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
 
 
-def _cohort_of_files(place: Path, channels: tuple[str, ...], fitted: FittedProbe) -> Cohort:
+def _cohort_of_files(place: Path, channels: tuple[str, ...]) -> Cohort:
     """Return a scan, or those of a folder, with participant and session by the names of BIDS, else by the path."""
     if len(channels) > 1:
         raise DataError(
@@ -156,7 +154,7 @@ def _cohort_of_files(place: Path, channels: tuple[str, ...], fitted: FittedProbe
     names["participant_id"] = np.where(by_path, of_file, names["participant_id"])
     names["session"] = np.where(by_path, "", names["session"])
     subjects = [
-        _subject(subject, fitted) if subject else name
+        f"sub-{subject}" if subject else name
         for (subject, _), name in zip(known, names["participant_id"], strict=True)
     ]
     return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), place, folder)
@@ -166,8 +164,3 @@ def _named(name: str) -> tuple[str, str]:
     """Return subject and session of a file name of BIDS; of any other, two empty texts."""
     subject, session, _ = identity_of(name)
     return (subject, session) if name.startswith("sub-") and subject != name else ("", "")
-
-
-def _subject(label: str, fitted: FittedProbe) -> str:
-    """Return the subject of a label of BIDS, without ``sub-`` where the probe knows it so, as tables of `index` do."""
-    return label if subject_digest(label) in fitted.trained_on else f"sub-{label}"

@@ -11,6 +11,7 @@ from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, misfits
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
+from neurocontrast.provenance import KnownPeople
 from neurocontrast.runs.folder import INITIAL, read_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
@@ -26,9 +27,8 @@ class InitialWeights:
     """What a run records of the weights that it started from."""
 
     facts: dict[str, Any]  # for provenance.json and encoder.json
-    subjects: list[str] = field(
-        default_factory=list
-    )  # digests of who was in the pretraining before, where known
+    people: KnownPeople = field(default_factory=KnownPeople)
+    """Who was in the pretraining before, where known."""
     contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json next to the weights
 
     def keep(
@@ -101,10 +101,11 @@ def start_from(
         is_new = repr(head) != repr(model.head)
         if not is_new:
             model.head.load_state_dict(head.state_dict())
-    subjects, all_known = [], False
+    people = KnownPeople()
+    all_known = False
     if (folder / "provenance.json").is_file():
         provenance = read_provenance(folder)
-        subjects = provenance["pretraining_subjects"]
+        people = KnownPeople.of_pretraining(provenance)
         all_known = (provenance.get("init") or {}).get("subjects_known", True)
     facts = {
         "name": folder.resolve().name,
@@ -118,7 +119,7 @@ def start_from(
     }
     if contract.get("imported"):
         facts["imported"] = contract["imported"]
-    return InitialWeights(facts, subjects, contract)
+    return InitialWeights(facts, people, contract)
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:

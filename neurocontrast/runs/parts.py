@@ -250,17 +250,17 @@ def open_run(
     make_ready(parts.source, cohort, progress)
     _warn_of_scans(settings, parts, cohort, progress, is_new=is_new)
     if is_new:
-        facts, earlier_subjects = (
-            _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)},
-            [],
-        )
+        facts = _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)}
+        people = None
+        contents = parts.source.contents(cohort, progress)
         write_skipped(folder / SKIPPED, skipped)
         if parts.start is not None:
             parts.start.keep(
                 parts.model.halves[0], folder, parts.source.halves[0].contract(), progress
             )
-            facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
-        start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
+            facts["init"] = parts.start.facts
+            people = parts.start.people
+        start_run(folder, settings, cohort, facts, contents=contents, earlier=people)
     else:
         continue_run(folder, settings, progress)
     # What a killed process left half-written.

@@ -22,6 +22,7 @@ from nibabel.affines import voxel_sizes
 from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
 from neurocontrast.reading import check_content, read_array
+from neurocontrast.transforms.contents import digest_of_voxels, note_content
 from neurocontrast.transforms.headers import Disagreement, compare_affines
 from neurocontrast.transforms.images import EachImage, centred, corners_apart, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
@@ -183,7 +184,17 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
                 voxels = np.asarray(image.dataobj).astype(np.float32, order="F", copy=False)
             scan = Scan(voxels.reshape(_check_shape(name, voxels.shape), order="F"), image.affine)
         _check_voxels(name, scan.voxels)
+    note_content(name, scan.voxels, scan.affine)
     return scan
+
+
+def content_of_scan(path: str | os.PathLike[str]) -> str:
+    """Return the digest of a scan's voxels, or "" for a file that `read_scan` refuses."""
+    try:
+        scan = read_scan(path)
+    except DataError:
+        return ""
+    return digest_of_voxels(scan.voxels, scan.affine)
 
 
 def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:

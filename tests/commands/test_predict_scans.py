@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,7 +125,12 @@ def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(
 def test_calibration_passes_over_scans_that_failed(whole, others, evaluation, tmp_path):
     table = pd.read_csv(others, sep="\t").head(12)
     table["participant_id"] = table["subject_id"] = [f"sub-other{n}" for n in range(12)]
-    table["path"] = ["nowhere.nii.gz", *(str(others.parent / path) for path in table["path"][1:])]
+    random = np.random.default_rng(0)
+    for row, path in enumerate(table["path"]):
+        image = nib.load(others.parent / path)
+        noisy = image.get_fdata() + random.normal(0, 1, image.shape)
+        nib.save(nib.Nifti1Image(noisy, image.affine), tmp_path / f"{row}.nii.gz")
+    table["path"] = ["nowhere.nii.gz", *(f"{row}.nii.gz" for row in range(1, 12))]
     table["site"] = "new"
     table.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
     out = nc.predict(

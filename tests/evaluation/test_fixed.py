@@ -75,8 +75,11 @@ def evaluated():
     info = {
         "pretraining_subjects": [
             subject_digest(name) for name in table["participant_id"] if "train" in name
-        ]
+        ],
+        "pretraining_contents": [],
+        "pretraining_contents_complete": True,
     }
+    table["content_digest"] = "of " + table["participant_id"]
     study = plan(table, features, info)
     return table, features, study, measure(study)
 

@@ -17,27 +17,37 @@ PERMUTED = {
     "n_permutations": 39,
 }
 TABLE = pd.DataFrame(
-    {"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""}
+    {
+        "participant_id": ["a_1", "b_1", "c_1", "d_1"],
+        "subject_id": list("abcd"),
+        "session": "",
+        "content_digest": ["a1 a2", "b1 b2", "c1", "d1"],
+    }
 )
 
 
 def test_people_of_pretraining_are_refused_by_name_or_counted_and_not_knowing_them_is_said():
     def overlap(*seen, **options):
-        return check_overlap(
-            TABLE, {"pretraining_subjects": [*map(subject_digest, seen)]}, **options
-        )
+        info = {"pretraining_subjects": [*map(subject_digest, seen)]}
+        info |= {"pretraining_contents": ["z1"], "pretraining_contents_complete": True}
+        return check_overlap(TABLE, info, **options)
 
     with pytest.raises(
         LeakageError,
         match=r"1 of 4 subjects were in the pretraining cohort \(b\).*allow_overlap=True",
     ):
         overlap("b", "z")
-    n_overlap, (notice,) = overlap("b", "c", allow_overlap=True)
-    assert (n_overlap, notice.code) == (2, "pretraining_overlap")
+    found = overlap("b", "c", allow_overlap=True)
+    assert found.subjects == {"b", "c"}
+    (notice,) = found.notices
+    assert notice.code == "pretraining_overlap"
     assert "2 of 4 subjects" in notice.message
-    assert overlap("z") == (0, [])
-    n_overlap, (notice,) = check_overlap(TABLE, {})
-    assert (n_overlap, notice.code) == (0, "overlap_unknown")
+    nobody = overlap("z")
+    assert nobody.facts == {"n_overlap": 0, "overlap_by": ["identifiers", "contents"]}
+    assert nobody.notices == ()
+    unknown = check_overlap(TABLE, {})
+    assert unknown.facts == {"n_overlap": 0, "overlap_by": []}
+    assert [notice.code for notice in unknown.notices] == ["overlap_unknown"]
 
 
 def test_one_image_under_two_names_is_caught():

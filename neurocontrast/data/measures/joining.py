@@ -16,6 +16,7 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_name
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
+from neurocontrast.provenance import subject_label
 
 _BESIDE_PARTICIPANTS = "measures.tsv"
 
@@ -153,9 +154,9 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
     participants, sessions : sequence of str
         Participant and session ("" for none) of each scan.
     """
-    people = [name.removeprefix("sub-") for name in participants]
+    people = list(map(subject_label, participants))
     asked = list(zip(people, (name.removeprefix("ses-") for name in sessions), strict=True))
-    there = [(person.removeprefix("sub-"), session) for person, session in table.values.index]
+    there = [(subject_label(person), session) for person, session in table.values.index]
     row_of = {key: row for row, key in enumerate(there)}
     n_asked, n_there = (Counter(person for person, _ in keys) for keys in (asked, there))
     alone = {person: row for row, (person, _) in enumerate(there) if n_there[person] == 1}

@@ -14,6 +14,8 @@ from neurocontrast.data.listing import read_sheet
 from neurocontrast.reading import read_json
 
 Value = TypeVar("Value")
+SUBJECT = "subject_id"
+"""Column of the person, of whom several participants can be visits."""
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
 
 
@@ -40,6 +42,8 @@ class Sheet:
     files: Sequence[Path] = ()  # that were read, if `source` is their folder
     datasets: Sequence[str] = ()
     """Data set in front of each row's participant, or empty where a name is one person."""
+    subjects: Sequence[str] = ()
+    """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""
@@ -60,6 +64,7 @@ class Sheet:
             sessions=of_rows(self.sessions),
             files=of_rows(self.files) if has_files else self.files,
             datasets=of_rows(self.datasets),
+            subjects=of_rows(self.subjects),
         )
 
 
@@ -99,6 +104,6 @@ def by_identifier(path: Path) -> Sheet:
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     cells = {str(name): column.tolist() for name, column in table.items()}
     people, sessions = cells.pop(found), cells.pop(session) if session else ()
-    return Sheet(
-        path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software
-    )
+    subjects = cells.pop(first_of(cells, [SUBJECT]), ())
+    sheet = Sheet(path, people, cells, table.index.tolist(), sessions, subjects=subjects)
+    return replace(sheet, atlas=atlas, software=software)

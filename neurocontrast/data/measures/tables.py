@@ -15,8 +15,8 @@ from neurocontrast.data.columns import is_missing, text_of
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
-from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, region_of
+from neurocontrast.data.measures.sheets import SUBJECT, Sheet
 from neurocontrast.data.measures.units import (
     People,
     check_units,
@@ -26,6 +26,7 @@ from neurocontrast.data.measures.units import (
 from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import composed
+from neurocontrast.provenance import subject_label
 
 _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
@@ -71,6 +72,15 @@ class MeasuresTable:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    subjects: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Subject of each participant and session, where the tables have a column ``subject_id``."""
+
+    def facts_of(self, participant: str, session: str) -> dict[str, str]:
+        """Return the ``subject_id`` of a scan as a column, where the tables have one."""
+        subject = self.subjects.get((participant, session))
+        if subject is None:
+            return {}
+        return {SUBJECT: subject}
 
     @property
     def parcellation(self) -> str:
@@ -87,6 +97,7 @@ class _Merged:
     regions: dict[str, Region] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    subjects: dict[tuple[str, str], str] = field(default_factory=dict)
     spelled: dict[str, str] = field(
         default_factory=dict
     )  # participants: the name without "sub-", and as first read
@@ -221,6 +232,7 @@ def _merge(
         notes=tuple(notes),
         left_out=tuple(dict.fromkeys(merged.left_out)),
         empty=tuple(empty),
+        subjects=merged.subjects,
     )
 
 
@@ -291,6 +303,18 @@ def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> Pe
     return People(source, names, of_rows)
 
 
+def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: _Merged, source: str) -> None:
+    """Add the subject of each scan of a sheet; two of one scan are a problem."""
+    for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
+        if is_missing(cell):
+            continue
+        subject = subject_label(cell)
+        earlier = merged.subjects.setdefault(key, subject)
+        if earlier != subject:
+            problem = f"{source}found {shown(subject)}, and {shown(earlier)} in another table"
+            merged.problems.add(problem, column=SUBJECT, name=scan_name(*key))
+
+
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     people, sessions = [], []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
@@ -305,9 +329,10 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
             merged.problems.add(
                 f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.line(row)
             )
-        people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
+        people.append(merged.spelled.setdefault(subject_label(person), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
+    _add_subjects(sheet, index, merged, source)
     has_files = len(sheet.files) == len(
         people
     )  # one a row: a name alone does not tell which of them to take out

@@ -24,6 +24,7 @@ from neurocontrast.data.measures import (
     read_measures,
     read_tables,
 )
+from neurocontrast.data.measures.contents import contents_of_measures
 from neurocontrast.data.measures.units import People, check_units_of_people
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
@@ -31,6 +32,7 @@ from neurocontrast.data.sources.source import Source
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
+from neurocontrast.provenance import unify_subjects
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 
@@ -122,7 +124,10 @@ class RegionalMeasures(Source):
             return None
         table = read_tables(place, atlas=self.data.atlas, measure=self.data.measure)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
-        people = pd.DataFrame({"participant_id": names, "subject_id": names, "session": sessions})
+        subjects = unify_subjects(map(table.subjects.get, table.values.index, names))
+        people = pd.DataFrame(
+            {"participant_id": names, "subject_id": subjects, "session": sessions}
+        )
         return self._compared(
             join_measures(Cohort(people, place, place.parent, channels=()), table)
         )
@@ -217,6 +222,12 @@ class RegionalMeasures(Source):
             [cohort.table.drop(columns=measures.columns, errors="ignore"), measures], axis=1
         )
 
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digests of the measures that the encoder reads, as they were listed."""
+        del progress
+        assert cohort.measures is not None
+        return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))
+
     def images(self, cohort: Cohort) -> MeasuresDataset:
         """Return the cohort's measures, standardised, in the order of its rows."""
         return MeasuresDataset(self._values(cohort))
@@ -297,6 +308,14 @@ class PairedBrains(BrainVolumes):
     def contract(self) -> dict[str, Any]:
         """Return how scans and measures are prepared; each of `halves` has the keys of its own ``encoder.json``."""
         return {**super().contract(), "preprocessing_2": self.second.contract()["preprocessing"]}
+
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digests of each scan and of its measures; "" where one of both has none."""
+        contents = []
+        of_scans = super().contents(cohort, progress)
+        for pair in zip(of_scans, self.second.contents(cohort, progress), strict=True):
+            contents.append("" if "" in pair else " ".join(pair))
+        return contents
 
     def images(self, cohort: Cohort) -> PairedImages:
         """Return the volumes and the measures of a cohort, in the order of its rows."""

@@ -119,6 +119,11 @@ class NaturalImages(Source):
         if self.known is not None and self.known.mean is not None and self.known.std is not None:
             encoder.set_standardisation(self.known.mean, self.known.std)
 
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digest of the pixels of each image."""
+        with progress.task("Comparing images", None, "images"):
+            return self.images(cohort).contents()
+
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
         """Return the signatures of the stores."""
         return [signature_of([str(store)]) for _, store in self.files(cohort)["stores"]]

@@ -207,6 +207,11 @@ class BrainVolumes(Source):
         warn_of_headers(scans, progress)
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digests of the voxels of each scan's files, which the cache holds."""
+        scans = self._with_channels(cohort).scans
+        return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
+
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
         """Return the signature of each scan's files."""
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]

@@ -12,16 +12,20 @@ from neurocontrast.findings.external import measure_external_test
 from neurocontrast.provenance import subject_digest
 from tests.evaluation.quick import FAST
 
-RUN = {"run": {"weights": {"sha256": "a" * 64}}, "pretraining_subjects": []}
+RUN = {
+    "run": {"weights": {"sha256": "a" * 64}},
+    "pretraining_subjects": [],
+    "pretraining_contents": [],
+    "pretraining_contents_complete": True,
+}
 
 
 def pair(make_cohort, n=160, n_test=60, **options):
     """One cohort cut in two, so that both have the same effects, at the same sites."""
     cohort = make_cohort(n, n_features=10, diagnosis=0.6, **options)
-    first, rest = (
-        cohort.table.iloc[: n - n_test],
-        cohort.table.iloc[n - n_test :].reset_index(drop=True),
-    )
+    table = cohort.table.assign(content_digest=[f"c{row}" for row in range(len(cohort.table))])
+    first = table.iloc[: n - n_test]
+    rest = table.iloc[n - n_test :].reset_index(drop=True)
     return (first.reset_index(drop=True), cohort.features[: n - n_test]), (
         rest,
         cohort.features[n - n_test :],

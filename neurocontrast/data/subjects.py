@@ -1,0 +1,50 @@
+"""Subjects of the participants of a folder, by the column ``subject_id`` of tables."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from neurocontrast.data.layouts.tree import FoundScan
+from neurocontrast.data.phenotype import Known
+from neurocontrast.data.problems import Problems, shown
+
+_LACKING = (
+    "found nothing; every participant needs one where tables have the column, or two visits of one "
+    "person count as two subjects"
+)
+
+
+def subjects_of_participants(
+    scans: Sequence[FoundScan], known: Sequence[Known], problems: Problems, notes: list[str]
+) -> dict[str, str]:
+    """Return the subject of each participant; empty where no table has the column.
+
+    A participant with two subjects, and one without where others have one, become problems. A note
+    says where several participants are one subject.
+    """
+    stated: dict[str, dict[str, None]] = defaultdict(dict)
+    for scan, facts in zip(scans, known, strict=True):
+        for subject in (scan.facts.get("subject_id"), facts.cells.get("subject_id")):
+            if subject:
+                stated[scan.person][subject] = None
+    if not stated:
+        return {}
+    subject_of: dict[str, str] = {}
+    for scan in scans:
+        subjects = stated.get(scan.person, {})
+        if len(subjects) != 1:
+            rule = _problem_of(subjects)
+            problems.add(rule, column="subject_id", name=scan.name)
+        subject_of[scan.person] = next(iter(subjects), "")
+    n_subjects = len(set(subject_of.values()))
+    if n_subjects < len(subject_of):
+        notes.append(
+            f"{len(subject_of)} participants are {n_subjects} subjects, by the column subject_id."
+        )
+    return subject_of
+
+
+def _problem_of(subjects: Collection[str]) -> str:
+    """Return the problem of a participant without a subject, or with several."""
+    if not subjects:
+        return _LACKING
+    return f"found {' and '.join(map(shown, subjects))}; a participant is one subject"

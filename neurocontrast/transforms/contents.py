@@ -1,0 +1,44 @@
+"""Digests of voxels, by which a scan is recognised under any name and in any file."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+
+_noted: ContextVar[dict[str, str] | None] = ContextVar("contents", default=None)
+
+
+def digest_of_voxels(
+    voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None = None
+) -> str:
+    """Return a digest of a volume (D, H, W), in RAS order where an affine tells its axes."""
+    if affine is not None:
+        voxels = nib.apply_orientation(voxels, nib.io_orientation(affine))
+    values = np.ascontiguousarray(voxels, dtype=np.float32) + np.float32(0)  # -0.0 is 0.0
+    state = hashlib.blake2b(f"voxels {values.shape}".encode(), digest_size=8)
+    state.update(values.data)
+    return state.hexdigest()
+
+
+@contextmanager
+def noting_contents() -> Iterator[dict[str, str]]:
+    """Give a dictionary that receives the digest of each file that `read_scan` reads within."""
+    contents: dict[str, str] = {}
+    token = _noted.set(contents)
+    try:
+        yield contents
+    finally:
+        _noted.reset(token)
+
+
+def note_content(
+    path: str, voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None
+) -> None:
+    """Note the digest of a file that is read within `noting_contents`; else compute nothing."""
+    contents = _noted.get()
+    if contents is not None:
+        contents[path] = digest_of_voxels(voxels, affine)

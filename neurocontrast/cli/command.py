@@ -234,7 +234,7 @@ class Result:
 
 
 def accept_any_character() -> None:
-    """Let standard output and errors replace characters that their encoding lacks, instead of failing."""
+    """Let standard output and errors replace characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             # In UTF-8 names of files that are no text are written as the bytes that they are.

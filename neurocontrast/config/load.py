@@ -88,7 +88,7 @@ def load_config(
 
 
 def _content_given(config: object) -> dict[str, Any]:
-    """Return the sections of a configuration that is given as a file, a recipe's name or a mapping."""
+    """Return the sections of a configuration: of a file, a recipe's name or a mapping."""
     if config is None:
         return {}
     if isinstance(config, Config):
@@ -213,7 +213,10 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
 
 
 _N_VALUES = 100_000
-_TOO_MANY = f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; a part must not hold itself"
+_TOO_MANY = (
+    f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; "
+    "a part must not hold itself"
+)
 
 
 def _check_size(content: object, *, source: str) -> None:
@@ -223,7 +226,7 @@ def _check_size(content: object, *, source: str) -> None:
 
 
 def _n_values(value: object, parts_of: Callable[[object], list[object]], counts: _Counts) -> int:
-    """Count the values below a value, shared ones as often as they stand there; one that holds itself has too many."""
+    """Count the values below a value, shared ones anew; one that holds itself has too many."""
     parts = parts_of(value)
     if not parts:
         return 1

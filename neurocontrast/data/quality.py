@@ -25,7 +25,10 @@ from neurocontrast.transforms.template import (
 )
 
 _N_SMALL_SITE = 5
-_PREPARE = "The recipes are for skull-stripped brains in MNI152; neurocontrast prepare makes them of raw scans."
+_PREPARE = (
+    "The recipes are for skull-stripped brains in MNI152; "
+    "neurocontrast prepare makes them of raw scans."
+)
 
 
 class Finding(NamedTuple):

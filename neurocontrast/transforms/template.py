@@ -1,4 +1,4 @@
-"""The place of an image's content beside the MNI152 template: which images are whole heads, or not registered."""
+"""The place of an image beside the MNI152 template, to tell heads and unregistered brains."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ BRAIN_LITRES_MIN = 0.7
 BRAIN_LITRES_MAX = 3.0
 """A brain in MNI space has up to 2.7 litres."""
 OVERLAP_MIN = 0.8
-"""Least Dice coefficient with the template's brain, as of `neurocontrast qc`."""
+"""Least Dice coefficient with the template's brain, the limit of `neurocontrast qc` too."""
 
 Mask = npt.NDArray[np.bool_]
 

@@ -206,7 +206,7 @@ class Source:
 
 
 def _is_augment_of(stored: Any, current: Any) -> bool:
-    """Tell whether the views of a run are those given now; warn where settings cannot be compared."""
+    """Tell whether the views of a run are the ones given; warn where nothing can be compared."""
     same = is_same(stored, current)
     if same is None or (same and current and all(isinstance(name, str) for name in current)):
         warnings.warn(

@@ -238,7 +238,10 @@ def accept_any_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             # In UTF-8 names of files that are no text are written as the bytes that they are.
-            stream.reconfigure(errors="surrogateescape" if _is_unicode(stream) else "replace")
+            errors = "replace"
+            if _is_unicode(stream):
+                errors = "surrogateescape"
+            stream.reconfigure(errors=errors)
 
 
 def _is_unicode(stream: Any) -> bool:

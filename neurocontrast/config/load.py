@@ -5,6 +5,7 @@ once.
 """
 
 import copy
+import itertools
 import json
 import os
 import re
@@ -30,6 +31,7 @@ from neurocontrast.reading import DAMAGE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
 _Counts: TypeAlias = dict[int, int]
+_Content: TypeAlias = dict[str, Any]
 _RECIPES = Path(__file__).parents[1] / "recipes"
 _PATHS = (
     ("data", "participants"),
@@ -44,7 +46,7 @@ _KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
 
 
 def load_config(
-    path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str] | Mapping[str, object] | None = None,
     overrides: Sequence[str] = (),
     *,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
@@ -76,7 +78,9 @@ def load_config(
         given = {key: value for key, value in values.items() if value is not None}
         if given and isinstance(content.get(name) or {}, Mapping):
             content = {**content, name: {**(content.get(name) or {}), **given}}
-    source = os.fspath(path) if isinstance(path, str | os.PathLike) else "configuration"
+    source = "configuration"
+    if isinstance(path, str | os.PathLike):
+        source = os.fspath(path)
     source += " with --set" if overrides else ""
     try:
         return _validate(content, source=source, check_objective=check_objective)
@@ -87,7 +91,7 @@ def load_config(
         raise
 
 
-def _content_given(config: object) -> dict[str, Any]:
+def _content_given(config: object) -> _Content:
     """Return the sections of a configuration: of a file, a recipe's name or a mapping."""
     if config is None:
         return {}
@@ -147,7 +151,7 @@ def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> 
     ]
 
 
-def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
+def _override(content: _Content, override: str) -> _Content:
     key, equals, text = override.partition("=")
     *above, last = parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -185,7 +189,7 @@ def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
     return int(part)
 
 
-def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
+def _validate(content: _Content, *, source: str, check_objective: bool = True) -> Config:
     _check_size(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is
     # converted.
@@ -232,20 +236,27 @@ def _n_values(value: object, parts_of: Callable[[object], list[object]], counts:
         return 1
     if id(value) not in counts:
         counts[id(value)] = _N_VALUES + 1  # while its parts are counted
-        counts[id(value)] = 1 + sum(_n_values(part, parts_of, counts) for part in parts)
+        n_below = 0
+        for part in parts:
+            n_below += _n_values(part, parts_of, counts)
+        counts[id(value)] = 1 + n_below
     return counts[id(value)]
 
 
 def _parts_of_object(value: object) -> list[object]:
     if isinstance(value, Mapping):
         return list(value.values())
-    return list(value) if isinstance(value, list | tuple | set | frozenset) else []
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    return []
 
 
 def _parts_of_node(node: object) -> list[object]:
     if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+        return list(itertools.chain.from_iterable(node.value))
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    return []
 
 
 _SCALARS = {
@@ -300,7 +311,7 @@ for _tag, _pattern in _SCALARS.items():
     )
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> _Content:
     """Read a configuration file as a mapping; errors name the file and, if known, the line."""
     if problem_of_place(path) == "there is no such file":
         near = (

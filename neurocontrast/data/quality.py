@@ -132,8 +132,13 @@ def doubts_about(cohort: Cohort) -> list[str]:
 
 def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
     """Return warnings about whole heads, and about brains that are not in MNI space."""
-    heads = [scan for scan, extent in extents.items() if extent.is_head]
-    elsewhere = [scan for scan, extent in extents.items() if extent.is_unregistered]
+    heads: list[ScanFiles] = []
+    elsewhere: list[ScanFiles] = []
+    for scan, extent in extents.items():
+        if extent.is_head:
+            heads.append(scan)
+        elif extent.is_unregistered:
+            elsewhere.append(scan)
     doubts = []
     if heads:
         scan = heads[0]

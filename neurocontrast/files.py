@@ -53,7 +53,7 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 
 def as_on_disk(path: str) -> str:
-    """Return a path as its folders spell it in Unicode; unchanged where it exists or nothing is spelled alike.
+    """Return a path in its folders' form of Unicode; unchanged where none is spelled alike.
 
     macOS and some archives write letters with their accents apart (NFD), and tables write them as
     one character (NFC).
@@ -79,7 +79,7 @@ def as_on_disk(path: str) -> str:
 
 
 def composed(text: str) -> str:
-    """Return a text with letters and their accents as one character (NFC), by which names are compared."""
+    """Return a text in NFC, letters and accents as one character, to compare names."""
     return unicodedata.normalize("NFC", text)
 
 

@@ -12,7 +12,7 @@ _Value = TypeVar("_Value")
 
 @contextmanager
 def default_torch_state() -> Iterator[None]:
-    """Compute in float32, on the CPU by default, with gradients and without autocast; restore the caller's choice."""
+    """Compute in float32, with gradients, without autocast; restore the caller's choice."""
     torch = sys.modules.get("torch")
     if torch is None:  # nothing can be set yet
         yield

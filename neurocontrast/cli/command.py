@@ -234,11 +234,14 @@ class Result:
 
 
 def accept_any_character() -> None:
-    """Let standard output and errors replace characters that their encoding lacks, instead of failing."""
+    """Let standard output and errors replace characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             # In UTF-8 names of files that are no text are written as the bytes that they are.
-            stream.reconfigure(errors="surrogateescape" if _is_unicode(stream) else "replace")
+            errors = "replace"
+            if _is_unicode(stream):
+                errors = "surrogateescape"
+            stream.reconfigure(errors=errors)
 
 
 def _is_unicode(stream: Any) -> bool:

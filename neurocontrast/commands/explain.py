@@ -204,8 +204,10 @@ def _find_cohort(
             if not scans <= _scans_in(cohort.table):
                 continue
             # Scans that `embed` left out are in the table, and not in the digest.
-            digests = [cohort.digest(), *(_only(cohort, scans).digest() for scans in selections)]
-            if origin.cohort_digest in (None, *digests):
+            digests = {None, cohort.digest()}
+            for selection in selections:
+                digests.add(_only(cohort, selection).digest())
+            if origin.cohort_digest in digests:
                 return cohort
     raise ConfigError(
         f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were "
@@ -225,8 +227,8 @@ def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str,
 
 def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
     """Return the participant and session of each row."""
-    names = zip(table["participant_id"], table["session"], strict=True)
-    return {(str(participant), str(session)) for participant, session in names}
+    participants = table["participant_id"].astype(str)
+    return set(zip(participants, table["session"].astype(str), strict=True))
 
 
 def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:

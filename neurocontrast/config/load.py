@@ -5,6 +5,7 @@ once.
 """
 
 import copy
+import itertools
 import json
 import os
 import re
@@ -31,6 +32,7 @@ from neurocontrast.reading import DAMAGE, NO_FILE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
 _Counts: TypeAlias = dict[int, int]
+_Content: TypeAlias = dict[str, Any]
 _PATHS = (
     ("data", "participants"),
     ("data", "measures"),
@@ -45,7 +47,7 @@ _KIND = ("data.kind=", *map("data.{}=".format, sorted(OF_MEASURES)))
 
 
 def load_config(
-    path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str] | Mapping[str, object] | None = None,
     overrides: Sequence[str] = (),
     *,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
@@ -77,7 +79,9 @@ def load_config(
         given = {key: value for key, value in values.items() if value is not None}
         if given and isinstance(content.get(name) or {}, Mapping):
             content = {**content, name: {**(content.get(name) or {}), **given}}
-    source = os.fspath(path) if isinstance(path, str | os.PathLike) else "configuration"
+    source = "configuration"
+    if isinstance(path, str | os.PathLike):
+        source = os.fspath(path)
     source += " with --set" if overrides else ""
     try:
         return _validate(content, source=source, check_objective=check_objective)
@@ -88,8 +92,8 @@ def load_config(
         raise
 
 
-def _content_given(config: object) -> dict[str, Any]:
-    """Return the sections of a configuration that is given as a file, a recipe's name or a mapping."""
+def _content_given(config: object) -> _Content:
+    """Return the sections of a configuration: of a file, a recipe's name or a mapping."""
     if config is None:
         return {}
     if isinstance(config, Config):
@@ -148,7 +152,7 @@ def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> 
     ]
 
 
-def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
+def _override(content: _Content, override: str) -> _Content:
     key, equals, text = override.partition("=")
     *above, last = parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -186,7 +190,7 @@ def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
     return int(part)
 
 
-def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
+def _validate(content: _Content, *, source: str, check_objective: bool = True) -> Config:
     _check_size(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is
     # converted.
@@ -214,7 +218,10 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
 
 
 _N_VALUES = 100_000
-_TOO_MANY = f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; a part must not hold itself"
+_TOO_MANY = (
+    f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; "
+    "a part must not hold itself"
+)
 
 
 def _check_size(content: object, *, source: str) -> None:
@@ -224,26 +231,33 @@ def _check_size(content: object, *, source: str) -> None:
 
 
 def _n_values(value: object, parts_of: Callable[[object], list[object]], counts: _Counts) -> int:
-    """Count the values below a value, shared ones as often as they stand there; one that holds itself has too many."""
+    """Count the values below a value, shared ones anew; one that holds itself has too many."""
     parts = parts_of(value)
     if not parts:
         return 1
     if id(value) not in counts:
         counts[id(value)] = _N_VALUES + 1  # while its parts are counted
-        counts[id(value)] = 1 + sum(_n_values(part, parts_of, counts) for part in parts)
+        n_below = 0
+        for part in parts:
+            n_below += _n_values(part, parts_of, counts)
+        counts[id(value)] = 1 + n_below
     return counts[id(value)]
 
 
 def _parts_of_object(value: object) -> list[object]:
     if isinstance(value, Mapping):
         return list(value.values())
-    return list(value) if isinstance(value, list | tuple | set | frozenset) else []
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    return []
 
 
 def _parts_of_node(node: object) -> list[object]:
     if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+        return list(itertools.chain.from_iterable(node.value))
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    return []
 
 
 _SCALARS = {
@@ -298,7 +312,7 @@ for _tag, _pattern in _SCALARS.items():
     )
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> _Content:
     """Read a configuration file as a mapping; errors name the file and, if known, the line."""
     if problem_of_place(path) == NO_FILE:
         near = (

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -359,11 +360,7 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
         if is_used
         else cells.map(is_missing).to_numpy()
     )
-    absolute = (
-        as_on_disk(os.path.normpath(os.path.join(root, os.path.expanduser(cell))))  # noqa: PTH111, PTH118
-        for cell in cells
-    )
-    paths = pd.Series(list(absolute), cells.index, dtype=object).mask(missing, "")
+    paths = cells.map(partial(_absolute, root=root)).astype(object).mask(missing, "")
     if is_used and check:
         _check_files(rows, column, paths.tolist(), missing)
     if is_used:
@@ -374,6 +371,12 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
             column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again}
         )
     return paths.tolist()
+
+
+def _absolute(cell: str, *, root: Path) -> str:
+    """Return the absolute path of a cell, in the form of Unicode of the disk."""
+    path = os.path.join(root, os.path.expanduser(cell))  # noqa: PTH111, PTH118
+    return as_on_disk(os.path.normpath(path))
 
 
 def _check_files(

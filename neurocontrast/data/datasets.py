@@ -248,9 +248,10 @@ def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransfor
             f"one also make {one_of(others)}. Make those behind the first random transform, or delete them again "
             "(monai.transforms.DeleteItemsd)."
         )
-    if not isinstance(made[_IMAGE], torch.Tensor):
+    image = made[_IMAGE]
+    if not isinstance(image, torch.Tensor):
         raise DataError(
             f"transforms: no transform before the first random one loads '{_IMAGE}'. Put a loader first "
             "(neurocontrast.transforms.LoadScand, or monai.transforms.LoadImaged)."
         )
-    return DescribedTransforms(kept, tuple(made[_IMAGE].shape))
+    return DescribedTransforms(kept, tuple(image.shape))

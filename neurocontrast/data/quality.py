@@ -26,7 +26,10 @@ from neurocontrast.transforms.template import (
 )
 
 _N_SMALL_SITE = 5
-_PREPARE = "The recipes are for skull-stripped brains in MNI152; neurocontrast prepare makes them of raw scans."
+_PREPARE = (
+    "The recipes are for skull-stripped brains in MNI152; "
+    "neurocontrast prepare makes them of raw scans."
+)
 
 
 class Finding(NamedTuple):
@@ -160,8 +163,13 @@ def doubts_about(cohort: Cohort) -> list[str]:
 
 def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
     """Return warnings about whole heads, and about brains that are not in MNI space."""
-    heads = [scan for scan, extent in extents.items() if extent.is_head]
-    elsewhere = [scan for scan, extent in extents.items() if extent.is_unregistered]
+    heads: list[ScanFiles] = []
+    elsewhere: list[ScanFiles] = []
+    for scan, extent in extents.items():
+        if extent.is_head:
+            heads.append(scan)
+        elif extent.is_unregistered:
+            elsewhere.append(scan)
     doubts = []
     if heads:
         scan = heads[0]

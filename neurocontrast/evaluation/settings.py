@@ -52,7 +52,7 @@ class EvaluationSettings(Settings):
     positive: str | None = None
     """Positive class of two. None: the one not called control, healthy, HC, CN …; else the last by alphabet."""
     where: Where = Field(default_factory=dict)
-    """Rows of the table to keep: column → value, values, or ``{not: values}``. Rows of `test` are all kept."""
+    """Rows of the table to keep: column → value, values, or ``{not: values}``; not of `test`."""
     splits: Literal["stratified", "leave-site-out"] = "stratified"
     """How folds are made."""
     split_file: str | None = None

@@ -36,9 +36,12 @@ def attributes_of(value: object) -> dict[str, object] | None:
 
 def _slots_of(kind: type) -> Iterator[str]:
     slots = vars(kind).get("__slots__", ())
-    for name in (slots,) if isinstance(slots, str) else slots:
+    if isinstance(slots, str):
+        slots = (slots,)
+    for name in slots:
         is_private = name.startswith("__") and not name.endswith("__")
-        yield f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
+        prefix = "_" + kind.__name__.lstrip("_")
+        yield is_private * prefix + name
 
 
 def state_names(kind: type) -> frozenset[str]:

@@ -24,28 +24,36 @@ def is_same(stored: Description, current: Description) -> bool | None:
     stored = _renewed(stored)
     if stored == current:
         return True
-    return None if stored == _of_earlier_version(current) else False
+    if stored == _of_earlier_version(current):
+        return None
+    return False
 
 
 def _renewed(stored: Description) -> Description:
     """Return a stored description without the state and the paths that earlier versions wrote."""
     if isinstance(stored, list):
-        return [_renewed(item) for item in stored]
+        return list(map(_renewed, stored))
     if isinstance(stored, dict):
         is_reader = str(stored.get("class")).startswith("monai.data.image_reader.")
-        left_out = LAST_FILES_OF_READERS if is_reader else ()
-        return {name: _renewed(item) for name, item in stored.items() if name not in left_out}
+        renewed = dict(zip(stored, map(_renewed, stored.values()), strict=True))
+        for name in LAST_FILES_OF_READERS:
+            if is_reader:
+                renewed.pop(name, None)
+        return renewed
     if isinstance(stored, str):
         path = _PATH_AS_TEXT.fullmatch(stored)
-        text = stored if path is None else path[2]
-        return describe_path(text) if is_absolute(text) else stored
+        text = stored
+        if path is not None:
+            text = path[2]
+        if is_absolute(text):
+            return describe_path(text)
     return stored
 
 
 def _of_earlier_version(description: Description) -> Description:
     """Return the weaker description that earlier versions made of the same object."""
     if isinstance(description, list):
-        return [_of_earlier_version(item) for item in description]
+        return list(map(_of_earlier_version, description))
     if not isinstance(description, dict):
         return description
     if description.keys() == {METHOD, OWNER}:
@@ -56,14 +64,15 @@ def _of_earlier_version(description: Description) -> Description:
         return _of_earlier_version(description["transforms"])
     if description.keys() == {"array", AFFINE}:
         return {"array": description["array"]}
-    return {name: _of_earlier_version(item) for name, item in description.items()}
+    weaker = map(_of_earlier_version, description.values())
+    return dict(zip(description, weaker, strict=True))
 
 
 def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
     """Yield the dotted names at which two descriptions of one object differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
-            below = f"{path}.{name}" if path else name
+            below = f"{path}.{name}".removeprefix(".")
             if name in before and name in after:
                 yield from differences_of(before[name], after[name], below)
             else:

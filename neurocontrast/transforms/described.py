@@ -17,8 +17,6 @@ from neurocontrast.transforms.describing import Description, describe
 from neurocontrast.transforms.images import apply
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
 
-__all__ = ["DescribedTransforms", "apply_described", "describe"]
-
 _KEEPS_STATE = (
     "A transform whose results are kept on the disk has settings alone, the same after every scan, "
     "and none of them names a scan. Set the attribute in the constructor, or leave its name out of "
@@ -73,7 +71,7 @@ class DescribedTransforms:
         return self.transforms
 
 
-def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, Any]:
+def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
     """Apply transforms to a scan; refuse a description that changes by a call or names the scan."""
     before = _describe_all(transforms)
     item = apply(transforms, {"image": scan})
@@ -82,8 +80,10 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, Any]:
     problems = []
     for transform, old, new in zip(transforms.transforms, before, after, strict=True):
         name = type(transform).__name__
-        problems += [f"{name}: {path} is another after a scan" for path in differences_of(old, new)]
-        if any(file in text for text in texts_of(new) for file in files):
+        for path in differences_of(old, new):
+            problems.append(f"{name}: {path} is another after a scan")
+        text = "\n".join(texts_of(new))
+        if any(map(text.__contains__, files)):
             problems.append(f"{name} holds the path of the scan")
     if problems:
         raise DataError(f"transforms: {'; '.join(problems)}. {_KEEPS_STATE}")
@@ -91,7 +91,7 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, Any]:
 
 
 def _describe_all(transforms: Compose) -> list[Description]:
-    return [describe(transform) for transform in transforms.flatten().transforms]
+    return list(map(describe, transforms.flatten().transforms))
 
 
 def _as_described(described: Any, given: Compose | None) -> Compose:
@@ -101,7 +101,7 @@ def _as_described(described: Any, given: Compose | None) -> Compose:
             "preprocessing contract: transforms must be a list of descriptions, found "
             f"{described!r}."
         )
-    names = [_class_of(description) for description in described]
+    names = list(map(_class_of, described))
     if given is None:
         raise DataError(
             f"the images were made by transforms given from Python ({', '.join(names)}), which a "

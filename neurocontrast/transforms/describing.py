@@ -13,6 +13,7 @@ from copyreg import __newobj__  # type: ignore[attr-defined]
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial, singledispatch
+from operator import itemgetter
 from pathlib import PurePath
 from types import FunctionType, MethodType, ModuleType
 from typing import NoReturn, TypeAlias
@@ -72,7 +73,9 @@ class Position:
     def refuse(self, problem: str) -> NoReturn:
         """Raise the error of a value without a description."""
         path = ".".join(self.names)
-        raise DataError(f"{path}: {problem}" if path else problem)
+        if path:
+            problem = f"{path}: {problem}"
+        raise DataError(problem)
 
 
 _OUTSIDE = Position()
@@ -110,13 +113,17 @@ def _describe(value: object, position: Position) -> Description:
 @_describe.register(str)
 def _describe_text(value: str, position: Position) -> Description:
     del position
-    return describe_path(value) if is_absolute(value) else value
+    if is_absolute(value):
+        return describe_path(value)
+    return value
 
 
 @_describe.register(float)
 def _describe_float(value: float, position: Position) -> Description:
     del position
-    return value if np.isfinite(value) else f"{type(value).__name__}: {value!r}"
+    if np.isfinite(value):
+        return value
+    return f"{type(value).__name__}: {value!r}"
 
 
 @_describe.register(complex)
@@ -179,15 +186,14 @@ def _describe_compose(value: Compose, position: Position) -> Description:
     if type(value) is not Compose:  # OneOf, SomeOf and RandomOrder have settings of their own
         return _describe_attributes(value, position)
     inside = position.within(value)
-    options = {
-        name: describe(getattr(value, name), inside.at(name))
-        for name, default in _OPTIONS_OF_COMPOSE.items()
-        if getattr(value, name, default) not in (default, {} if default is None else default)
-    }
-    transforms: list[Description] = [
-        describe(transform, inside.at(type(transform).__name__))
-        for transform in value.flatten().transforms
-    ]
+    options: dict[str, Description] = {}
+    for name, default in _OPTIONS_OF_COMPOSE.items():
+        option = getattr(value, name, default)
+        if option != default and option != {}:
+            options[name] = describe(option, inside.at(name))
+    transforms: list[Description] = []
+    for transform in value.flatten().transforms:
+        transforms.append(describe(transform, inside.at(type(transform).__name__)))
     if not options:
         return transforms
     return {"class": _name_of(Compose, position), "transforms": transforms, **options}
@@ -196,29 +202,33 @@ def _describe_compose(value: Compose, position: Position) -> Description:
 @_describe.register
 def _describe_mapping(value: Mapping, position: Position) -> Description:
     inside = position.within(value)
-    keys = [_key_of(key, inside) for key in value]
+    keys = list(map(partial(_key_of, position=inside), value))
     if len(set(keys)) < len(keys):  # 1 and "1"
-        keys = [f"{type(key).__name__}: {key!r}" for key in value]
-    items = {
-        key: describe(item, inside.at(key)) for key, item in zip(keys, value.values(), strict=True)
-    }
+        keys = list(map(_typed_key, value))
+    items: dict[str, Description] = {}
+    for key, item in zip(keys, value.values(), strict=True):
+        items[key] = describe(item, inside.at(key))
     if isinstance(value, OrderedDict) and len(items) > 1:  # applied in their order
-        return [[key, item] for key, item in items.items()]
-    return {key: items[key] for key in sorted(items)}
+        return list(map(list, items.items()))
+    return dict(sorted(items.items(), key=itemgetter(0)))
+
+
+def _typed_key(key: object) -> str:
+    return f"{type(key).__name__}: {key!r}"
 
 
 @_describe.register(list)
 @_describe.register(tuple)
 def _describe_sequence(value: Sequence[object], position: Position) -> Description:
     inside = position.within(value)
-    return [describe(item, inside.at(str(number))) for number, item in enumerate(value)]
+    return list(map(describe, value, map(inside.at, map(str, range(len(value))))))
 
 
 @_describe.register(set)
 @_describe.register(frozenset)
 def _describe_set(value: set[object], position: Position) -> Description:
     inside = position.within(value)
-    return sorted((describe(item, inside) for item in value), key=str)
+    return sorted(map(partial(describe, position=inside), value), key=str)
 
 
 @_describe.register
@@ -278,7 +288,9 @@ def _describe_routine(value: object, position: Position) -> Description:
         defining = name.rpartition(".")[0]
         inheriting = _name_of(owner, position)
         is_inherited = isinstance(value, MethodType) and defining != inheriting
-        return {METHOD: name, OWNER: inheriting} if is_inherited else name
+        if is_inherited:
+            return {METHOD: name, OWNER: inheriting}
+        return name
     return {METHOD: name, OWNER: describe(owner, position.within(value).at(name))}
 
 
@@ -307,8 +319,8 @@ def _describe_pickled(value: object, position: Position) -> Description:
     contents = {
         "arguments": arguments,
         "state": state,
-        "items": None if items is None else list(items),
-        "pairs": None if pairs is None else list(pairs),
+        "items": items and list(items),
+        "pairs": pairs and list(pairs),
     }
     description: dict[str, Description] = {"class": _name_of(kind, position)}
     for name, content in contents.items():
@@ -341,7 +353,9 @@ def _kept_by_class(value: object, attributes: Mapping[str, object], position: Po
         state = value.__getstate__()
     except Exception:  # the class's own code, which may raise anything
         position.refuse(_no_description(type(value)))
-    return set(state) if isinstance(state, Mapping) else set(attributes)
+    if isinstance(state, Mapping):
+        return set(state)
+    return set(attributes)
 
 
 def _no_description(kind: type) -> str:

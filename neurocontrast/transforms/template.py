@@ -1,4 +1,4 @@
-"""The place of an image's content beside the MNI152 template: which images are whole heads, or not registered."""
+"""The place of an image beside the MNI152 template, to tell heads and unregistered brains."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ BRAIN_LITRES_MIN = 0.7
 BRAIN_LITRES_MAX = 3.0
 """A brain in MNI space has up to 2.7 litres."""
 OVERLAP_MIN = 0.8
-"""Least Dice coefficient with the template's brain, as of `neurocontrast qc`."""
+"""Least Dice coefficient with the template's brain, the limit of `neurocontrast qc` too."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -59,11 +59,12 @@ def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]
 
 def _foreground_of(voxels: npt.NDArray[np.floating]) -> Mask:
     """Return the voxels that clearly differ from the corners of the image."""
-    ends = (0, -1)
-    corners = [voxels[x, y, z] for x in ends for y in ends for z in ends]
+    corners = voxels[np.ix_((0, -1), (0, -1), (0, -1))]
     distance = np.abs(voxels - np.median(corners))
-    bright = np.percentile(distance[distance > 0], _BRIGHT_PERCENTILE) if distance.any() else 0.0
-    foreground: Mask = distance > _FAINT * bright
+    foreground: Mask = distance > 0
+    if foreground.any():
+        bright = np.percentile(distance[foreground], _BRIGHT_PERCENTILE)
+        foreground = distance > _FAINT * bright
     return foreground
 
 

@@ -31,7 +31,8 @@ from monai.transforms import (
 
 from neurocontrast.data.datasets import deterministic_part
 from neurocontrast.exceptions import DataError, NeurocontrastWarning
-from neurocontrast.transforms.described import DescribedTransforms, describe
+from neurocontrast.transforms.described import DescribedTransforms
+from neurocontrast.transforms.describing import describe
 
 
 class Filter:
@@ -153,7 +154,7 @@ def test_generators_of_random_numbers_are_refused(generator):
 def test_a_description_is_the_same_in_another_process():
     code = (
         "import json; from functools import partial;"
-        "from neurocontrast.transforms.described import describe;"
+        "from neurocontrast.transforms.describing import describe;"
         "print(json.dumps(describe(partial(max, key=len, default={'b', 'a', 'c', 'd'}))))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1"}

@@ -16,7 +16,8 @@ from monai.transforms import (
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import LoadScand, brain_transforms
-from neurocontrast.transforms.described import DescribedTransforms, describe
+from neurocontrast.transforms.described import DescribedTransforms
+from neurocontrast.transforms.describing import describe
 
 
 def test_equal_settings_are_described_alike_and_others_are_not():

@@ -21,7 +21,7 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
 from neurocontrast.transforms import TwoViews
 from neurocontrast.transforms.comparing import is_same
-from neurocontrast.transforms.described import describe
+from neurocontrast.transforms.describing import describe
 
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
@@ -220,9 +220,9 @@ class Source:
 
 
 def _is_augment_of(stored: Any, current: Any) -> bool:
-    """Tell whether the views of a run are those given now; warn where settings cannot be compared."""
+    """Tell whether the views of a run are the ones given; warn where nothing can be compared."""
     same = is_same(stored, current)
-    if same is None or (same and current and all(isinstance(name, str) for name in current)):
+    if same is None or (same and current and set(map(type, current)) == {str}):
         warnings.warn(
             "augment: the run records no settings of some of its transforms, so whether they are "
             "the run's cannot be checked. See to it yourself.",

@@ -185,7 +185,7 @@ class BrainVolumes(Source):
         warn_of_headers(scans, progress)
 
     def doubts(self, cohort: Cohort) -> list[str]:
-        """Return warnings about whole heads and unregistered brains among a few scans of the cohort."""
+        """Return warnings about whole heads and unregistered brains among a few scans."""
         if self.given is not None or columns_of(self.channels) != columns_of(None):
             return []
         scans = self._with_channels(cohort).scans

@@ -59,7 +59,7 @@ def test_the_scale_of_weights_of_samples_does_not_matter(name):
 def test_ages_that_hardly_differ_are_told_apart(name):
     """Days apart at sixty: masses of unlike scans are tiny, and half precision has one number for all ages."""
     z1, z2, metadata = random_batch(7, 6, seed=2)
-    metadata["age"] = 60 + 0.03 * torch.arange(7, dtype=EXACT)[[3, 0, 5, 1, 6, 2, 4]]
+    metadata["age"] = 60 + 0.003 * torch.arange(7, dtype=EXACT)[[3, 0, 5, 1, 6, 2, 4]]
     specimen = BY_NAME[name]
     expected = torch.as_tensor(specimen.reference(naive.Batch([z1, z2]), metadata), dtype=EXACT)
     # The unlikeness of such ages is a difference of numbers near 1.

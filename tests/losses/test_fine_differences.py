@@ -96,3 +96,12 @@ def test_the_column_of_a_prediction_is_standardised_in_full_precision():
     loss.fit({"volume": values})
     assert loss.mean.item() == pytest.approx(values.double().mean().item(), rel=1e-7)
     assert loss.sd.item() == pytest.approx(values.double().std(correction=0).item(), rel=1e-6)
+
+
+def test_differences_of_age_are_ranked_to_the_day():
+    """30 years and 30 years and a fortnight: equal in half precision."""
+    z1, z2, metadata = random_batch(7, 6, seed=2)
+    metadata["age"] = torch.tensor([20.0, 50.0, 50.04, 80.1, 80.0, 35.0, 64.98], dtype=EXACT)
+    specimen = BY_NAME["rank-n-contrast"]
+    expected = specimen.reference(naive.Batch([z1, z2]), metadata)
+    torch.testing.assert_close(specimen.build()(z1, z2, metadata), expected, rtol=1e-8, atol=1e-8)

@@ -262,6 +262,8 @@ def test_no_two_draws_of_one_thing_are_alike():
     places = [(epoch, batch, part) for epoch in range(3) for batch in range(3) for part in range(3)]
     drawn = {tuple(dropout(0, *place, rank)) for place in places for rank in range(3)}
     assert len(drawn) == 3**4
+    occasions = {occasion_of_balanced(epoch, batch) for epoch in range(3) for batch in range(5)}
+    assert len(occasions) == 15
     seeds = {probe(0, repeat, fold) for repeat in range(5) for fold in range(5)}
     assert len(seeds) == 25
     views = {

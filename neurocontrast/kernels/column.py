@@ -16,7 +16,21 @@ _STREAMED_SCANS = 1024
 
 
 class FactorSettings(Settings):
-    """What every kernel on a column can be told; a product of factors is a list of them."""
+    """Keys that every kernel on a column takes; a kernel of your own adds further ones.
+
+    Examples
+    --------
+    >>> from neurocontrast.kernels import ColumnKernel, FactorSettings
+    >>> class Window(ColumnKernel):
+    ...     class Settings(FactorSettings):
+    ...         width: float = 10.0
+    ...
+    ...     def weights(self, rows, cols, dtype):
+    ...         return (1 - (rows - cols.T).abs() / self.width).clamp(min=0).to(dtype)
+    >>> Window("age")({"age": [20.0, 25.0]})
+    tensor([[1.0000, 0.5000],
+            [0.5000, 1.0000]])
+    """
 
     column: Column
     missing: Literal["error", "marginal"] = "error"
@@ -165,7 +179,7 @@ class ColumnKernel(Configurable, Kernel):
         seen = self.observed(values)
         if self.missing == "error" and not seen.all():
             raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), names))
-        if not type(self).__module__.startswith("neurocontrast."):
+        if type(self).__module__.partition(".")[0] != __name__.partition(".")[0]:
             self._check_formula(values, seen, names)
         if nonnegative and not self.nonnegative:
             self._check_sign(values, seen, names)
@@ -179,7 +193,7 @@ class ColumnKernel(Configurable, Kernel):
             weights = self._exact(rows, features, features.dtype)
             if weights.shape != (len(rows), len(features)):
                 raise DataError(
-                    f"{type(self).__name__}.weights: must be of shape ({len(rows)}, "
+                    f"{type(self).__name__}: its weights must be of shape ({len(rows)}, "
                     f"{len(features)}), found {tuple(weights.shape)}."
                 )
             turned = self._exact(features, rows, features.dtype).T

@@ -187,7 +187,7 @@ def test_neighbours_are_not_stored_and_the_message_says_what_to_do(tables, tmp_p
 
 def test_the_command_line_predicts_and_answers_bad_input(evaluation, tables, tmp_path, capsys):
     out = tmp_path / "p.tsv"
-    assert run(["predict", str(evaluation), str(tables[1]), "--out", str(out)]) == 0
+    assert run(["predict", f"{evaluation}", str(tables[1]), "--out", str(out)]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[-1] == str(out)
     assert "10 of 40 scans are of subjects that the probe was fitted on" in said.err
@@ -195,7 +195,7 @@ def test_the_command_line_predicts_and_answers_bad_input(evaluation, tables, tmp
     assert "there is no probe" in capsys.readouterr().err
     arguments = [
         "predict",
-        str(evaluation),
+        f"{evaluation}",
         str(tables[1]),
         "--out",
         str(tmp_path / "r.tsv"),

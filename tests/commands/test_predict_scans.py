@@ -86,7 +86,7 @@ def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(
     out = tmp_path / "p.tsv"
     given = [
         "predict",
-        str(evaluation),
+        f"{evaluation}",
         str(inbox),
         "--run",
         str(whole),

@@ -124,15 +124,17 @@ def test_missing_values_are_as_for_every_kernel(missing):
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (TooLarge, r"TooLarge on 'age': the weight 2 is above its supremum, 1 .*: 1 row: a\)"),
+        (
+            TooLarge,
+            r"TooLarge on 'age': the weight 2 is above its supremum, 1 \(between 1 row: a\)",
+        ),
         (Signed, r"Signed on 'age': the weight -1 is below 0, which nonnegative denies"),
         (OneSided, r"OneSided on 'age': the weight 0 is not symmetric \(between 2 rows: a, b"),
         (Undefined, r"Undefined on 'age': the weight -inf is not finite"),
-        (Flat, r"Flat\.weights: must be of shape \(3, 3\) .* found \(9,\)"),
+        (Flat, r"Flat: its weights must be of shape \(3, 3\), found \(9,\)"),
     ],
 )
 def test_a_class_that_does_not_keep_its_word_is_refused_on_the_cohort(kernel, message):
-    message = message.replace(" .*: 1 row", " \\(between 1 row")
     with pytest.raises(DataError, match=message):
         kernel("age").check({"age": AGES}, names=["a", "b", "c"], nonnegative=True)
     loss = YAwareInfoNCE(kernel("age") * Categorical("sex"))

@@ -59,7 +59,7 @@ def test_the_scale_of_weights_of_samples_does_not_matter(name):
 def test_ages_that_hardly_differ_are_told_apart(name):
     """Days apart at sixty: masses of unlike scans are tiny, and half precision has one number for all ages."""
     z1, z2, metadata = random_batch(7, 6, seed=2)
-    metadata["age"] = 60 + 0.03 * torch.arange(7, dtype=EXACT)[[3, 0, 5, 1, 6, 2, 4]]
+    metadata["age"] = 60 + 0.003 * torch.arange(7, dtype=EXACT)[[3, 0, 5, 1, 6, 2, 4]]
     specimen = BY_NAME[name]
     expected = torch.as_tensor(specimen.reference(naive.Batch([z1, z2]), metadata), dtype=EXACT)
     # The unlikeness of such ages is a difference of numbers near 1.
@@ -96,3 +96,12 @@ def test_the_column_of_a_prediction_is_standardised_in_full_precision():
     loss.fit({"volume": values})
     assert loss.mean.item() == pytest.approx(values.double().mean().item(), rel=1e-7)
     assert loss.sd.item() == pytest.approx(values.double().std(correction=0).item(), rel=1e-6)
+
+
+def test_differences_of_age_are_ranked_to_the_day():
+    """30 years and 30 years and a fortnight: equal in half precision."""
+    z1, z2, metadata = random_batch(7, 6, seed=2)
+    metadata["age"] = torch.tensor([20.0, 50.0, 50.04, 80.1, 80.0, 35.0, 64.98], dtype=EXACT)
+    specimen = BY_NAME["rank-n-contrast"]
+    expected = specimen.reference(naive.Batch([z1, z2]), metadata)
+    torch.testing.assert_close(specimen.build()(z1, z2, metadata), expected, rtol=1e-8, atol=1e-8)

@@ -77,9 +77,8 @@ def _digest_as_written(text: str) -> str:
 def _possible_digests(subject_id: str) -> set[str]:
     """Return digests of a subject's spellings: earlier versions digested identifiers as written."""
     label = subject_label(subject_id)
-    spellings = {subject_id, label, f"sub-{label}"}
-    decomposed = unicodedata.normalize("NFD", label)
-    spellings |= {decomposed, f"sub-{decomposed}"}
+    labels = {label, unicodedata.normalize("NFD", label)}
+    spellings = {subject_id, *labels, *map("sub-{}".format, labels)}
     return set(map(_digest_as_written, spellings))
 
 

@@ -30,8 +30,18 @@ if TYPE_CHECKING:
     from neurocontrast.commands.weights import export_weights, import_weights, verify_weights
     from neurocontrast.config import load_config
 
-_MODULES = ["data", "datasets", "embedding", "encoders", "evaluation", "kernels", "losses", "training", "transforms",
-            "weights"]  # fmt: skip
+_MODULES = [
+    "data",
+    "datasets",
+    "embedding",
+    "encoders",
+    "evaluation",
+    "kernels",
+    "losses",
+    "training",
+    "transforms",
+    "weights",
+]
 _PLACES = {
     "config": ["load_config"],
     "provenance": ["version"],

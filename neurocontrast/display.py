@@ -156,7 +156,8 @@ class _Bars(_Messages):
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        display, is_outer = self._display, not self._display.tasks
+        display = self._display
+        is_outer = not self._display.tasks
         bar = display.add_task(description, total=total, unit=unit, shown="")
 
         def advance(n: int = 1, **figures: float | str) -> None:
@@ -188,13 +189,15 @@ class _Lines(_Messages):
             self._console.print(f"{description} …", markup=False, soft_wrap=True)
             self._has_begun = True
         start = last_line = time.monotonic()
-        done, last_done = 0, 0 if total == 0 else -1
+        done = 0
+        last_done = 0 if total == 0 else -1
         figures: dict[str, float | str] = {}
 
         def tell() -> None:
             nonlocal last_line, last_done
             _SILENCE.begin_anew()
-            last_line, last_done = time.monotonic(), done
+            last_line = time.monotonic()
+            last_done = done
             speed = done / max(last_line - start, 1e-9)
             parts = [
                 f"{description}: {done}{'' if total is None else f'/{total}'} {unit}",

@@ -22,7 +22,10 @@ __all__ = [
     "suggestion",
 ]
 
-_N_NAMES, _N_OF_NAME, _N_SAID, _N_OF_LINE = 30, 120, 300, 2_900
+_N_NAMES = 30
+_N_OF_NAME = 120
+_N_SAID = 300
+_N_OF_LINE = 2_900
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 

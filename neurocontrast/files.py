@@ -250,7 +250,8 @@ def _named(error: OSError, temporary: Path, target: Path) -> OSError:
     if error.errno is not None and (
         error.filename is None or temporary.name in str(error.filename)
     ):
-        error.filename, error.filename2 = str(target), None
+        error.filename = str(target)
+        error.filename2 = None
     return error
 
 

@@ -14,8 +14,18 @@ from typing import Any, Self
 
 from neurocontrast.files import digest_of
 
-_PACKAGES = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-learn", "pandas", "nibabel", "nilearn",
-             "pyarrow")  # fmt: skip
+_PACKAGES = (
+    "torch",
+    "monai",
+    "lightning-fabric",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "nibabel",
+    "nilearn",
+    "pyarrow",
+)
 
 CONTENT = "content_digest"
 """Column with digests of each scan's content, by which a renamed person is found."""

@@ -45,7 +45,8 @@ def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
     Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section
     3.3.
     """
-    low, high = np.uint64(_LOW), np.uint64(32)
+    low = np.uint64(_LOW)
+    high = np.uint64(32)
     first, second = (np.uint64(multiplier) for multiplier in _MULTIPLIERS)
     c0, c1, c2, c3 = counters
     for round_number in range(10):
@@ -53,11 +54,10 @@ def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
             np.uint64((word + round_number * step) & _LOW)
             for word, step in zip(key, _WEYL, strict=True)
         )
-        product0, product1 = c0 * first, c2 * second
-        c0, c1, c2, c3 = (
-            (product1 >> high) ^ c1 ^ k0,
-            product1 & low,
-            (product0 >> high) ^ c3 ^ k1,
-            product0 & low,
-        )
+        product0 = c0 * first
+        product1 = c2 * second
+        c0 = (product1 >> high) ^ c1 ^ k0
+        c1 = product1 & low
+        c2 = (product0 >> high) ^ c3 ^ k1
+        c3 = product0 & low
     return np.stack([c0, c1, c2, c3])

@@ -29,44 +29,52 @@ def write_series(
         meta.TransferSyntaxUID = ExplicitVRLittleEndian
         each = Dataset()
         each.file_meta = meta
-        each.SOPClassUID, each.SOPInstanceUID = (
-            meta.MediaStorageSOPClassUID,
-            meta.MediaStorageSOPInstanceUID,
-        )
+        each.SOPClassUID = meta.MediaStorageSOPClassUID
+        each.SOPInstanceUID = meta.MediaStorageSOPInstanceUID
         each.StudyInstanceUID, each.SeriesInstanceUID, each.FrameOfReferenceUID = uids
-        each.Modality, each.Manufacturer, each.ManufacturerModelName = "MR", "SIEMENS", "Prisma"
-        each.MagneticFieldStrength, each.DeviceSerialNumber = "3", "66047"
-        each.PatientName, each.PatientID, each.PatientBirthDate = (
-            "Mustermann^Erika",
-            "MRN0042",
-            "19310203",
-        )
-        each.PatientSex, each.PatientAge, each.PatientAddress = "F", "079Y", "Hauptstrasse 1"
-        each.InstitutionName, each.StudyDate, each.SeriesDate = "Klinik", "20100203", "20100203"
-        each.AcquisitionDate, each.AcquisitionTime, each.StudyTime = (
-            "20100203",
-            "121314.000",
-            "121314",
-        )
-        each.SeriesNumber, each.InstanceNumber, each.AcquisitionNumber = number, k + 1, 1
+        each.Modality = "MR"
+        each.Manufacturer = "SIEMENS"
+        each.ManufacturerModelName = "Prisma"
+        each.MagneticFieldStrength = "3"
+        each.DeviceSerialNumber = "66047"
+        each.PatientName = "Mustermann^Erika"
+        each.PatientID = "MRN0042"
+        each.PatientBirthDate = "19310203"
+        each.PatientSex = "F"
+        each.PatientAge = "079Y"
+        each.PatientAddress = "Hauptstrasse 1"
+        each.InstitutionName = "Klinik"
+        each.StudyDate = "20100203"
+        each.SeriesDate = "20100203"
+        each.AcquisitionDate = "20100203"
+        each.AcquisitionTime = "121314.000"
+        each.StudyTime = "121314"
+        each.SeriesNumber = number
+        each.InstanceNumber = k + 1
+        each.AcquisitionNumber = 1
         each.SeriesDescription = each.ProtocolName = description
         each.ImageType = ["ORIGINAL", "PRIMARY", "M", "ND"]
-        each.ScanningSequence, each.MRAcquisitionType = "GR", "3D"
-        each.EchoTime, each.RepetitionTime, each.InversionTime, each.FlipAngle = (
-            "2.98",
-            "2300",
-            "900",
-            "9",
-        )
+        each.ScanningSequence = "GR"
+        each.MRAcquisitionType = "3D"
+        each.EchoTime = "2.98"
+        each.RepetitionTime = "2300"
+        each.InversionTime = "900"
+        each.FlipAngle = "9"
         each.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
         each.ImagePositionPatient = [
             *(-spacing_mm * (shape[:2] - 1) / 2),
             spacing_mm * (k - (shape[2] - 1) / 2),
         ]
-        each.PixelSpacing, each.SliceThickness = [spacing_mm, spacing_mm], spacing_mm
-        each.Columns, each.Rows, each.SamplesPerPixel = voxels.shape[0], voxels.shape[1], 1
-        each.PhotometricInterpretation, each.PixelRepresentation = "MONOCHROME2", 0
-        each.BitsAllocated, each.BitsStored, each.HighBit = 16, 12, 11
+        each.PixelSpacing = [spacing_mm, spacing_mm]
+        each.SliceThickness = spacing_mm
+        each.Columns = voxels.shape[0]
+        each.Rows = voxels.shape[1]
+        each.SamplesPerPixel = 1
+        each.PhotometricInterpretation = "MONOCHROME2"
+        each.PixelRepresentation = 0
+        each.BitsAllocated = 16
+        each.BitsStored = 12
+        each.HighBit = 11
         for name, value in tags.items():
             if value is None:
                 delattr(each, name)

@@ -28,7 +28,8 @@ def head_of(brain: nib.Nifti1Image, seed: int) -> nib.Nifti1Image:
     head = voxels.copy()
     for (low, _), (high, brightness) in zip([(0, 0), *shells], shells, strict=False):
         head[(away > low) & (away <= high)] = brightness * white
-    turn, shift = np.radians(generator.uniform(-15, 15)), generator.uniform(-15, 15, 3) / spacing
+    turn = np.radians(generator.uniform(-15, 15))
+    shift = generator.uniform(-15, 15, 3) / spacing
     matrix = np.array(
         [[1, 0, 0], [0, np.cos(turn), -np.sin(turn)], [0, np.sin(turn), np.cos(turn)]]
     )

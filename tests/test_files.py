@@ -100,7 +100,8 @@ with files.atomic_folder(out) as temporary:
 
 
 def test_what_a_killed_writer_left_is_swept_and_no_folder_is_lost(tmp_path):
-    out, seen = tmp_path / "out", set()
+    out = tmp_path / "out"
+    seen = set()
     for n_renames in range(3):
         out.mkdir()
         for name in "ab":

@@ -42,7 +42,8 @@ def test_readme_is_a_first_page():
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory):
     """A wheel and a source distribution, built in a copy of the tracked files."""
-    copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+    copy = tmp_path_factory.mktemp("copy")
+    out = tmp_path_factory.mktemp("dist")
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
@@ -169,7 +170,8 @@ def journey(installed, tmp_path_factory):
     for column in ("path", "gm", "wm", "csf"):
         people[column] = [str(ROOT / "sample" / path) for path in people[column]]
     for place in people.columns.get_indexer(["path", "gm"]):
-        whole, cut = Path(people.iloc[0, place]), folder / f"cut-{place}.nii.gz"
+        whole = Path(people.iloc[0, place])
+        cut = folder / f"cut-{place}.nii.gz"
         cut.write_bytes(whole.read_bytes()[:900])
         people.iloc[0, place] = str(cut)
     people.to_csv(folder / "people.tsv", sep="\t", index=False)

@@ -128,7 +128,8 @@ def modules_named(text: str, package: str) -> Iterator[str]:
 
 def upward(text: str, name: str) -> list[str]:
     """Return the modules of higher layers that a file's strings name; `name` is the file's, below the package."""
-    height, package = ranks(), ".".join(["neurocontrast", *Path(name).parent.parts])
+    height = ranks()
+    package = ".".join(["neurocontrast", *Path(name).parent.parts])
     own = height[Path(name).parts[0].removesuffix(".py")]
     return [
         module

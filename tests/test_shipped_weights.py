@@ -56,7 +56,8 @@ def test_another_answer_than_the_stated_one_fails(tmp_path, capsys, key, wrong):
 
 
 def test_they_are_embedded_with_and_predicted_from_as_a_run_is(people, tmp_path):
-    brain_maps, table = weights.load(NAME), tmp_path / "participants.tsv"
+    brain_maps = weights.load(NAME)
+    table = tmp_path / "participants.tsv"
     people.to_csv(table, sep="\t", index=False)
     config = {"data": {"cache_dir": str(tmp_path / "cache")}}
     embedded = neurocontrast.embed(

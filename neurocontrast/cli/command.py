@@ -47,8 +47,13 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(help=help, metavar=metavar)
 
 
-_SECTIONS = {"evaluate": "evaluation", "finetune": "evaluation", "compare": "evaluation", "explain": "explanation",
-             "embed": "embedding"}  # fmt: skip
+_SECTIONS = {
+    "evaluate": "evaluation",
+    "finetune": "evaluation",
+    "compare": "evaluation",
+    "explain": "explanation",
+    "embed": "embedding",
+}
 """The section of the configuration whose keys a command's messages name without it."""
 Overwrite = Annotated[
     bool, option("Replace what an earlier call of this command wrote.", "--overwrite")
@@ -170,7 +175,8 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
         if result.exit_code:
             raise typer.Exit(result.exit_code)
 
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__name__ = function.__name__
+    run.__doc__ = function.__doc__
     options = [*own.values(), *sorted(shared.values(), key=lambda each: each.name in last)]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return run

@@ -190,7 +190,8 @@ def index(
 
     options = {name: value for name, value in given.options.items() if value is not None}
     found = neurocontrast.index(**options, progress=given.progress)
-    table, left_out = found.table, found.left_out
+    table = found.table
+    left_out = found.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {
         "scans": len(table),
@@ -418,7 +419,8 @@ def copy_recipe(
     source = _recipe(name)
     target = file or Path(source.name)
     check_writable(target, parameter="FILE")
-    schema, made = target.parent / _SCHEMA, _schema()
+    schema = target.parent / _SCHEMA
+    made = _schema()
     if target.exists() or target.name == _SCHEMA:
         raise ConfigError(
             f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE."

@@ -157,7 +157,8 @@ def predict(
     }
     path = neurocontrast.predict(**options, progress=given.progress).location
     about = read_json(path.with_suffix(".json"))
-    outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)
+    outside = about["outlyingness"]
+    n_failed = about.get("scans", {}).get("n_failed", 0)
     if jsonl:
         return Result(exit_code=1 if n_failed else 0)
     facts = {"n_scans": about["n"]["scans"], "n_trained_on": about["n"]["of_trained_subjects"]}
@@ -244,7 +245,8 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
     from neurocontrast.findings.external import ExternalTest
 
     result = EvaluationResult(folder)
-    read, metric = result.record, next(iter(result.record.metrics), "")
+    read = result.record
+    metric = next(iter(result.record.metrics), "")
     figures = {
         name: metrics[metric] for name, metrics in result.models.items() if metric in metrics
     }
@@ -313,9 +315,11 @@ def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     from neurocontrast.findings.new_site.measure import NewSite
     from neurocontrast.findings.outside import Outlyingness
 
-    block, extra = evaluation.part(NewSite), evaluation.model_extra or {}
+    block = evaluation.part(NewSite)
+    extra = evaluation.model_extra or {}
     if block is not None:
-        metric, sites = block.metric or "", f"{block.n_sites} sites left out"
+        metric = block.metric or ""
+        sites = f"{block.n_sites} sites left out"
         for model in block.models:
             both = (figures[model][metric] for figures in (block.home, block.unseen))
             home, unseen = (_figure(each.value, [each.low, each.high]) for each in both)

@@ -78,7 +78,8 @@ def bundle(
     CheckpointError
         Where a file of the run or of the probe is missing, damaged or of another version.
     """
-    target, folder = Path(out), Path(run)
+    target = Path(out)
+    folder = Path(run)
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(
@@ -92,7 +93,8 @@ def bundle(
             raise ConfigError(
                 f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
             )
-        sha256, n_features = contract["weights"]["sha256"], int(contract["n_features"])
+        sha256 = contract["weights"]["sha256"]
+        n_features = int(contract["n_features"])
         probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
         nobody: dict[str, frozenset[str]] = {
             "trained_on": frozenset(),
@@ -160,7 +162,8 @@ def _samples_of(source: Brains) -> dict[str, Any]:
     """Return what a bundle's encoder is given, for the templates; only measures have `measures`."""
     if isinstance(source, RegionalMeasures):
         return {"measures": source.known, "channels": source.known.columns, "shape": (1,)}
-    channels, how = source.channels or ("t1",), source.transforms
+    channels = source.channels or ("t1",)
+    how = source.transforms
     shown = {"is_resampled": isinstance(how, Preprocessing) and how.spacing_mm is not None}
     return shown | {
         "channels": channels,

@@ -83,13 +83,13 @@ class CheckReport:
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
         marked = " (simulated)" if self.cohort.simulated else ""
-        what, store, content = (
-            f"{self.n_scans} scans of {self.n_subjects} subjects",
-            "headers",
-            "voxels",
-        )
+        what = f"{self.n_scans} scans of {self.n_subjects} subjects"
+        store = "headers"
+        content = "voxels"
         if self.kind == "images":
-            what, store, content = f"{self.n_scans:,} images", "stores", "pixels"
+            what = f"{self.n_scans:,} images"
+            store = "stores"
+            content = "pixels"
         read = (
             f"table, {store} and {content}"
             if self.deep
@@ -169,7 +169,8 @@ def check(
                 f"write_good: {good} is the table that is checked. Write another file."
             )
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
-    cohort, problems = inspection.cohort, inspection.problems
+    cohort = inspection.cohort
+    problems = inspection.problems
     if kind is not None:
         check_kind(cohort, kind)
     without = {
@@ -248,7 +249,8 @@ def _holds_images(cohort: Cohort) -> bool:
 
 def summarise(cohort: Cohort) -> pd.DataFrame:
     """Return counts for each site of scans, or each split of natural images, and for all in the last row."""
-    table, images = cohort.table, _holds_images(cohort)
+    table = cohort.table
+    images = _holds_images(cohort)
     by = "split" if images else "site"
     parts = {}
     if by in table and table[by].notna().any():

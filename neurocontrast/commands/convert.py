@@ -70,7 +70,8 @@ def convert(
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
-    source, target = Path(root).expanduser().absolute(), Path(out).absolute()
+    source = Path(root).expanduser().absolute()
+    target = Path(out).absolute()
     check_output_folder(target, overwrite=overwrite, marker=CONVERT_RECORD, what="a converted tree")
     if not (source.is_dir() and os.access(source, os.R_OK | os.X_OK)):
         raise DataError(f"{source}: there is no such folder, or it may not be read.")
@@ -130,7 +131,8 @@ class _Notes:
     """Notes on series that are left out and on problems; details that can hold names are shown on request only."""
 
     def __init__(self, source: Path, show_names: bool) -> None:
-        self.source, self.show_names = source, show_names
+        self.source = source
+        self.show_names = show_names
         self.all: list[_Note] = []
 
     @property

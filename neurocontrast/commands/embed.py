@@ -77,7 +77,8 @@ def embed(
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
-    folder, target = Path(run), Path(out)
+    folder = Path(run)
+    target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
     refuse_several("embed")
@@ -128,9 +129,13 @@ def embed(
 
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
     """Return how many scans and subjects were listed, and how many were left out for what reason."""
-    unchosen, unreadable = without(listed, set(chosen.names())), without(chosen, set(read.names()))
-    steps = [("listed", listed, None), ("excluded", unchosen, "not selected by embedding.where"),
-             ("excluded", unreadable, "cannot be used (data.skip_unreadable)")]  # fmt: skip
+    unchosen = without(listed, set(chosen.names()))
+    unreadable = without(chosen, set(read.names()))
+    steps = [
+        ("listed", listed, None),
+        ("excluded", unchosen, "not selected by embedding.where"),
+        ("excluded", unreadable, "cannot be used (data.skip_unreadable)"),
+    ]
     return [
         {
             "step": step,

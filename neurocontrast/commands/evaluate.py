@@ -251,7 +251,8 @@ def evaluate(
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
-    planned, contract = chosen, (read.info.get("run") or {}).get("preprocessing") or {}
+    planned = chosen
+    contract = (read.info.get("run") or {}).get("preprocessing") or {}
     if contract.get("kind") == "measures" and not chosen.regional and chosen.voxels != "off":
         # An encoder of regional measures is compared with models of the same ones.
         names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
@@ -266,7 +267,8 @@ def evaluate(
         "estimator": estimator,
         "cv": cv,
     }
-    study, external = plan_study(read.table, read.features, **how), None
+    study = plan_study(read.table, read.features, **how)
+    external = None
     check(study)
     if chosen.test is not None:
         other = read_embeddings(chosen.test)

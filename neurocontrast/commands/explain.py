@@ -57,13 +57,12 @@ from neurocontrast.seeds import derive_generator
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.grids import Grid
 
-_MAP, _RANKING, _SURFACE, _DESCRIPTION = (
-    "saliency.nii.gz",
-    "regions.tsv",
-    "surface.png",
-    "explain.json",
-)
-_N_RESAMPLES, _N_TOP = 1000, 10
+_MAP = "saliency.nii.gz"
+_RANKING = "regions.tsv"
+_SURFACE = "surface.png"
+_DESCRIPTION = "explain.json"
+_N_RESAMPLES = 1000
+_N_TOP = 10
 _PEAKS_APART_MM = 20.0
 _EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
 
@@ -139,7 +138,8 @@ def explain(
             "atlas: is of regional measures, and this run was trained on scans. Leave it out."
         )
     _check_encoder(probe, contract, run, progress)
-    path, remedy = evaluation / "predictions.tsv", "Copy the evaluation again."
+    path = evaluation / "predictions.tsv"
+    remedy = "Copy the evaluation again."
     evaluated = read_table(
         path, needed=_EVALUATED, error=CheckpointError, remedy=remedy, dtype=str
     )[_EVALUATED]
@@ -262,13 +262,12 @@ def _explain_measures(
     progress: Progress,
 ) -> _Explained:
     """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
-    labels, table = find_annotations(atlas, source.known.atlas), cohort.table
+    labels = find_annotations(atlas, source.known.atlas)
+    table = cohort.table
     if labels is None:
         progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
-    sites, people = (
-        site_names(table.get("site", [None] * len(table))),
-        table["subject_id"].to_numpy(dtype=object),
-    )
+    sites = site_names(table.get("site", [None] * len(table)))
+    people = table["subject_id"].to_numpy(dtype=object)
     units = choose_units("auto", sites, people, target=target)
     draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
     images = source.images(cohort)
@@ -321,7 +320,8 @@ def _explain_scans(
     grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
     for note in notes:
         progress.warning(note)
-    images, rows = source.images(cohort), range(len(cohort))
+    images = source.images(cohort)
+    rows = range(len(cohort))
     share, scores = explain_scans(
         score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
     )
@@ -357,7 +357,8 @@ def _explain_scans(
 
     def save(folder: Path) -> None:
         # A header of its own: those of scans can name people.
-        image, code = nib.Nifti1Image(share, grid.affine), "mni" if grid.is_mni else "aligned"
+        image = nib.Nifti1Image(share, grid.affine)
+        code = "mni" if grid.is_mni else "aligned"
         image.set_sform(grid.affine, code=code)
         image.set_qform(grid.affine, code=code)
         image.header.set_xyzt_units("mm")
@@ -447,7 +448,8 @@ def _choose(
             f"{', '.join(lacking[:10])}{more}. Give the table that was embedded."
         )
     first = ~evaluated["subject_id"].duplicated().to_numpy()
-    candidates, truths = np.flatnonzero(first), evaluated["y_true"].to_numpy(dtype=object)
+    candidates = np.flatnonzero(first)
+    truths = evaluated["y_true"].to_numpy(dtype=object)
     shuffled = candidates[
         derive_generator("explained-subjects", settings.seed).permutation(len(candidates))
     ]

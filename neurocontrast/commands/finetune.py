@@ -110,14 +110,13 @@ def finetune(
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
     """
     progress = as_progress(progress)
-    settings, folder = as_config({} if config is None else config), Path(out)
+    settings = as_config({} if config is None else config)
+    folder = Path(out)
     given = (
         settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
     )
-    chosen, usual = (
-        settings_from(EvaluationSettings, given, source="evaluation"),
-        EvaluationSettings(),
-    )
+    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    usual = EvaluationSettings()
     found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
     if found:
@@ -213,7 +212,8 @@ class _Plan:
         """Return the study with its baseline of voxels, after its scans are preprocessed."""
         progress.message(self.study.text())
         self.source.make_ready(self.cohort, progress)
-        images, allowed = self.source.images(self.cohort), self.study.settings.allow_overlap
+        images = self.source.images(self.cohort)
+        allowed = self.study.settings.allow_overlap
         volumes = (images[row]["image"].numpy() for row in range(len(images)))
         notices = check_duplicates(self.study.table, volumes, allow_overlap=allowed)
         contents = self.source.contents(self.cohort, progress)
@@ -246,7 +246,8 @@ def _plan_folds(
             f"finetune: the encoder of '{run}' is '{encoder.settings.name}', whose components are computed in one pass "
             "and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
         )
-    what, given = "finetune trains on brains", None if transforms is None else Compose(transforms)
+    what = "finetune trains on brains"
+    given = None if transforms is None else Compose(transforms)
     source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
     if "augment" not in settings.model_fields_set and contract.get("augment") is not None:
         kind = contract["preprocessing"].get("kind", "volumes")
@@ -281,17 +282,21 @@ def _plan_folds(
 
 def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> list[dict[str, Any]]:
     """Train a network in every fold that is not finished, one after another; return the ``finished.json`` of each."""
-    folds, n, images = [], len(study.splits), plan.source.images(plan.cohort)
+    folds = []
+    n = len(study.splits)
+    images = plan.source.images(plan.cohort)
     with progress.task("Fine-tuning", n, "folds") as task:
         for number, split in enumerate(study.splits):
-            folder, title = work / f"fold-{number:03d}", f"Fold {number + 1} of {n}"
+            folder = work / f"fold-{number:03d}"
+            title = f"Fold {number + 1} of {n}"
             if not (folder / _FINISHED).is_file():
                 write_json(
                     folder / _FINISHED, _train(plan, study, split, images, folder, title, progress)
                 )
                 shutil.rmtree(folder / "checkpoints")
             fold = read_json(folder / _FINISHED)
-            about, n_epochs = fold["about"], fold["about"]["n_epochs"]
+            about = fold["about"]
+            n_epochs = fold["about"]["n_epochs"]
             text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
             if not about["best_epoch"]:
                 text = f"no epoch of {n_epochs} is better than the probe it began as"
@@ -313,7 +318,8 @@ def _train(
     progress: Progress,
 ) -> dict[str, Any]:
     """Train the network of a fold; return what it predicts of its test scans, its epochs, and how it was trained."""
-    settings, target = plan.settings, study.target
+    settings = plan.settings
+    target = study.target
     seed = derive_seed("finetune", settings.seed, split.repeat, split.fold)
     fitted, tried = validation_split(
         target, split.train, study.subjects, sites=study.sites, settings=study.settings, seed=seed
@@ -373,8 +379,11 @@ def _evaluate(
     assert isinstance(network, GivenModel)
     result = measure(study.with_model(replace(network, predictions=predictions)), progress=progress)
     abouts = [fold["about"] for fold in folds]
-    epochs = [{"repeat": about["repeat"], "fold": about["fold"], **row}
-              for about, fold in zip(abouts, folds, strict=True) for row in fold["metrics"]]  # fmt: skip
+    epochs = [
+        {"repeat": about["repeat"], "fold": about["fold"], **row}
+        for about, fold in zip(abouts, folds, strict=True)
+        for row in fold["metrics"]
+    ]
     result = replace(result, tables={**result.tables, "finetuning": pd.DataFrame(epochs)})
     n = result.evaluation.n.model_copy(update={"features": plan.encoder.n_features})
     settings = plan.settings.finetune.model_dump(mode="json")

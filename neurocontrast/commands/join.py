@@ -134,10 +134,8 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         )
         problems.raise_if_any()
     places = places.loc[keys[first]].astype(int)
-    table, placed = (
-        read[first].table.copy(),
-        {name: each.iloc[places[name]] for name, each in tidy.items()},
-    )
+    table = read[first].table.copy()
+    placed = {name: each.iloc[places[name]] for name, each in tidy.items()}
     # Where a scan lies may differ.
     skipped = {
         column
@@ -182,10 +180,14 @@ def _contents_of_all(contents: Sequence[Sequence[str]]) -> list[str]:
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the description of the joined table: of the runs what they share, and each as one of ``blocks``."""
-    infos, known = [each.info for each in read.values()], list(digests.values())
-    runs, blocks, n_features = [info.get("run") or {} for info in infos], {}, 0
+    infos = [each.info for each in read.values()]
+    known = list(digests.values())
+    runs = [info.get("run") or {} for info in infos]
+    blocks = {}
+    n_features = 0
     for name, info, run in zip(read, infos, runs, strict=True):
-        first, n_features = n_features, n_features + read[name].features.shape[1]
+        first = n_features
+        n_features = n_features + read[name].features.shape[1]
         blocks[name] = {
             "n_features": n_features - first,
             "columns": [f"feature_{first:04d}", f"feature_{n_features - 1:04d}"],

@@ -160,7 +160,8 @@ def predict(
         scans = open_scans(
             Path(run), place_of(embeddings), fitted, images_root=images_root, config=config
         )
-        tidy, doubts = scans.tidy, list(scans.cohort.warnings)
+        tidy = scans.tidy
+        doubts = list(scans.cohort.warnings)
         _ = _truths(fitted, tidy, calibrate)  # refused before any scan is read
         features, notes, contents = scans.embed(progress)
         tidy = tidy.assign(**{CONTENT: contents})
@@ -256,7 +257,8 @@ def _calibrated(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats, file: str
 ) -> dict[str, Any]:
     """Take each site's bias out of the predictions in `table`; return what was taken out."""
-    scores, sites = table["y_score"].to_numpy(dtype=float), tidy["site"]
+    scores = table["y_score"].to_numpy(dtype=float)
+    sites = tidy["site"]
     labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
     shifts = fit_shifts(
         scores[labelled],
@@ -306,7 +308,8 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
     trained_on = _trained_on(fitted, tidy)
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
-        name, cell = row["participant_id"], row[fitted.target]
+        name = row["participant_id"]
+        cell = row[fitted.target]
         where: dict[str, Any] = {"line": line, "name": name}
         of_scan = rows.get(name, np.array([], dtype=int))
         if "session" in row:

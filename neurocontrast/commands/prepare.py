@@ -128,10 +128,8 @@ def prepare(
         _refuse_another_cohort(cohort, target, stems, options)
         _write_record(target, cohort, options, n=None)
         facts = _prepare_all(cohort, target, stems, options, n_workers, progress)
-        names, done = (
-            cohort.names(),
-            [row for row, each in enumerate(facts) if "problem" not in each],
-        )
+        names = cohort.names()
+        done = [row for row, each in enumerate(facts) if "problem" not in each]
         bad = [
             f"{names[row]}: {each['problem']}"
             for row, each in enumerate(facts)
@@ -197,7 +195,8 @@ def _refuse_outputs(
             raise ConfigError(
                 f"out: '{target / name}' is the input table, and would be replaced. Give another folder."
             )
-    problems, names = Problems(cohort.source.name), cohort.names()
+    problems = Problems(cohort.source.name)
+    names = cohort.names()
     of_file: dict[str, list[int]] = defaultdict(list)
     for row, stem in enumerate(stems):
         for each in [
@@ -295,7 +294,8 @@ def _table(made: _Prepared, imitation: int | None = None) -> pd.DataFrame:
         table["path" if name == "brain" else name] = [
             f"images/{stem}_{name}.nii.gz" for stem in stems
         ]
-    table["space"], table["stage"] = "MNI152", "stripped"
+    table["space"] = "MNI152"
+    table["stage"] = "stripped"
     for name in _new_volumes(made):
         table[name] = [made.facts[row].get(name) for row in made.done]
     return table.astype(object).where(table.notna() & (table != ""), "n/a")

@@ -197,11 +197,10 @@ def _run(
         if settings.training.init is not None:
             restore_initial(parts.model.halves[0], folder)
         if parts.objective is None:
-            data, encoder = parts.data, parts.model.halves[0].encoder
-            subjects, how = (
-                subjects_of(parts.cohort, data.training_rows),
-                {"n_readers": data.n_readers},
-            )
+            data = parts.data
+            encoder = parts.model.halves[0].encoder
+            subjects = subjects_of(parts.cohort, data.training_rows)
+            how = {"n_readers": data.n_readers}
             found = fit_components(
                 encoder,
                 data.images,
@@ -260,8 +259,10 @@ class Diagnosis:
 
     def to_text(self) -> str:
         """Return lines for people."""
-        machine, run = self.machine, self.run
-        processor, packages = machine["processor"], machine["packages"].items()
+        machine = self.machine
+        run = self.run
+        processor = machine["processor"]
+        packages = machine["packages"].items()
         lines = [
             f"neurocontrast  {machine['neurocontrast']}, Python {machine['python']}, {machine['platform']}",
             f"packages       {', '.join(f'{name} {version}' for name, version in packages if version)}",
@@ -297,7 +298,9 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
         Configuration of `pretrain`; the table of ``data.participants`` is read where it is given.
     """
     settings = as_config({} if config is None else config)
-    data, training, source = settings.data, settings.training, source_of(settings.data)
+    data = settings.data
+    training = settings.training
+    source = source_of(settings.data)
     software = {
         name: describe_environment()[name]
         for name in ("neurocontrast", "python", "packages", "platform")

@@ -96,7 +96,8 @@ def qc(
     progress = as_progress(progress)
     cohort = read_cohort(participants, images_root=images_root)
     _refuse_other_images(cohort)
-    imported, given = _imported(cohort), None if ratings is None else _ratings_of(cohort, ratings)
+    imported = _imported(cohort)
+    given = None if ratings is None else _ratings_of(cohort, ratings)
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
     if given is not None and (target / "participants.tsv").resolve() == cohort.source.resolve():
@@ -115,12 +116,15 @@ def qc(
     table["qc_rating"] = cohort.table.get("qc_rating", "") if given is None else given
     flags, worst = flag_scans(table)
     for row, why in unreadable.items():
-        flags[row], worst[row] = [Flag("unreadable", f"cannot be read: {why}")], np.inf
+        flags[row] = [Flag("unreadable", f"cannot be read: {why}")]
+        worst[row] = np.inf
     table.insert(3, "n_flags", [len(each) for each in flags])
     table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
     order = np.lexsort((table["name"], -worst, -table["n_flags"], worst < np.inf))
-    table, flags = table.iloc[order].reset_index(drop=True), [flags[row] for row in order]
-    strip, file_of = template_strip(), [kept.get(row) for row in order[:N_SHOWN]]
+    table = table.iloc[order].reset_index(drop=True)
+    flags = [flags[row] for row in order]
+    strip = template_strip()
+    file_of = [kept.get(row) for row in order[:N_SHOWN]]
     thumbnails = {row: _thumbnail(file, strip.shape) for row, file in enumerate(file_of)}
     source = cohort.source.name
     page = render_quality(
@@ -187,11 +191,9 @@ def _refuse_other_images(cohort: Cohort) -> None:
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
     """Return the rating of each scan, n/a for one without; refuse ratings of scans that the table does not have."""
-    sheet, needed, problems = (
-        read_sheet(Path(ratings)),
-        ("participant_id", "qc_rating"),
-        Problems(Path(ratings).name),
-    )
+    sheet = read_sheet(Path(ratings))
+    needed = ("participant_id", "qc_rating")
+    problems = Problems(Path(ratings).name)
     matching_columns(needed, list(sheet.columns), where=problems.source)
     people, rated = (sheet[column] for column in needed)
     sessions = sheet.get("session", [""] * len(people))
@@ -300,7 +302,8 @@ def _measured(sites: pd.Series, kept: Mapping[int, Path]) -> pd.DataFrame:
 
 def _imported(cohort: Cohort) -> pd.DataFrame:
     """Return measures of other programs: columns of the table, and the scales of `quality.tsv` next to it."""
-    found, problems = pd.DataFrame(index=cohort.table.index), Problems(cohort.source.name)
+    found = pd.DataFrame(index=cohort.table.index)
+    problems = Problems(cohort.source.name)
     names = cohort.names()
     for column in [name for name in ("iqr", "euler") if name in cohort.table]:
         found[column] = pd.to_numeric(cohort.table[column], errors="coerce").astype(float)
@@ -318,5 +321,6 @@ def _imported(cohort: Cohort) -> pd.DataFrame:
             cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)
         )
         scales = texts.str.extractall(r"([0-9]+\.?[0-9]*)")[0].astype(float).groupby(level=0)
-        found["scale_min"], found["scale_max"] = scales.min(), scales.max()
+        found["scale_min"] = scales.min()
+        found["scale_max"] = scales.max()
     return found

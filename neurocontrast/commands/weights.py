@@ -42,7 +42,8 @@ from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import load, names
 
 _SUFFIXES = (".pt", ".safetensors")
-_FEATURES, _PREDICTIONS = 1e-3, 1e-2
+_FEATURES = 1e-3
+_PREDICTIONS = 1e-2
 """Largest differences from a known answer: of features over the largest, of predictions over their size."""
 
 
@@ -86,7 +87,9 @@ def import_weights(
         raise ConfigError(
             f"architecture: '{architecture}' is not known.{hint} Known: {one_of(ARCHITECTURES)}."
         )
-    path, folder, known = Path(file), Path(out), ARCHITECTURES[architecture]
+    path = Path(file)
+    folder = Path(out)
+    known = ARCHITECTURES[architecture]
     check_writable(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"out: '{folder}' exists and is not an empty folder. Give another.")

@@ -204,10 +204,8 @@ def _validate(content: _Content, *, source: str, check_objective: bool = True) -
     # empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     try:
-        text, context = (
-            json.dumps(with_defaults_of_kind(plain)),
-            None if check_objective else OBJECTIVE_AS_GIVEN,
-        )
+        text = json.dumps(with_defaults_of_kind(plain))
+        context = None if check_objective else OBJECTIVE_AS_GIVEN
         config = Config.model_validate_json(text, strict=True, context=context)
         config.model_fields_set.intersection_update(plain)  # defaults of the kind were not given
         return config
@@ -294,7 +292,8 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             if key_node.tag.endswith(":merge"):
                 continue
-            key, problem = self.construct_object(key_node, deep=True), ""
+            key = self.construct_object(key_node, deep=True)
+            problem = ""
             if not isinstance(key, str):
                 problem = f"a key must be text, found {key!r}; put it in quotes"
             elif key in seen:
@@ -382,7 +381,8 @@ def find_config(given: str | os.PathLike[str]) -> Path:
     path = Path(given)
     if path.is_file() or path.is_absolute():
         return path
-    name, recipes = path.as_posix(), list_recipes()
+    name = path.as_posix()
+    recipes = list_recipes()
     if path.suffix:
         known = path.with_suffix("").as_posix()
         if path.suffix in (".yaml", ".yml") and known in recipes:

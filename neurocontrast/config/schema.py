@@ -108,7 +108,8 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for
     measures.
     """
-    filled, kind = dict(content), kind_of_section(content.get("data"))
+    filled = dict(content)
+    kind = kind_of_section(content.get("data"))
     if kind == "measures" and isinstance(filled.get("data"), Mapping):
         filled["data"] = {**filled["data"], "kind": kind}
     for section in ("data", "data_2"):
@@ -181,7 +182,8 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _two_encoders(self) -> Self:
-        first, second = self.encoder, self.encoder_2
+        first = self.encoder
+        second = self.encoder_2
         if second is None:
             for section in ("data_2", "augment_2"):
                 if getattr(self, section) is not None:

@@ -138,8 +138,10 @@ class VolumeCache:
         found: dict[ScanFiles, str | bool] = dict.fromkeys(missing, False)
         is_writable = self._is_writable(progress)
         if failures is not None and not is_writable:
-            raise DataError(f"data.skip_unreadable: needs a cache, and {self.folder} cannot be written. Set "
-                            "data.cache_dir to another.")  # fmt: skip
+            raise DataError(
+                f"data.skip_unreadable: needs a cache, and {self.folder} cannot be written. Set "
+                "data.cache_dir to another."
+            )
         if is_writable:
             with progress.task("Preprocessing scans", len(missing), "scan") as task:
                 given = [(scan,) for scan in missing]
@@ -353,7 +355,8 @@ class VolumeCache:
 
     def _make_folder(self) -> int:
         """Make the folder with the permissions of its root, but never writable by all, and return these."""
-        root, described = self.folder.parent, self.folder / "contract.json"
+        root = self.folder.parent
+        described = self.folder / "contract.json"
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
         if not described.is_file():

@@ -142,8 +142,12 @@ class Cohort:
         for column in self.table.columns:
             values = self.table[column]
             if column in ("path", *self.channels):
-                texts = [path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
-                         for path in map(Path, values)]  # fmt: skip
+                texts = [
+                    path.relative_to(self.root).as_posix()
+                    if path.is_relative_to(self.root)
+                    else path.name
+                    for path in map(Path, values)
+                ]
             elif values.dtype == np.float64:
                 texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
             else:
@@ -258,7 +262,8 @@ class _Rows:
     def refuse(self, column: str, why: Mapping[int, str]) -> None:
         """Make a problem of each row whose position has a text."""
         for at, text in why.items():
-            name, line = self.cells["participant_id"].iloc[at], int(self.cells.index[at])
+            name = self.cells["participant_id"].iloc[at]
+            line = int(self.cells.index[at])
             self.problems.add(text, column=column, line=line, name=name)
 
     def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
@@ -327,7 +332,8 @@ def _identity(rows: _Rows) -> dict[str, object]:
             "subject_id",
             "every row needs one, or leave the column out where it is the participant_id",
         )
-    given, lines = cells.get("session", pd.Series("", cells.index)), cells.index.to_series()
+    given = cells.get("session", pd.Series("", cells.index))
+    lines = cells.index.to_series()
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
@@ -343,8 +349,13 @@ def _identity(rows: _Rows) -> dict[str, object]:
     if earlier and "session" not in cells:
         rows.problems.hint("Several scans of one participant need a column 'session'.")
     above = subjects.groupby(participants).transform("first")
-    rows.refuse("subject_id", {at: f"found {shown(subjects.iloc[at])}, but {shown(above.iloc[at])} above"
-                               for at in _positions(above != subjects)})  # fmt: skip
+    rows.refuse(
+        "subject_id",
+        {
+            at: f"found {shown(subjects.iloc[at])}, but {shown(above.iloc[at])} above"
+            for at in _positions(above != subjects)
+        },
+    )
     return {
         "participant_id": participants.tolist(),
         "subject_id": subjects.tolist(),
@@ -385,7 +396,9 @@ def _check_files(
     # Not at the top: tables are read without images.
     from neurocontrast.data.natural.store import Located, is_image_path
 
-    wrong, n_absent, located = dict[int, str](), 0, Located()
+    wrong = dict[int, str]()
+    n_absent = 0
+    located = Located()
     for at in _positions(~missing):
         path = paths[at]
         if is_image_path(path):
@@ -432,7 +445,8 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
         if pd.api.types.is_numeric_dtype(table[column]):
             continue
         counts = table[column].value_counts()
-        n_texts, n = counts[counts.index.map(number_of).isna()].sum(), counts.sum()
+        n_texts = counts[counts.index.map(number_of).isna()].sum()
+        n = counts.sum()
         if (
             n_texts
             and counts[counts.index.str.replace(",", ".").map(number_of).notna()].sum() > 0.5 * n

@@ -112,7 +112,8 @@ class CohortDataset(Dataset):
         self.transform = self.transform.flatten()
         self._n_kept = _n_deterministic(self.transform)
         if self._n_kept == len(self.transform):  # else an image is not what the cache holds
-            self.image_shape, self.image_dtype = cache.shape, cache.dtype
+            self.image_shape = cache.shape
+            self.image_dtype = cache.dtype
 
     def _transform(self, index: int) -> dict[str, Any]:
         item = self.data[index]
@@ -147,7 +148,8 @@ class MeasuresDataset(_InPlace):
 
     def __init__(self, values: npt.NDArray[np.float32]) -> None:
         self.values = values
-        self.image_shape, self.image_dtype = (values.shape[1], 1), np.dtype(np.float32)
+        self.image_shape = (values.shape[1], 1)
+        self.image_dtype = np.dtype(np.float32)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -170,8 +172,10 @@ class ImageDataset(_InPlace):
         located = Located.of(self.paths, cohort.names(), problems)
         problems.raise_if_any()
         self._stores = located.stores
-        self._store_of, self._index_of = np.array(located.store_of), np.array(located.index_of)
-        self.image_shape, self.image_dtype = self._stores[0].shape, np.dtype(np.uint8)
+        self._store_of = np.array(located.store_of)
+        self._index_of = np.array(located.index_of)
+        self.image_shape = self._stores[0].shape
+        self.image_dtype = np.dtype(np.uint8)
 
     def __len__(self) -> int:
         return len(self.paths)

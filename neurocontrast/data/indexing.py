@@ -106,7 +106,8 @@ def index_scans(
     progress: Progress = SILENT,
 ) -> Index:
     """Find the scans below a folder and join them with tables; see `neurocontrast.index`."""
-    rules, keep = _rules(choose), [name for name in dict.fromkeys(keep) if name not in COLUMNS]
+    rules = _rules(choose)
+    keep = [name for name in dict.fromkeys(keep) if name not in COLUMNS]
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."

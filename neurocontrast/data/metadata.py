@@ -55,7 +55,8 @@ def encode_metadata(
         if kind == "categorical":
             texts = values.map(lambda value: spelling_of(text_of(value)))
             codes, known = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
-            metadata[column], found[column] = torch.from_numpy(codes), known.tolist()
+            metadata[column] = torch.from_numpy(codes)
+            found[column] = known.tolist()
         elif pd.api.types.is_numeric_dtype(values) or values.isna().all():
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
             metadata[column] = torch.from_numpy(numbers.astype(np.float32))
@@ -143,7 +144,8 @@ def check_vectors(
 
     Kernels with ``standardise`` are fitted on `training_rows`.
     """
-    problems, names = Problems(cohort.source.name), cohort.names()
+    problems = Problems(cohort.source.name)
+    names = cohort.names()
     for kernel in objective.modules():
         if not isinstance(kernel, ColumnKernel) or kernel.column not in vectors:
             continue

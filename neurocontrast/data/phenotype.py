@@ -125,7 +125,8 @@ class PeopleTables:
     def notes(self, cells_known: Collection[str]) -> list[str]:
         """Say how codes in tables of people were read, and which look-alikes were not taken.
 
-        In tables of the tree the latter are named only for columns that are not among `cells_known`.
+        In tables of the tree the latter are named only for columns that are not among
+        `cells_known`.
         """
         tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():
@@ -376,7 +377,8 @@ def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
 
 
 def _ages_differ(first: str, second: str) -> bool:
-    one, other = as_age(first), as_age(second)
+    one = as_age(first)
+    other = as_age(second)
     return (
         isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
     )

@@ -38,7 +38,9 @@ _SOFTWARE = re.compile(
     re.IGNORECASE,
 )
 _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
-_HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 4, 8, 16
+_HAS_EXTRA = 4
+_HAS_NAME = 8
+_HAS_COMMENT = 16
 
 
 def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:
@@ -46,7 +48,8 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
 
     Returns how many fields were found, and how many files could not be read.
     """
-    n_before, n_unread = len(problems.found), 0
+    n_before = len(problems.found)
+    n_unread = 0
     text = read_people(table).cells
     for column in text.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):

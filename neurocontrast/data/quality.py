@@ -49,7 +49,8 @@ def inspect_scan(
     deep: bool = True,
 ) -> Finding:
     """Look at one scan: its headers, or with `deep` every voxel and whether it fits the preprocessing."""
-    name, files = as_scan(scan), files_of(scan)
+    name = as_scan(scan)
+    files = files_of(scan)
     try:
         headers = [read_scan_header(path) for path in files]
         problem = problem_of_headers(files, headers)
@@ -63,7 +64,8 @@ def inspect_scan(
         if preprocessing is not None:
             apply(preprocessing.compose(), {"image": image}, start=1)
         for voxels in image.numpy():
-            low, high = voxels.min(), voxels.max()
+            low = voxels.min()
+            high = voxels.max()
             if bool(((voxels == low) | (voxels == high)).all()):
                 warnings += (f"it has only two intensities ({low:g} and {high:g}); is it a mask?",)
         digest = "-".join(digest_of_file(path) for path in files)
@@ -228,7 +230,9 @@ def inspect_images(
 
     `deep` reads every pixel and looks for copies.
     """
-    n_before, names, table = len(problems.found), cohort.names(), cohort.table
+    n_before = len(problems.found)
+    names = cohort.names()
+    table = cohort.table
     located = Located.of([str(path) for path in table["path"]], names, problems)
     doubts = list(cohort.warnings)
     for column in ("label", "split"):

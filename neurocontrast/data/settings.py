@@ -132,7 +132,8 @@ class MeasureDataSettings(MeasureTableSettings, _TableSettings):
     """Threads that read batches."""
     skip_unreadable: bool = False
     """Whether `pretrain`, `embed` and `finetune` leave out people without measures, or who lack
-    more than `max_missing`, and list them in ``skipped.tsv``; by default such people are refused."""
+    more than `max_missing`, and list them in ``skipped.tsv``; by default such people are
+    refused."""
 
 
 SPLITS = ("train", "validation", "test")

@@ -28,7 +28,8 @@ class FinishedBatches:
     """
 
     def __init__(self, target: Path, key: str) -> None:
-        self.target, self._folder = target, target.with_name(f".{target.name}.{key[:16]}.partial")
+        self.target = target
+        self._folder = target.with_name(f".{target.name}.{key[:16]}.partial")
 
     def read_into(self, features: npt.NDArray[np.float32], name: object) -> bool:
         """Fill in the features that are kept under a name; return False for none of this shape, or a damaged file."""
@@ -87,7 +88,8 @@ def extract_features(
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.zeros((len(images), encoder.n_features), dtype=np.float32)
-    n, size = len(images), settings.batch_size
+    n = len(images)
+    size = settings.batch_size
     batches = [range(n)[start : start + size] for start in range(0, n, size)]
     if finished is not None:
         batches = [

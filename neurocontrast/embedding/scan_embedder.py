@@ -113,8 +113,12 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         n_jobs: int | None = 1,
         overlap: Literal["warn", "error", "ignore"] = "warn",
     ) -> None:
-        self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
-        self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
+        self.run = run
+        self.images_root = images_root
+        self.cache_dir = cache_dir
+        self.layer = layer
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
         self.overlap = overlap
 
     def __getstate__(self) -> dict[str, Any]:

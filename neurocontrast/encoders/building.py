@@ -148,7 +148,8 @@ class TwoEncoders(ContrastiveModel):
     """
 
     def __init__(self, first: ContrastiveModel, second: ContrastiveModel) -> None:
-        encoders, heads = _EncoderPair(first.encoder, second.encoder), _HeadPair(first, second)
+        encoders = _EncoderPair(first.encoder, second.encoder)
+        heads = _HeadPair(first, second)
         super().__init__(
             cast(Encoder, encoders), heads
         )  # training asks a pair for what it has of an encoder
@@ -187,10 +188,8 @@ class _HeadPair(nn.Module):
     def __init__(self, *halves: ContrastiveModel) -> None:
         super().__init__()
         self.heads = nn.ModuleList([half.head for half in halves])
-        self.n_read, self.n_features = (
-            [half.encoder.n_features for half in halves],
-            halves[0].n_features,
-        )
+        self.n_read = [half.encoder.n_features for half in halves]
+        self.n_features = halves[0].n_features
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         parts = zip(self.heads, features.chunk(2), self.n_read, strict=True)

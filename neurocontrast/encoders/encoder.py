@@ -42,8 +42,11 @@ class FeatureMaps(nn.Module):
         super().__init__()
         self.layers = layers
         self.blocks = dict(blocks or {})
-        self.n_dims, self.n_features, self.smallest_shape = n_dims, n_features, smallest_shape
-        self.layout, self.inference_layout = layout, inference_layout
+        self.n_dims = n_dims
+        self.n_features = n_features
+        self.smallest_shape = smallest_shape
+        self.layout = layout
+        self.inference_layout = inference_layout
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map images (n, C, …) to feature maps (n, n_features, …)."""
@@ -51,7 +54,8 @@ class FeatureMaps(nn.Module):
 
     def of_blocks(self, images: torch.Tensor, numbers: Sequence[int]) -> list[torch.Tensor]:
         """Map images (n, C, …) to the feature maps of each of some blocks, counted from 1."""
-        names, found = list(self.blocks), {}
+        names = list(self.blocks)
+        found = {}
         for name, layer in self.layers.named_children():
             images = layer(images)
             if name in names:
@@ -135,9 +139,12 @@ class Encoder(nn.Module):
         self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1
     ) -> None:
         super().__init__()
-        self.features, self.settings = features, settings
-        self.n_dims, self.smallest_shape = features.n_dims, features.smallest_shape
-        self.layout, self.inference_layout = features.layout, features.inference_layout
+        self.features = features
+        self.settings = settings
+        self.n_dims = features.n_dims
+        self.smallest_shape = features.smallest_shape
+        self.layout = features.layout
+        self.inference_layout = features.inference_layout
         self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
         self.set_read_out(settings.read_out)
         if self.n_dims == 2:
@@ -213,7 +220,8 @@ def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
     for axis, n_cells in enumerate(grid, start=2):
         n_voxels = maps.shape[axis]
         edges = torch.linspace(0, n_voxels, n_cells + 1, dtype=torch.float64)
-        lower, upper = torch.arange(n_voxels), torch.arange(1, n_voxels + 1)
+        lower = torch.arange(n_voxels)
+        upper = torch.arange(1, n_voxels + 1)
         shared = torch.minimum(upper, edges[1:, None]) - torch.maximum(lower, edges[:-1, None])
         weights = (shared.clamp(min=0) * n_cells / n_voxels).to(maps)
         maps = torch.tensordot(maps, weights, dims=([axis], [1])).movedim(-1, axis)
@@ -224,9 +232,11 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
     """Refuse samples of a `shape` (without channels) that the network cannot encode."""
     from neurocontrast.encoders.settings import NAMES_OF_DIMS
 
-    name, names = f"'{encoder.settings.name}'", NAMES_OF_DIMS[len(shape)]
+    name = f"'{encoder.settings.name}'"
+    names = NAMES_OF_DIMS[len(shape)]
     if encoder.settings.name not in names:
-        kind, made_for = _KINDS[len(shape)], _KINDS[encoder.n_dims]
+        kind = _KINDS[len(shape)]
+        made_for = _KINDS[encoder.n_dims]
         found = "" if len(shape) == 1 else f", of shape {list(shape)}"
         raise ConfigError(
             f"encoder.name: {name} encodes {made_for}, and these are {kind}{found} (data.kind: "

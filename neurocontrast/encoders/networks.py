@@ -63,7 +63,8 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     if not settings.final_norm:
         network.features.norm5 = nn.Identity()
     network.features.add_module("relu5", nn.ReLU())
-    widths, n_maps = {}, n_first
+    widths = {}
+    n_maps = n_first
     for number, n_layers in enumerate(blocks, start=1):
         n_maps += growth * n_layers
         widths["relu5" if number == len(blocks) else f"denseblock{number}"] = n_maps
@@ -145,7 +146,8 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """Three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
-    norm, layers = _norm_layer(settings, 4), nn.Sequential()
+    norm = _norm_layer(settings, 4)
+    layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
         layers.extend(
             [nn.Conv3d(n_in, n_out, 3, stride=2, padding=1, bias=False), norm(n_out), nn.ReLU()]
@@ -191,7 +193,8 @@ def _lenet5(settings: EncoderSettings) -> FeatureMaps:
 
 def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
     """Linear layers for measures, which come as channels of one place."""
-    widths, layers = settings.widths or _WIDTHS, nn.Sequential(nn.Flatten())
+    widths = settings.widths or _WIDTHS
+    layers = nn.Sequential(nn.Flatten())
     for n_in, n_out in pairwise([n_measures, *widths]):
         norm = nn.GroupNorm(1, n_out) if settings.norm == "group" else nn.BatchNorm1d(n_out)
         layers.extend([nn.Linear(n_in, n_out, bias=False), norm, nn.ReLU()])

@@ -156,7 +156,8 @@ def read_tensors(
     expected: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
     """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them."""
-    path, sha256 = Path(folder) / named["file"], named["sha256"]
+    path = Path(folder) / named["file"]
+    sha256 = named["sha256"]
     if not path.is_file():
         raise CheckpointError(f"{path}: the weights are missing. Copy the run again.")
     found = digest_of_file(path)

@@ -57,7 +57,8 @@ def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
-    used, dropped = [], {}
+    used = []
+    dropped = {}
     for name in dict.fromkeys(names):
         if name == target:
             dropped[name] = "is the target"
@@ -125,7 +126,8 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
         raise ConfigError(
             f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
         )
-    n_values, n_subjects = table[name].nunique(), table["subject_id"].nunique()
+    n_values = table[name].nunique()
+    n_subjects = table["subject_id"].nunique()
     if not is_number(table[name]) and 2 * n_values > n_subjects:
         raise ConfigError(
             f"{option}: '{name}' has {n_values} different values in {n_subjects} subjects, and an effect of each "
@@ -170,7 +172,8 @@ def look_at_inner_folds(
     """Return a warning about training folds whose inner folds cannot leave sites out, as they should."""
     if settings.inner_splits == "stratified":
         return []
-    subjects, sites = table["subject_id"].to_numpy(dtype=object), site_names(table["site"])
+    subjects = table["subject_id"].to_numpy(dtype=object)
+    sites = site_names(table["site"])
     short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
     about = {"least_sites": MIN_INNER_SITES, "least_subjects": MIN_LEFT_OUT_SUBJECTS}
     return [Notice.of("inner_splits_dealt", n=short, n_all=len(splits), **about)] if short else []

@@ -25,7 +25,8 @@ Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
 
 
-RANK_TOLERANCE, SINGLE_TOLERANCE = 1e-13, 1e-6
+RANK_TOLERANCE = 1e-13
+SINGLE_TOLERANCE = 1e-6
 """Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
 
@@ -110,7 +111,8 @@ class BlockScaler(StandardScaler):
             raise ValueError(
                 f"sizes: {sizes} are {sum(sizes)} columns, and X has {self.n_features_in_}."
             )
-        varies, start = self.var_ > 0, 0
+        varies = self.var_ > 0
+        start = 0
         for size in sizes:
             block = slice(start, start + size)
             share = max(1, int(varies[block].sum())) * len(sizes) / max(1, int(varies.sum()))
@@ -201,8 +203,10 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     Features that outnumber the training rows are turned to the principal axes of these.
     """
     x_train, x_test = design(train, test)
-    scaler, axes = scaler_of(design).set_params(copy=False), None
-    x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
+    scaler = scaler_of(design).set_params(copy=False)
+    axes = None
+    x_train = scaler.fit_transform(x_train)
+    x_test = scaler.transform(x_test)
     if x_train.shape[1] > x_train.shape[0]:
         axes, x_train = principal_axes(x_train)
         x_test = x_test @ axes
@@ -215,5 +219,6 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
     kept = variances > variances[-1] * (
         RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE
     )
-    axes, lengths = np.ascontiguousarray(axes[:, kept]), np.sqrt(variances[kept])
+    axes = np.ascontiguousarray(axes[:, kept])
+    lengths = np.sqrt(variances[kept])
     return x.T @ (axes / lengths), axes * lengths

@@ -67,7 +67,8 @@ class TrainingDistribution:
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
         """Return the distance of each scan (n, p) to the nearest centre (n,), and which centre that is (n,)."""
-        centres, parts = self._whiten(self.centres), gen_batches(max(1, len(x)), _BLOCK_ROWS)
+        centres = self._whiten(self.centres)
+        parts = gen_batches(max(1, len(x)), _BLOCK_ROWS)
         found = np.concatenate([cdist(self._whiten(x[part]), centres) for part in parts])
         return found.min(axis=1), found.argmin(axis=1)
 
@@ -118,10 +119,8 @@ class Reference:
         """Return distance and percentile (n, 2) of the test rows from the training rows."""
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = study.design()(split.train, split.test)
-        rows, seed = (
-            split.train[drawn],
-            derive_seed("outlyingness", study.settings.seed, split.fold),
-        )
+        rows = split.train[drawn]
+        seed = derive_seed("outlyingness", study.settings.seed, split.fold)
         known: dict[str, Any] = {}
         if len(rows) >= ENOUGH * len(self.rows):
             known["n_axes"] = len(self.distribution.variances)
@@ -136,7 +135,8 @@ def training_reference(study: Study) -> Reference | str | None:
     """Return where the scans of a study lie, or why that is not known; None if the settings leave it out."""
     if not study.settings.outlyingness:
         return None
-    fitted, seed = study.fitted_rows, derive_seed("outlyingness", study.settings.seed)
+    fitted = study.fitted_rows
+    seed = derive_seed("outlyingness", study.settings.seed)
     rows = fitted[draw_subjects(study.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
     design = study.design()
     x = design(fitted if design.steps else rows, rows)[
@@ -204,7 +204,8 @@ def _fit_shape(
     scaled = residuals[:, varying] / scale[varying]
     pca = PCA(min(n_axes, *scaled.shape), random_state=0)
     along = pca.fit_transform(scaled)
-    drawn, own = float(ledoit_wolf_shrinkage(along, assume_centered=True)), pca.explained_variance_
+    drawn = float(ledoit_wolf_shrinkage(along, assume_centered=True))
+    own = pca.explained_variance_
     variances = (1 - drawn) * own + drawn * own.mean()
     axes = np.zeros((features.shape[1], len(own)))
     axes[varying] = pca.components_.T
@@ -230,7 +231,9 @@ def count_outside(
         n_outside=("outside", "sum"),
         median_percentile=("percentile", "median"),
     )
-    n, n_outside, share = len(known), int(known["outside"].sum()), 1 - threshold / 100
+    n = len(known)
+    n_outside = int(known["outside"].sum())
+    share = 1 - threshold / 100
     about = {
         "reference": reference,
         "threshold_percentile": threshold,

@@ -63,7 +63,8 @@ def fit_built_in(
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
     and rotated once for the whole grid. The width of a kernel is chosen with the strength.
     """
-    large, grid = len(rows) > settings.large_table, probe.strengths(settings)
+    large = len(rows) > settings.large_table
+    grid = probe.strengths(settings)
     if isinstance(design, FeatureDesign):
         design = replace(design, single=large)
     model = probe.make(large)
@@ -203,7 +204,8 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
     """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
-    name, continuous = describe_own(estimator)[0], target.kind == "continuous"
+    name = describe_own(estimator)[0]
+    continuous = target.kind == "continuous"
     try:
         kind = get_tags(estimator).estimator_type
     except AttributeError:  # what derives from no class of scikit-learn has no tags

@@ -101,40 +101,89 @@ _TABLE: dict[Kind, tuple[Formula, ...]] = {
     "binary": (
         Formula("auc", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
         Formula("balanced_accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2),
-        Formula("average_precision", lambda on: _average_precision(on.y, on.scores, on.weights), ranks=True),
+        Formula(
+            "average_precision",
+            lambda on: _average_precision(on.y, on.scores, on.weights),
+            ranks=True,
+        ),
         Formula("sensitivity", lambda on: on.share(on.y)),
         Formula("specificity", lambda on: on.share(1 - on.y)),
         Formula("brier", lambda on: on.mean((on.scores - on.y) ** 2), -1, of_probabilities=True),
-        Formula("log_loss", lambda on: on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores))), -1,
-                of_probabilities=True),
-        Formula("calibration_slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0,
-                of_probabilities=True, ranks=True),
-        Formula("calibration_intercept", lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0,
-                of_probabilities=True),
-        Formula("auc_within_fold", lambda on: _auc(on.y, on.scores, on.weights, on.folds), pooled_only=True),
+        Formula(
+            "log_loss",
+            lambda on: on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores))),
+            -1,
+            of_probabilities=True,
+        ),
+        Formula(
+            "calibration_slope",
+            lambda on: recalibration_slope(on.y, on.scores, on.weights),
+            0,
+            of_probabilities=True,
+            ranks=True,
+        ),
+        Formula(
+            "calibration_intercept",
+            lambda on: recalibration_intercept(on.y, on.scores, on.weights),
+            0,
+            of_probabilities=True,
+        ),
+        Formula(
+            "auc_within_fold",
+            lambda on: _auc(on.y, on.scores, on.weights, on.folds),
+            pooled_only=True,
+        ),
     ),
     "multiclass": (
-        Formula("balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T)))),
+        Formula(
+            "balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T)))
+        ),
         Formula("auc", lambda on: on.over_classes(_auc), ranks=True),
         Formula("average_precision", lambda on: on.over_classes(_average_precision), ranks=True),
         Formula("accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float))),
         Formula("top5_accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
-        Formula("brier", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1, of_probabilities=True),
-        Formula("log_loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1, of_probabilities=True),
-        Formula("calibration_slope", lambda on: on.over_classes(recalibration_slope), 0, of_probabilities=True,
-                ranks=True),
+        Formula(
+            "brier",
+            lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)),
+            -1,
+            of_probabilities=True,
+        ),
+        Formula(
+            "log_loss",
+            lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))),
+            -1,
+            of_probabilities=True,
+        ),
+        Formula(
+            "calibration_slope",
+            lambda on: on.over_classes(recalibration_slope),
+            0,
+            of_probabilities=True,
+            ranks=True,
+        ),
     ),
     "continuous": (
         Formula("mae", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
-        Formula("r2", lambda on: 1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]),
+        Formula(
+            "r2",
+            lambda on: (
+                1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]
+            ),
+        ),
         Formula("rmse", lambda on: np.sqrt(on.mean((on.y - on.scores) ** 2)), -1),
         Formula("pearson", lambda on: _correlation(on.y[None], on.scores[None], on.weights)),
-        Formula("spearman",
-                lambda on: _correlation(_ranks(on.y, on.weights), _ranks(on.scores, on.weights), on.weights)),
-        Formula("age_bias_slope", lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0),
+        Formula(
+            "spearman",
+            lambda on: _correlation(
+                _ranks(on.y, on.weights), _ranks(on.scores, on.weights), on.weights
+            ),
+        ),
+        Formula(
+            "age_bias_slope", lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0
+        ),
         Formula("bias", lambda on: on.mean(on.scores - on.y), 0, on_request=True),
     ),
-}  # fmt: skip
+}
 """All metrics, in the order in which they are written."""
 
 _ALL = [metric for metrics in _TABLE.values() for metric in metrics]
@@ -189,7 +238,8 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 def top_hits(truth: Labels, scores: Floats) -> Floats:
     """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie."""
     own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
-    above, tied = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
+    above = (scores > own).sum(axis=1)
+    tied = (scores == own).sum(axis=1)
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
@@ -246,7 +296,8 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: Rows | None = No
     concordant = pairs = np.zeros(len(weights))
     for rows in groups:
         order, starts = _ties(scores[rows])
-        ordered, labels = weights[:, rows[order]], truth[rows[order]]
+        ordered = weights[:, rows[order]]
+        labels = truth[rows[order]]
         positive = np.add.reduceat(ordered * labels, starts, axis=1)
         negative = np.add.reduceat(ordered * (1 - labels), starts, axis=1)
         below = np.cumsum(negative, axis=1) - negative
@@ -336,7 +387,8 @@ def recalibration_intercept(truth: Floats, scores: Floats, weights: Floats) -> F
     0 is right; below 0, probabilities are too high on the whole; above, too low. The slope is held
     at 1 (Van Calster et al., 2019). NaN where there is one class.
     """
-    positive, total = weights @ truth, weights.sum(axis=1)
+    positive = weights @ truth
+    total = weights.sum(axis=1)
     return _fit(
         truth,
         np.ones((len(truth), 1)),
@@ -350,7 +402,8 @@ def _fit(
     truth: Floats, basis: Floats, offset: Floats, weights: Floats, fits: npt.NDArray[np.bool_]
 ) -> Floats:
     """Return coefficients (n resamples, k) of logistic regressions on a basis (n, k); NaN if they do not converge."""
-    found, rows = np.full((len(weights), basis.shape[1]), np.nan), np.flatnonzero(fits)
+    found = np.full((len(weights), basis.shape[1]), np.nan)
+    rows = np.flatnonzero(fits)
     size = max(1, _CHUNK_VALUES // max(len(truth), 1))
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
@@ -362,8 +415,10 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
     k = basis.shape[1]
     products = (basis[:, :, None] * basis[:, None]).reshape(len(basis), -1)
     wanted = weights @ (basis * truth[:, None])
-    found, left = np.zeros((len(weights), k)), np.arange(len(weights))
-    previous, limits = np.zeros((len(weights), k)), np.full(len(weights), 4.0)
+    found = np.zeros((len(weights), k))
+    left = np.arange(len(weights))
+    previous = np.zeros((len(weights), k))
+    limits = np.full(len(weights), 4.0)
     for _ in range(MAX_STEPS):
         likely = expit(found[left] @ basis.T + offset)
         expected = weights[left] * likely
@@ -388,7 +443,9 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
 
 def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_]:
     """Return where both classes are drawn and neither lies wholly above or at the other: a slope exists."""
-    drawn, low, high = weights > 0, [], []
+    drawn = weights > 0
+    low = []
+    high = []
     for members in (truth == 1, truth == 0):
         low.append(np.where(drawn[:, members], x[members], np.inf).min(axis=1, initial=np.inf))
         high.append(np.where(drawn[:, members], x[members], -np.inf).max(axis=1, initial=-np.inf))

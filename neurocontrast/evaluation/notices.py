@@ -27,9 +27,11 @@ FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
 """A class of two with a smaller share of the scans is warned about."""
-SITE_ASSOCIATION, SEX_ASSOCIATION = 0.3, 0.2
+SITE_ASSOCIATION = 0.3
+SEX_ASSOCIATION = 0.2
 """Bias-corrected Cramér's V with the class; of the site also the root of the variance of a number that it explains."""
-AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
+AGE_DIFFERENCE = 0.3
+AGE_ASSOCIATION = 0.15
 """Mean ages of two classes apart, in standard deviations; of several, root of the variance of age that they explain."""
 
 
@@ -38,7 +40,8 @@ def look_at_cohort(
 ) -> list[Notice]:
     """Return warnings about class sizes, sites, what goes together with the target, and the folds."""
     first = np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
-    people, own = table.iloc[first], target.subset(first)
+    people = table.iloc[first]
+    own = target.subset(first)
     found = [
         *_class_sizes(table, target),
         *_site_spellings(table, target),
@@ -160,20 +163,29 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
 
 def _site_association(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
     known = people["site"].notna().to_numpy()
-    values, sites = target.values[known], people["site"][known].to_numpy()
+    values = target.values[known]
+    sites = people["site"][known].to_numpy()
     if target.name == "site" or len(set(sites)) < 2:
         return
     if target.kind == "continuous":
         strength = np.sqrt(variance_explained(values.astype(float), sites))
-        measure, means = "√ε²", "the target's mean differs between sites"
+        measure = "√ε²"
+        means = "the target's mean differs between sites"
     else:
         strength = cramers_v(values, sites)
-        measure, means = "bias-corrected Cramér's V", "the classes are spread unevenly over sites"
+        measure = "bias-corrected Cramér's V"
+        means = "the classes are spread unevenly over sites"
     if strength > SITE_ASSOCIATION:
         yield Notice.of(
-            "site_confounded", what="site", target=target.name, measure=measure, strength=strength,
-            limit=SITE_ASSOCIATION, means=means, unlike=_unlike_sites(target, values, sites),
-        )  # fmt: skip
+            "site_confounded",
+            what="site",
+            target=target.name,
+            measure=measure,
+            strength=strength,
+            limit=SITE_ASSOCIATION,
+            means=means,
+            unlike=_unlike_sites(target, values, sites),
+        )
 
 
 def _unlike_sites(target: Target, values: Labels, sites: Texts, n_shown: int = 3) -> str:
@@ -182,7 +194,8 @@ def _unlike_sites(target: Target, values: Labels, sites: Texts, n_shown: int = 3
     columns = pd.DataFrame(
         values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)]
     )
-    overall, means = columns.mean(), columns.groupby(sites).mean()
+    overall = columns.mean()
+    means = columns.groupby(sites).mean()
     apart = (means - overall).abs()
     code = int(apart.max().to_numpy().argmax())
     least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
@@ -195,21 +208,23 @@ def _unlike_sites(target: Target, values: Labels, sites: Texts, n_shown: int = 3
 
 def _age(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
     known = people["age"].notna().to_numpy()
-    ages, codes = people["age"].to_numpy()[known], target.values[known]
+    ages = people["age"].to_numpy()[known]
+    codes = target.values[known]
     if target.name == "age" or not len(ages):
         return
-    explained, present = variance_explained(ages, codes), np.unique(codes).astype(int)
-    strength, limit, what = float(np.sqrt(explained)), AGE_ASSOCIATION, "√ε²"
+    explained = variance_explained(ages, codes)
+    present = np.unique(codes).astype(int)
+    strength = float(np.sqrt(explained))
+    limit = AGE_ASSOCIATION
+    what = "√ε²"
     if (
         target.kind == "binary" and len(present) == 2
     ):  # a rare class explains little, however far it is from the other
         share = float(codes.mean())
         spread = max(1 - explained, np.finfo(float).tiny) * share * (1 - share)
-        strength, limit, what = (
-            float(np.sqrt(explained / spread)),
-            AGE_DIFFERENCE,
-            "difference in standard deviations",
-        )
+        strength = float(np.sqrt(explained / spread))
+        limit = AGE_DIFFERENCE
+        what = "difference in standard deviations"
     if strength > limit:
         means = ", ".join(
             f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present
@@ -246,7 +261,8 @@ def cramers_v(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 def variance_explained(values: npt.NDArray[np.float64], groups: npt.ArrayLike) -> float:
     """Return ε², the share of a variable's variance that groups explain, corrected for chance."""
     codes = np.unique(np.asarray(groups), return_inverse=True)[1]
-    n, k = len(values), int(codes.max()) + 1
+    n = len(values)
+    k = int(codes.max()) + 1
     total = float(((values - values.mean()) ** 2).sum())
     if n <= k or total == 0:
         return 0.0

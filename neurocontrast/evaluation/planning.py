@@ -202,7 +202,9 @@ def _plan(
     split_rows: pd.DataFrame | None,
     cv: Any,
 ) -> Study:
-    table, target, allowed = scans.table, scans.target, settings.allow_overlap
+    table = scans.table
+    target = scans.target
+    allowed = settings.allow_overlap
     splits = _make_splits(scans, settings, split_rows, cv)
     check_adjustment(table, settings, splits, target=target.name)
     subjects = table["subject_id"].to_numpy(dtype=object)
@@ -234,27 +236,31 @@ def _plan(
             *(each for each in found if each.code not in _OF_FOLDS),
             *look_at_fixed(splits[0], target),
         ]
-        how_split, why_untested = "fixed", "fitted on (train and validation)"
+        how_split = "fixed"
+        why_untested = "fitted on (train and validation)"
         facts["split"] = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
     else:
         overlap = check_overlap(table, info, allow_overlap=allowed)
         twins = check_duplicates(table, scans.features, allow_overlap=allowed)
-        how_split, why_untested = (
-            settings.splits,
-            f"never tested, by the {'split file' if cv is None else 'splitter'}",
-        )
+        how_split = settings.splits
+        why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
         if split_rows is not None:
             how_split = "file"
         elif cv is not None:
             how_split = "custom" if splits[0].held_out_site is None else "leave-site-out"
             facts["splitter"] = describe_splitter(cv)
     return Study(
-        settings, table, scans.features, target, splits, units,
+        settings,
+        table,
+        scans.features,
+        target,
+        splits,
+        units,
         blocks_of(info, scans.features.shape[1]),
         flow=_flow(scans, splits, info, why_untested=why_untested),
         notices=[*overlap.notices, *twins, *found],
         facts=facts | {"splits": how_split} | overlap.facts,
-    )  # fmt: skip
+    )
 
 
 def _describe_fixed(
@@ -280,7 +286,8 @@ def _describe_fixed(
 def _make_splits(
     scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any
 ) -> list[Split]:
-    table, target = scans.table, scans.target
+    table = scans.table
+    target = scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
     if settings.split_column is not None:
         splits = [fixed_split(table, settings.split_column)]

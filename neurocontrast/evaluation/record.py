@@ -328,7 +328,8 @@ class Evaluation(Section):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-_METRICS, _INCREMENTS = TypeAdapter(dict[str, Metric]), TypeAdapter(dict[str, Increment])
+_METRICS = TypeAdapter(dict[str, Metric])
+_INCREMENTS = TypeAdapter(dict[str, Increment])
 
 
 def compose_evaluation(content: Mapping[str, Any]) -> Evaluation:
@@ -375,7 +376,8 @@ def _explain(file: str, error: ValidationError, *place: str) -> str:
 
 
 def _explain_one(problem: ErrorDetails, place: tuple[str, ...]) -> str:
-    key, kind = ".".join(map(str, (*place, *problem["loc"]))), problem["type"]
+    key = ".".join(map(str, (*place, *problem["loc"])))
+    kind = problem["type"]
     if kind == "missing":
         return f"'{key}' is missing"
     if kind == "value_error":

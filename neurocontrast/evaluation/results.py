@@ -76,7 +76,8 @@ def run_study(
     progress : Progress
         Receives progress messages.
     """
-    models, settings = predict_out_of_fold(study, progress), study.settings
+    models = predict_out_of_fold(study, progress)
+    settings = study.settings
     tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
@@ -87,9 +88,11 @@ def run_study(
         if model.rival:
             by = study.estimator_title(model)
             notices += look_at_rival(figures, model, leading, by=by)
-    probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
+    probe = None
+    inside = reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
-        chosen, strength = study, models["embedding"].fits[0].strength
+        chosen = study
+        strength = models["embedding"].fits[0].strength
         if (
             study.fixed
         ):  # the grids hold what was chosen, so that the probe is stored as it was evaluated
@@ -105,19 +108,27 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     with progress.task("Fitting models", len(study.models) * len(study.splits), "fold") as task:
         return {
             model.name: cross_validate(
-                model, study.target, study.splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
+                model,
+                study.target,
+                study.splits,
+                subjects=study.subjects,
+                settings=study.settings,
+                sites=study.sites,
                 advance=task.advance,
             )
             for model in study.models
-        }  # fmt: skip
+        }
 
 
 def permutation_summary(
     study: Study, model: OutOfFold, progress: Progress
 ) -> dict[str, Any] | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
-    settings, is_site = study.settings, study.target.name == "site"
-    n, sites, tested = settings.n_permutations, study.sites, study.models[0]
+    settings = study.settings
+    is_site = study.target.name == "site"
+    n = settings.n_permutations
+    sites = study.sites
+    tested = study.models[0]
     if not n or not isinstance(tested, ProbeModel):
         return None
 
@@ -127,7 +138,8 @@ def permutation_summary(
             target, sites, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed
         )
 
-    n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
+    n_folds = sum(split.repeat == 0 for split in study.splits)
+    started = time.perf_counter()
     with progress.task("Permuting labels", n * n_folds, "fold") as task:
         result = permutation_test(
             tested,
@@ -160,14 +172,21 @@ def metric_summary(
     out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
     resamples of the study's units. A metric that is not defined is None and has a ``reason``.
     """
-    target, settings, rows = study.target, study.settings, models["embedding"].tested
+    target = study.target
+    settings = study.settings
+    rows = models["embedding"].tested
     too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
     with progress.task("Resampling", None, "resample") as task:
         drawn = bootstrap_metrics(
-            target, models, study.units.labels, n_bootstraps=count_resamples(settings.n_bootstraps, len(rows)),
-            seed=derive_seed("intervals", settings.seed), rows=rows, plain=RANKED if too_long else (),
+            target,
+            models,
+            study.units.labels,
+            n_bootstraps=count_resamples(settings.n_bootstraps, len(rows)),
+            seed=derive_seed("intervals", settings.seed),
+            rows=rows,
+            plain=RANKED if too_long else (),
             advance=task.advance,
-        )  # fmt: skip
+        )
     reason = explain_undefined(target.kind, target.values[rows], target.classes)
 
     def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
@@ -201,7 +220,8 @@ def metric_summary(
             folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
         )
 
-    names, keys = target.metric_names, {"embedding": "metrics"}
+    names = target.metric_names
+    keys = {"embedding": "metrics"}
     figures = {
         keys.get(model, model): {name: described(model, name) for name in names} for model in models
     }
@@ -246,20 +266,23 @@ def look_at_rival(
     name = {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
     return [
         Notice.of(
-            "as_good", model=model.name, What=what[:1].upper() + what[1:], metric=name, theirs=theirs, ours=ours,
+            "as_good",
+            model=model.name,
+            What=what[:1].upper() + what[1:],
+            metric=name,
+            theirs=theirs,
+            ours=ours,
             over=model.rival.over,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _look_at_results(
     figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]
 ) -> Iterable[Notice]:
     fits = [fit for model in models.values() for fit in model.fits]
-    failed, not_chosen = (
-        sum(fit.n_not_converged for fit in fits),
-        sum(not fit.chosen for fit in fits),
-    )
+    failed = sum(fit.n_not_converged for fit in fits)
+    not_chosen = sum(not fit.chosen for fit in fits)
     if failed:
         yield Notice.of("not_converged", n=failed)
     if not_chosen:
@@ -282,11 +305,13 @@ def _look_at_results(
 def _compose(
     study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]
 ) -> Evaluation:
-    settings, target = study.settings, study.target
+    settings = study.settings
+    target = study.target
     dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
     facts = dict(study.facts)
-    excluded, embedding = facts.pop("excluded"), models["embedding"]
+    excluded = facts.pop("excluded")
+    embedding = models["embedding"]
     content = {
         "target": target.name,
         "kind": target.kind,

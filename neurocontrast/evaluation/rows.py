@@ -151,7 +151,8 @@ def encoder_digest(info: Mapping[str, Any]) -> str | None:
     digest = weights.get("sha256") if isinstance(weights, Mapping) else None
     if not isinstance(digest, str):
         return None
-    layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
+    layer = info.get("layer", "encoder")
+    precision = info.get("precision", "32-true")
     more = [
         *([] if layer == "encoder" else [layer]),
         *([] if precision == "32-true" else [precision]),

@@ -210,12 +210,11 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             f"{one_of(others)}."
         )
     if target.kind != "binary" and settings.threshold not in _RULES:
-        what, hint = (
-            f"of {len(target.classes)} classes",
-            "Use half or prevalence, or keep two classes with where.",
-        )
+        what = f"of {len(target.classes)} classes"
+        hint = "Use half or prevalence, or keep two classes with where."
         if continuous:
-            what, hint = "continuous", "Leave threshold out."
+            what = "continuous"
+            hint = "Leave threshold out."
         raise ConfigError(
             f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. {hint}"
         )

@@ -37,8 +37,10 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
     >>> round(mcnemar_test(a, b), 3)
     0.07
     """
-    a, b = np.asarray(hits_a, dtype=bool), np.asarray(hits_b, dtype=bool)
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    a = np.asarray(hits_a, dtype=bool)
+    b = np.asarray(hits_b, dtype=bool)
+    only_a = int((a & ~b).sum())
+    only_b = int((b & ~a).sum())
     return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
 
 
@@ -58,7 +60,8 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
     n = len(values)
     if n < 2:
         raise ValueError(f"differences: two folds or more are needed, got {n}")
-    mean, error = abs(values.mean()), np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1))
+    mean = abs(values.mean())
+    error = np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1))
     if error > 1e-12 * mean:
         return float(2 * stats.t.sf(mean / error, n - 1))
     return 1.0 if mean == 0 else float("nan")
@@ -70,7 +73,8 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
     if len(known) < 2 or folds["held_out_site"].notna().any():
         return None
     sizes = folds.loc[known.index]
-    n_train, n_test = sizes["n_train"].mean(), sizes["n_test"].mean()
+    n_train = sizes["n_train"].mean()
+    n_test = sizes["n_test"].mean()
     return finite_or_none(corrected_resampled_t(known, n_train=n_train, n_test=n_test))
 
 
@@ -110,7 +114,8 @@ def permutation_test(
     `redeal` deals the folds of permuted labels by the number of the permutation; None: the folds
     stay.
     """
-    first, n = [split for split in splits if split.repeat == 0], settings.n_permutations
+    first = [split for split in splits if split.repeat == 0]
+    n = settings.n_permutations
     places: Sequence[str] | Texts = sites
     if redeal is None:
         folds = predictions.folds[0]

@@ -31,7 +31,8 @@ from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
 """Folder of an evaluation in which the probe is."""
-_DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
+_DESCRIPTION = "probe.json"
+_ARRAYS = "probe.npz"
 _REMEDY = "Copy the evaluation again."
 _FORMAT = 1
 MIN_SHOTS = 5
@@ -137,11 +138,21 @@ def fit_on_all(
     Returns what the probe says of these scans, and the probe to be stored; None where
     `Study.why_not_stored` says so.
     """
-    target, settings, rows = study.target, study.settings, study.fitted_rows
+    target = study.target
+    settings = study.settings
+    rows = study.fitted_rows
     predicted, model = fit_probe(
-        study.design(), target, rows, rows, subjects=study.subjects, settings=settings, seed=study.final_seed,
-        sites=study.sites, validation=study.splits[0].validation, estimator=study.estimator,
-    )  # fmt: skip
+        study.design(),
+        target,
+        rows,
+        rows,
+        subjects=study.subjects,
+        settings=settings,
+        seed=study.final_seed,
+        sites=study.sites,
+        validation=study.splits[0].validation,
+        estimator=study.estimator,
+    )
     if study.why_not_stored is not None or model is None:
         return predicted, None
     assert model.scaler is not None  # as that of every built-in probe
@@ -310,7 +321,9 @@ def fit_shifts(
     shifts = {}
     for site, part in labelled.groupby("site"):
         people = part.groupby("subject")[["score", "truth"]].mean()
-        n, score, truth = len(people), people["score"].to_numpy(), people["truth"].to_numpy()
+        n = len(people)
+        score = people["score"].to_numpy()
+        truth = people["truth"].to_numpy()
         if n < MIN_SHOTS or (kind == "binary" and not 0 < truth.mean() < 1):
             shifts[str(site)] = SiteShift(n, None)
         elif kind == "continuous":

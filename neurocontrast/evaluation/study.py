@@ -92,7 +92,8 @@ class Study:
 
     def text(self) -> str:
         """Return who is evaluated, in which folds, and by what."""
-        n, n_subjects = len(self.table), self.table["subject_id"].nunique()
+        n = len(self.table)
+        n_subjects = self.table["subject_id"].nunique()
         how = f"parts as column '{self.settings.split_column}' says"
         if not self.fixed:
             n_folds, n_repeats = (

@@ -22,7 +22,9 @@ SCANS_PER_BIN = 20
 
 def study_tables(study: Study, models: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
     """Return the tables of the cohort and of the predictions by the name of their file."""
-    table, target, level = study.table, study.target, study.settings.confidence_level
+    table = study.table
+    target = study.target
+    level = study.settings.confidence_level
     shown = study.splits[0].test if study.fixed else np.arange(len(table))
     tables = {
         "cohort": cohort_table(table, target),
@@ -92,7 +94,9 @@ def prediction_table(
     with_paths: bool = False,
 ) -> pd.DataFrame:
     """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
-    embedding, labels, parts = models["embedding"], np.array(target.classes, dtype=object), []
+    embedding = models["embedding"]
+    labels = np.array(target.classes, dtype=object)
+    parts = []
     about = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
     if with_paths:
         about = about.assign(path=table["path"].map(os.path.basename, na_action="ignore"))
@@ -117,7 +121,8 @@ def prediction_table(
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
     """Return a few scans, spread over sites and classes, for a reader to look at."""
-    sites, groups = site_names(table["site"]), target.values.tolist()
+    sites = site_names(table["site"])
+    groups = target.values.tolist()
     if target.kind == "continuous":
         thirds = np.quantile(target.values.astype(float), [1 / 3, 2 / 3])
         groups = np.searchsorted(thirds, target.values.astype(float)).tolist()

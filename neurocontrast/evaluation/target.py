@@ -18,10 +18,30 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 CONTROL_NAMES = frozenset(
     {
-        "control", "controls", "healthy", "healthy control", "healthy controls", "hc", "hcs", "cn", "nc", "cu", "con",
-        "ctl", "ctrl", "td", "typical", "normal", "unaffected", "none", "no", "false", "negative", "0",
+        "control",
+        "controls",
+        "healthy",
+        "healthy control",
+        "healthy controls",
+        "hc",
+        "hcs",
+        "cn",
+        "nc",
+        "cu",
+        "con",
+        "ctl",
+        "ctrl",
+        "td",
+        "typical",
+        "normal",
+        "unaffected",
+        "none",
+        "no",
+        "false",
+        "negative",
+        "0",
     }
-)  # fmt: skip
+)
 """Names, in lower case, of a class that is never the positive one when another class is not among them."""
 
 

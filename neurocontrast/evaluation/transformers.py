@@ -92,7 +92,8 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
             table = X
         else:
             table = pd.DataFrame(validate_data(self, X, dtype=np.float64, reset=reset))
-        name, n = type(self).__name__, table.shape[1]
+        name = type(self).__name__
+        n = table.shape[1]
         lacking = [column for column in self.side_columns() if column not in table]
         if lacking:
             near = suggestion(str(lacking[0]), [str(column) for column in table.columns])
@@ -243,15 +244,15 @@ class ComBat(SideColumnTransformer):
         """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""
         if self.site is None:
             return
-        sites, covariates = (
-            self._names_of(side),
-            self.encode_covariates(side, self.preserve, fit=True),
-        )
+        sites = self._names_of(side)
+        covariates = self.encode_covariates(side, self.preserve, fit=True)
         places, counts = np.unique(sites, return_counts=True)
         self.sites_ = places[counts >= MIN_SITE_SCANS]
         self._check_known(sites)
         kept = np.isin(sites, self.sites_)
-        x, extra, codes = x[kept], covariates[kept], np.searchsorted(self.sites_, sites[kept])
+        x = x[kept]
+        extra = covariates[kept]
+        codes = np.searchsorted(self.sites_, sites[kept])
         if not len(x):
             return
         member = np.eye(len(self.sites_))[codes]
@@ -259,7 +260,8 @@ class ComBat(SideColumnTransformer):
             axis=0
         )  # the constant goes to the sites, whatever the covariates' units
         solved = np.linalg.lstsq(np.column_stack([member, extra - centre]), x, rcond=None)[0]
-        own, self.coef_ = solved[: len(self.sites_)], solved[len(self.sites_) :]
+        own = solved[: len(self.sites_)]
+        self.coef_ = solved[len(self.sites_) :]
         residuals = x - member @ own - (extra - centre) @ self.coef_
         scale = np.sqrt((residuals**2).mean(axis=0))
         varies = scale > 1e-10 * np.maximum(np.abs(x).max(axis=0), 1e-300)
@@ -281,15 +283,15 @@ class ComBat(SideColumnTransformer):
         """Return scans as if of the average site; those of a site that was not learned stay as they are."""
         if self.site is None:
             return x
-        sites, covariates = self._names_of(side), self.encode_covariates(side, self.preserve)
+        sites = self._names_of(side)
+        covariates = self.encode_covariates(side, self.preserve)
         self._check_known(sites)
-        known, adjusted = np.isin(sites, self.sites_), x.copy()
+        known = np.isin(sites, self.sites_)
+        adjusted = x.copy()
         if not known.any():
             return adjusted
-        places, expected = (
-            np.searchsorted(self.sites_, sites[known]),
-            self.mean_ + covariates[known] @ self.coef_,
-        )
+        places = np.searchsorted(self.sites_, sites[known])
+        expected = self.mean_ + covariates[known] @ self.coef_
         standard = (x[known] - expected) / self.scale_ - self.shift_[places]
         adjusted[known] = standard / np.sqrt(self.spread_[places]) * self.scale_ + expected
         return adjusted
@@ -338,14 +340,19 @@ def _describe_unlearned(
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:
     """Return posterior shift and variance of one site's standardised features (Johnson et al., 2007, section 3.2)."""
     n = len(standard)
-    shift, variance = standard.mean(axis=0), standard.var(axis=0, ddof=1)
+    shift = standard.mean(axis=0)
+    variance = standard.var(axis=0, ddof=1)
     if standard.shape[1] < 2 or variance.var(ddof=1) <= 1e-24:  # no prior to draw towards
         return shift, np.maximum(variance, 1e-12)
-    prior_shift, prior_spread = shift.mean(), shift.var(ddof=1)
-    middle, around = variance.mean(), variance.var(ddof=1)
-    shape, rate = (2 * around + middle**2) / around, (middle * around + middle**3) / around
+    prior_shift = shift.mean()
+    prior_spread = shift.var(ddof=1)
+    middle = variance.mean()
+    around = variance.var(ddof=1)
+    shape = (2 * around + middle**2) / around
+    rate = (middle * around + middle**3) / around
     squares = (standard**2).sum(axis=0)
-    found, spread = shift, variance
+    found = shift
+    spread = variance
     for _ in range(MAX_ITERATIONS):
         moved = (n * prior_spread * shift + spread * prior_shift) / (n * prior_spread + spread)
         about = (
@@ -353,7 +360,8 @@ def _posterior(standard: Floats) -> tuple[Floats, Floats]:
         )  # sum of squares about the moved shift
         wider = (about / 2 + rate) / (n / 2 + shape - 1)
         change = max(np.abs(moved - found).max(), np.abs(wider - spread).max())
-        found, spread = moved, wider
+        found = moved
+        spread = wider
         if change <= TOLERANCE:
             break
     return found, spread

@@ -29,7 +29,8 @@ MAX_LEFT_OUT = 200
 """More units than this are left out in groups."""
 MAX_RANKED = 300_000
 """With more classes × scans, figures that rank them within each class are not resampled: it takes too long."""
-MAX_RESAMPLED, ENOUGH_RESAMPLES = 50_000_000, 500
+MAX_RESAMPLED = 50_000_000
+ENOUGH_RESAMPLES = 500
 """Most scans × resamples, and the fewest resamples when that cuts them: intervals of many scans are nearly normal."""
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
@@ -127,9 +128,14 @@ def pooled_metrics(
         if len(part):
             counted = None if weights is None else weights[:, tested]
             found = compute_metrics(
-                target.kind, target.values[part], scores[part], decisions=decisions[part], folds=folds[part],
-                weights=counted, names=names,
-            )  # fmt: skip
+                target.kind,
+                target.values[part],
+                scores[part],
+                decisions=decisions[part],
+                folds=folds[part],
+                weights=counted,
+                names=names,
+            )
             per_repeat.append(found)
     return {
         name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]
@@ -223,8 +229,10 @@ class Units:
 
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
     """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
-    by_subject, by_site = Units("subject", subjects), Units("site", _linked_sites(sites, subjects))
-    n, n_missing = by_site.n, int((sites == NO_SITE).sum())
+    by_subject = Units("subject", subjects)
+    by_site = Units("site", _linked_sites(sites, subjects))
+    n = by_site.n
+    n_missing = int((sites == NO_SITE).sum())
     if asked == "subject":
         return by_subject
     if asked == "auto":
@@ -250,7 +258,8 @@ def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> U
 
 def _linked_sites(sites: Texts, subjects: Texts) -> Texts:
     """Return a number for each scan, the same for scans of sites that share a subject."""
-    places, owners = pd.factorize(sites)[0], pd.factorize(subjects)[0]
+    places = pd.factorize(sites)[0]
+    owners = pd.factorize(subjects)[0]
     n = int(places.max()) + 1
     shape = (n + int(owners.max()) + 1,) * 2
     links = sparse.coo_matrix((np.ones(len(places)), (places, n + owners)), shape=shape)

@@ -110,13 +110,17 @@ def explain_scans(
     first, second, third = (max(1, round(settings.patch_mm / step)) for step in spacing_mm)
     size = first, second, third
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
-    n_lattices, found = max(1, len(rows) // SUBJECTS_A_LATTICE), list[float]()
-    products, squares = np.zeros(()), 0.0
+    n_lattices = max(1, len(rows) // SUBJECTS_A_LATTICE)
+    found = list[float]()
+    products = np.zeros(())
+    squares = 0.0
     with progress.task("Explaining", len(rows), "subjects") as task:
         for lattice, group in groupby(
             range(len(rows)), key=lambda number: number * n_lattices // len(rows)
         ):
-            maps, scores, offset = [], [], offset_of(lattice, size)
+            maps = []
+            scores = []
+            offset = offset_of(lattice, size)
             for number in group:
                 own, whole = _explain(
                     score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset
@@ -132,10 +136,8 @@ def explain_scans(
             away = (
                 np.array(scores) - np.mean(scores) if np.ptp(scores) > 0 else np.zeros(len(scores))
             )
-            products, squares = (
-                products + np.tensordot(away, np.stack(maps), axes=1),
-                squares + float(away @ away),
-            )
+            products = products + np.tensordot(away, np.stack(maps), axes=1)
+            squares = squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
@@ -300,7 +302,8 @@ def name_of_place(x: float, y: float, z: float) -> str:
 def _regions() -> tuple[npt.NDArray[np.float64], Sequence[str]]:
     from nilearn import datasets  # takes seconds; nothing is downloaded
 
-    cortex, deep = datasets.fetch_coords_dosenbach_2010(), datasets.fetch_coords_seitzman_2018()
+    cortex = datasets.fetch_coords_dosenbach_2010()
+    deep = datasets.fetch_coords_seitzman_2018()
     missing = np.isin(deep.regions, ("hippocampus", "amygdala"))
     names = [str(label).rpartition(" ")[0] for label in cortex.labels] + [
         str(name) for name in deep.regions[missing]

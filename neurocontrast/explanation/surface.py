@@ -108,10 +108,19 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
             with warnings.catch_warnings():  # of a hemisphere without a value
                 warnings.simplefilter("ignore")
                 plotting.plot_surf_stat_map(
-                    mesh[f"infl_{SIDES[side]}"], sides[side], bg_map=mesh[f"sulc_{SIDES[side]}"], hemi=SIDES[side],
-                    view=view, engine="matplotlib", cmap="PuOr_r", vmin=-limit, vmax=limit, axes=axis, figure=figure,
+                    mesh[f"infl_{SIDES[side]}"],
+                    sides[side],
+                    bg_map=mesh[f"sulc_{SIDES[side]}"],
+                    hemi=SIDES[side],
+                    view=view,
+                    engine="matplotlib",
+                    cmap="PuOr_r",
+                    vmin=-limit,
+                    vmax=limit,
+                    axes=axis,
+                    figure=figure,
                     colorbar=side == "rh" and view == "lateral",
-                )  # fmt: skip
+                )
             axis.set_title(f"{kind}: {SIDES[side]}, {view}")
     figure.savefig(path, dpi=110, bbox_inches="tight")
     return True

@@ -28,8 +28,19 @@ from neurocontrast.findings.sites import FOLDS, GROUPS, SITES
 from neurocontrast.page.blocks import Section, render
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["FINDINGS", "External", "Finding", "Found", "Inputs", "build_sections", "check", "measure", "open_folder",
-           "plan_external", "render_report"]  # fmt: skip
+__all__ = [
+    "FINDINGS",
+    "External",
+    "Finding",
+    "Found",
+    "Inputs",
+    "build_sections",
+    "check",
+    "measure",
+    "open_folder",
+    "plan_external",
+    "render_report",
+]
 
 FINDINGS: tuple[Finding, ...] = (
     WARNINGS,

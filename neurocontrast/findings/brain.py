@@ -61,9 +61,14 @@ def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
     )
     caption = "Share of the differences in score between subjects that each measure carries, the largest first."
     picture = draw_intervals(
-        "regions", [Series(found)], found["region"].astype(str).tolist(), caption, reference=(0.0, None),
-        numbers=found, xlabel="Share of the differences in score",
-    )  # fmt: skip
+        "regions",
+        [Series(found)],
+        found["region"].astype(str).tolist(),
+        caption,
+        reference=(0.0, None),
+        numbers=found,
+        xlabel="Share of the differences in score",
+    )
     rows = found.rename(columns={"low": "value_low", "high": "value_high"})
     columns = (
         Column("Measure", "region", "heading"),
@@ -147,7 +152,8 @@ def _draw(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
     data = image.get_fdata(dtype=np.float32)
     inside = inside_brain(image)
     data = np.where(inside, data, 0.0) if np.any(data[inside]) else data
-    image, sizes = nibabel.Nifti1Image(data, image.affine), np.abs(data)
+    image = nibabel.Nifti1Image(data, image.affine)
+    sizes = np.abs(data)
     # A few extreme voxels must not make all others pale; small values fade into the template.
     limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
     fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
@@ -160,15 +166,31 @@ def _draw(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
     drawn = []
     for name, mode, cuts, height, about in (
         ("peak", "ortho", peak, 3.6, crossing),
-        ("slices", "z", np.linspace(-44, 60, 7).round().tolist(), 2.3, "Axial slices from z = −44 to 60 mm"),
-    ):  # fmt: skip
+        (
+            "slices",
+            "z",
+            np.linspace(-44, 60, 7).round().tolist(),
+            2.3,
+            "Axial slices from z = −44 to 60 mm",
+        ),
+    ):
         figure = blank_figure(height=height, width=2 * WIDTH, layout="none")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shown = plotting.plot_stat_map(
-                image, bg_img=template, figure=figure, display_mode=mode, cut_coords=cuts, cmap="PuOr_r", vmin=-limit,
-                vmax=limit, threshold=None, transparency=fading, draw_cross=mode == "ortho", black_bg=False,
-            )  # fmt: skip
+                image,
+                bg_img=template,
+                figure=figure,
+                display_mode=mode,
+                cut_coords=cuts,
+                cmap="PuOr_r",
+                vmin=-limit,
+                vmax=limit,
+                threshold=None,
+                transparency=fading,
+                draw_cross=mode == "ortho",
+                black_bg=False,
+            )
             # Half the largest values: solid where they speak for, dashed where against, to be told
             # without colour.
             for sign, line in ((1.0, "solid"), (-1.0, "dashed")):

@@ -23,7 +23,8 @@ def show_cohort(files: EvaluationFolder) -> Section:
         if count
     ]
     blocks: list[Block] = [Facts(facts)]
-    steps, cohort = list_steps(files), files.table("cohort", "site")
+    steps = list_steps(files)
+    cohort = files.table("cohort", "site")
     absent = note(
         "flow.tsv is absent: what happened before the embeddings were made is not known here."
     )
@@ -76,7 +77,9 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
             "min": "Smallest",
             "max": "Largest",
         }
-        kinds, digits, few = {"n": "count"}, 1, "fewer than two scans"
+        kinds = {"n": "count"}
+        digits = 1
+        few = "fewer than two scans"
         if (
             files.target == "age"
             and not files.show_ids
@@ -86,11 +89,9 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
             told = (cohort["max"] < OLDEST_SHOWN) | (cohort["n"] >= 5)
             cohort = cohort.assign(**{name: cohort[name].where(told) for name in ("mean", "sd")})
             cohort = cohort.assign(**{name: rough_ages(cohort[name]) for name in ("min", "max")})
-            kinds, digits, few = (
-                kinds | {"min": "text", "max": "text"},
-                0,
-                f"{few}, or it would tell a high age",
-            )
+            kinds = kinds | {"min": "text", "max": "text"}
+            digits = 0
+            few = f"{few}, or it would tell a high age"
         columns = [
             Column(titles.get(name, name), name, kinds.get(name, "number"), digits, reason=few)
             for name in names
@@ -98,7 +99,8 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
         caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
         return make_table(caption, cohort, [site, *columns])
     columns = [Column("All scans" if name == "total" else name, name, "count") for name in names]
-    total, many = {"site": "All sites", **cohort[names].sum().to_dict()}, len(cohort) > 1
+    total = {"site": "All sites", **cohort[names].sum().to_dict()}
+    many = len(cohort) > 1
     rows = [*cohort.to_dict("records"), *([total] if many else [])]
     caption = f"Scans evaluated at each site, by {files.target}."
     return make_table(caption, rows, [site, *columns], total_rows=int(many))

@@ -76,9 +76,15 @@ SITE_EXPONENT = 0.3
 STRONG_SHARE = 0.5
 """The site is called predictable where balanced accuracy is this far from chance to perfect."""
 _SETTINGS: dict[str, Any] = {
-    "C": (1e-4, 1e-2, 1.0), "alpha": (1e0, 1e2, 1e4), "n_inner_folds": 3, "n_folds": N_FOLDS, "probe": "auto",
-    "threshold": "prevalence", "inner_splits": "stratified", "n_jobs": 1,
-}  # fmt: skip
+    "C": (1e-4, 1e-2, 1.0),
+    "alpha": (1e0, 1e2, 1e4),
+    "n_inner_folds": 3,
+    "n_folds": N_FOLDS,
+    "probe": "auto",
+    "threshold": "prevalence",
+    "inner_splits": "stratified",
+    "n_jobs": 1,
+}
 _COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n", "n_levels", "note")
 
 
@@ -94,7 +100,9 @@ class Reading:
 
 def measure_confounds(inputs: Inputs) -> Found:
     """Predict covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
-    study, settings, target = inputs.study, inputs.study.settings, inputs.study.target
+    study = inputs.study
+    settings = inputs.study.settings
+    target = inputs.study.target
     summary: dict[str, Any] = {
         "harmonise": settings.harmonise,
         "harmonise_preserve": list(kept_columns(study.table, settings, target=target.name)),
@@ -108,13 +116,15 @@ def measure_confounds(inputs: Inputs) -> Found:
         study.splits[0].test if study.fixed else np.arange(len(study.table))
     )  # pretraining has seen the others
     drawn, note = draw_subjects(study.subjects[among], seed=settings.seed, n_scans=MAX_SCANS)
-    rows, asked = among[drawn], ("site", "age", "sex", *settings.covariates)
+    rows = among[drawn]
+    asked = ("site", "age", "sex", *settings.covariates)
     columns = choose_covariates(study.table, asked, target=target.name, sites_held_out=False)[0]
     classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
     parts = {"all": rows} | {
         name: rows[target.values[rows] == code] for code, name in enumerate(classes)
     }
-    found, site = [], None
+    found = []
+    site = None
     with inputs.progress.task(
         "Looking for confounds", len(columns) * len(parts) + 1, "probe"
     ) as task:
@@ -144,7 +154,8 @@ def measure_confounds(inputs: Inputs) -> Found:
 
 def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
     """Predict a column in stratified folds of the scans that have a value, or return why it is not predicted."""
-    values, subjects = study.table[column].iloc[rows], study.subjects[rows]
+    values = study.table[column].iloc[rows]
+    subjects = study.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
     present = np.array([text is not None for text in texts], dtype=bool)
     if _is_number(study, column):
@@ -168,7 +179,8 @@ def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
         target = Target(
             column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None
         )
-    kept, seed = rows[present], derive_seed("confound-folds", study.settings.seed)
+    kept = rows[present]
+    seed = derive_seed("confound-folds", study.settings.seed)
     splits = stratified(
         target, study.sites[kept], study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed
     )
@@ -206,7 +218,8 @@ def _resample(
 ) -> Resamples:
     """Return a metric on resamples; where the site is predicted, subjects are resampled."""
     units = study.subjects if by_subject or reading.target.name == "site" else study.units.labels
-    seed, n = derive_seed("confound-intervals", study.settings.seed), study.settings.n_bootstraps
+    seed = derive_seed("confound-intervals", study.settings.seed)
+    n = study.settings.n_bootstraps
     models = {"embedding": reading.model}
     drawn = bootstrap_metrics(
         reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric]
@@ -220,7 +233,8 @@ def _describe(
     if isinstance(reading, str):
         metric = "mae" if _is_number(study, column) else "balanced_accuracy"
         return [{"metric": metric, "n": 0, "note": reading}]
-    target, level = reading.target, study.settings.confidence_level
+    target = reading.target
+    level = study.settings.confidence_level
     shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
     chances = {"balanced_accuracy": 1 / max(len(target.classes), 1)}
     if target.kind == "continuous":
@@ -270,13 +284,12 @@ def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict
         return "the same people at all sites: none of them is unseen"
     age = _fit(study, Target("age", "continuous", ages), kept, splits)
     # The same scans and seed, and subjects in both, so the two are resampled together.
-    errors, accuracies = (
-        _resample(study, age, "mae", by_subject=True),
-        _resample(study, site, "balanced_accuracy"),
-    )
+    errors = _resample(study, age, "mae", by_subject=True)
+    accuracies = _resample(study, site, "balanced_accuracy")
     score = errors.combine(accuracies, lambda mae, accuracy: mae * accuracy**SITE_EXPONENT)
     interval = score.interval(level=study.settings.confidence_level)
-    levels, guessed = len(site.target.classes), _median_error(age)
+    levels = len(site.target.classes)
+    guessed = _median_error(age)
     return {
         "score": score.value,
         "interval": None if interval is None else list(interval),
@@ -346,7 +359,8 @@ _ABSENT = "Not shown: how well site, age and sex can be read off the embedding. 
 
 def show_confounds(files: EvaluationFolder) -> Section:
     """Return how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
-    about, table = files.summary.part(Confounds) or Confounds(), column_readings(files)
+    about = files.summary.part(Confounds) or Confounds()
+    table = column_readings(files)
     adjustment = Facts(write_paragraphs("confounds.j2", files, what="adjustment", about=about))
     blocks: list[Block] = [adjustment, note(_ABSENT) if table is None else _table(table)]
     if about.openbhb is not None:
@@ -362,7 +376,8 @@ def _table(confounds: pd.DataFrame) -> Table:
     rows = confounds.reindex(
         columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))]
     )
-    within, remark = rows["within"].fillna("all"), rows["note"].fillna("")
+    within = rows["within"].fillna("all")
+    remark = rows["note"].fillna("")
     rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
         column=rows["column"].map(partial(naming, "column")),
         within=("within " + within).where(within != "all", "all scans"),

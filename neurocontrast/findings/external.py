@@ -134,13 +134,18 @@ def plan_external(
     info, training_info : mapping, optional
         Metadata of the external embeddings, and of those of the study.
     """
-    info, training_info = info or {}, training_info or {}
+    info = info or {}
+    training_info = training_info or {}
     n_found = features.shape[1] if features.ndim == 2 else 0
     check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
     doubt = check_same_encoder(
-        encoder_digest(training_info), encoder_digest(info), n_expected=study.features.shape[1], n_found=n_found,
-        parameter="test", what="the probe",
-    )  # fmt: skip
+        encoder_digest(training_info),
+        encoder_digest(info),
+        n_expected=study.features.shape[1],
+        n_found=n_found,
+        parameter="test",
+        what="the probe",
+    )
     notices = [] if doubt is None else [Notice.of("encoder_unknown", doubt=doubt)]
     with _naming_the_test_table():
         tidy = tidy_table(table)
@@ -248,7 +253,8 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], l
 def _join(
     study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target
 ) -> Study:
-    n, n_test = len(study.table), len(chosen)
+    n = len(study.table)
+    n_test = len(chosen)
     both = pd.concat([study.table, chosen], ignore_index=True)
     joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
     split = Split(
@@ -288,7 +294,8 @@ def _check_leaks(
 
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
     """Return the covariates of the baseline that external scans have too, and why the others are left out."""
-    used, dropped = [], []
+    used = []
+    dropped = []
     learned = set(study.sites[study.fitted_rows]) - {NO_SITE}
     new = sorted(set(chosen["site"].dropna()) - learned)
     for name in study.covariates:
@@ -334,14 +341,20 @@ def measure_external_test(inputs: Inputs) -> Found:
     """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
     if inputs.external is None:
         return Found({"external": None})
-    external, study = inputs.external, inputs.external.study
-    split, models = study.splits[0], dict[str, OutOfFold]()
+    external = inputs.external
+    study = inputs.external.study
+    split = study.splits[0]
+    models = dict[str, OutOfFold]()
     with inputs.progress.task("Testing on the external scans", len(study.models), "model") as task:
         for model in study.models:
             decided = model.predict(
-                study.target, split, subjects=study.subjects, settings=study.settings, seed=study.final_seed,
+                study.target,
+                split,
+                subjects=study.subjects,
+                settings=study.settings,
+                seed=study.final_seed,
                 sites=study.sites,
-            )  # fmt: skip
+            )
             models[model.name] = gather(study.target, [split], [decided])
             task.advance()
     outlying = measure_rows(study, split.test, inputs.reference, "probe")
@@ -358,11 +371,9 @@ def measure_external_test(inputs: Inputs) -> Found:
 
 
 def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]:
-    study, split, level = (
-        external.study,
-        external.study.splits[0],
-        external.study.settings.confidence_level,
-    )
+    study = external.study
+    split = external.study.splits[0]
+    level = external.study.settings.confidence_level
     rows = split.test
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
     drawn = resample(study, models, rows, names, study.subjects, "external-intervals")
@@ -400,7 +411,8 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
 
 def show_external(files: EvaluationFolder) -> Section | None:
     """Return the metrics, curves and sites of the external test set; None without one."""
-    part, about = external_part(files), files.summary.part(ExternalTest)
+    part = external_part(files)
+    about = files.summary.part(ExternalTest)
     if part is None or about is None:
         return None
     blocks: list[Block] = [Facts(write_paragraphs("external.j2", files, about=about))]
@@ -418,13 +430,22 @@ def show_external(files: EvaluationFolder) -> Section | None:
     blocks += outlyingness_blocks(part, title="External scans unlike those it learned from")
     start = "External test set. "
     blocks = [
-        replace(block, pictures=[
-            replace(each, name=f"external_{each.name}", alt=start + each.alt, caption=start + each.caption)
-            for each in block.pictures
-        ])
-        if isinstance(block, Pictures) else block
+        replace(
+            block,
+            pictures=[
+                replace(
+                    each,
+                    name=f"external_{each.name}",
+                    alt=start + each.alt,
+                    caption=start + each.caption,
+                )
+                for each in block.pictures
+            ],
+        )
+        if isinstance(block, Pictures)
+        else block
         for block in blocks
-    ]  # fmt: skip
+    ]
     who = (
         "People some of whom had been seen before"
         if about.n_overlap
@@ -457,11 +478,20 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     threshold = files.summary.threshold.model_copy(
         update={"rule": external.threshold, "values": []}
     )
-    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment,
-               "baseline_covariates": external.baseline_covariates,
-               "threshold": threshold, "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed",
-               **dict.fromkeys(each.key for each in rivals(files.summary))}  # fmt: skip
-    tested, sites = _tested(files), files.table("external_sites", "site", "n")
+    changes = {
+        "n": external.n,
+        "metrics": metrics,
+        "baseline": baseline,
+        "increment": external.increment,
+        "baseline_covariates": external.baseline_covariates,
+        "threshold": threshold,
+        "outlyingness": external.outlyingness,
+        "permutation": None,
+        "splits": "fixed",
+        **dict.fromkeys(each.key for each in rivals(files.summary)),
+    }
+    tested = _tested(files)
+    sites = files.table("external_sites", "site", "n")
     tested = files.predictions.iloc[:0] if tested is None else tested
     outside = files.table("external_outlyingness")
     return replace(

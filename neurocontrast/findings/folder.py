@@ -36,10 +36,29 @@ _LARGEST = 4_000_000
 
 _TEXT = frozenset(
     (
-        "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
-        "y_pred", "model", "column", "within", "metric", "step", "reason", "class", "reference", "outside", "split",
+        "participant_id",
+        "subject_id",
+        "session",
+        "site",
+        "sex",
+        "held_out_site",
+        "note",
+        "path",
+        "y_true",
+        "target",
+        "y_pred",
+        "model",
+        "column",
+        "within",
+        "metric",
+        "step",
+        "reason",
+        "class",
+        "reference",
+        "outside",
+        "split",
     )
-)  # fmt: skip
+)
 """Columns of text, in whichever table; a finding says which further ones its own table has."""
 _LOOSE = {"folds.tsv", "scans.tsv"}
 """Tables that may hold further columns of any kind."""
@@ -287,11 +306,14 @@ def _check_is_evaluation(root: Path) -> None:
     if (root / FILE).is_file():
         return
     if root.is_file():
-        found, hint = f"got the file '{root}'", f" Give the folder that holds it: {root.parent}."
+        found = f"got the file '{root}'"
+        hint = f" Give the folder that holds it: {root.parent}."
     elif not root.is_dir():
-        found, hint = f"and there is no folder '{root}'", ""
+        found = f"and there is no folder '{root}'"
+        hint = ""
     else:
-        found, hint = f"and '{root}' has no {FILE}", ""
+        found = f"and '{root}' has no {FILE}"
+        hint = ""
         if (root / "encoder.json").is_file() or (root / "provenance.json").is_file():
             hint = " It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
         elif (root / "comparison.json").is_file():

@@ -83,7 +83,8 @@ def measure_learning_curve(inputs: Inputs) -> Found:
     The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
     target and seed, and are the same for other encoders.
     """
-    study, settings = inputs.study, inputs.study.settings
+    study = inputs.study
+    settings = inputs.study.settings
     if not settings.train_sizes:
         return Found({"learning_curve": None})
     rows = []
@@ -205,7 +206,8 @@ def _interleaved(
 
 def show_learning(files: EvaluationFolder) -> Section | None:
     """Return the learning curve of the headline metric; None if none was asked for."""
-    curve, words = files.summary.part(LearningCurve), files.words
+    curve = files.summary.part(LearningCurve)
+    words = files.words
     if curve is None or not curve.metrics:
         return None
     draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
@@ -242,9 +244,12 @@ def draw_learning(
     if rows.empty:
         return None
     figure, axes = style.new_figure(height=4.2)
-    about, parts, chance = files.describe(metric), [], files.chance(metric)
+    about = files.describe(metric)
+    parts = []
+    chance = files.chance(metric)
     for place, (model, part) in enumerate(rows.groupby("model", sort=False)):
-        part, look = part.sort_values("n_train"), style.look_of(place)
+        part = part.sort_values("n_train")
+        look = style.look_of(place)
         low, high = (part["mean"] + sign * part["sd"].fillna(0.0) for sign in (-1, 1))
         axes.fill_between(part["n_train"], low, high, color=look["color"], alpha=0.12, linewidth=0)
         axes.plot(

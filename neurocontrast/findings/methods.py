@@ -62,13 +62,34 @@ def show_silences(files: EvaluationFolder) -> Section:
 
 
 _RECORDED = (
-    "format", "seed", "splits", "splits_digest", "n_folds", "n_repeats", "allow_overlap", "n_overlap", "bootstrap",
-    "permutation", "probe", "threshold", "embeddings", "objective", "run", "simulation", "environment",
-)  # fmt: skip
+    "format",
+    "seed",
+    "splits",
+    "splits_digest",
+    "n_folds",
+    "n_repeats",
+    "allow_overlap",
+    "n_overlap",
+    "bootstrap",
+    "permutation",
+    "probe",
+    "threshold",
+    "embeddings",
+    "objective",
+    "run",
+    "simulation",
+    "environment",
+)
 """What Provenance shows of ``evaluation.json``."""
 _SKIPPED = (
-    "training_metrics", "pretraining_subjects", "participant_digests", "view", "p_values", "observed", "command",
-)  # fmt: skip
+    "training_metrics",
+    "pretraining_subjects",
+    "participant_digests",
+    "view",
+    "p_values",
+    "observed",
+    "command",
+)
 """Written in full elsewhere in the report, lists of people, or a packed mask."""
 
 

@@ -41,12 +41,14 @@ class Outlyingness(Part):
 
 def measure_outlyingness(inputs: Inputs) -> Found:
     """Measure each tested scan from other subjects' scans; where sites are held out, from those of other sites."""
-    study, reference = inputs.study, inputs.reference
+    study = inputs.study
+    reference = inputs.reference
     main = [split for split in study.splits if split.repeat == 0]
     rows = np.sort(np.concatenate([split.test for split in main]))
     if main[0].held_out_site is None or not isinstance(reference, Reference):
         return measure_rows(study, rows, reference, "other subjects")
-    scores, why_not = np.full((len(study.table), 2), np.nan), set[str]()
+    scores = np.full((len(study.table), 2), np.nan)
+    why_not = set[str]()
     with inputs.progress.task("Looking for scans that lie outside", len(main), "fold") as task:
         for split in main:
             try:
@@ -74,7 +76,8 @@ def _count(study: Study, rows: Rows, scores: Floats, reference: str, why_not: se
     table = table.assign(
         reference=reference, mahalanobis=scores[:, 0], mahalanobis_percentile=scores[:, 1]
     )
-    percentiles, threshold = table["mahalanobis_percentile"], study.settings.outside_percentile
+    percentiles = table["mahalanobis_percentile"]
+    threshold = study.settings.outside_percentile
     table["outside"] = [
         None if np.isnan(value) else bool(value > threshold) for value in percentiles
     ]

@@ -54,7 +54,8 @@ def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
         ("baseline", "baseline_score", s.baseline),
         ("embedding", "y_score", files.metrics),
     ):
-        values, drawn = found.get(metric), _points(tested, column, files.positive, curve)
+        values = found.get(metric)
+        drawn = _points(tested, column, files.positive, curve)
         label = f"{named[model]}: {area} {number_text(point_estimate(values), digits=2)}"
         label += (
             f" [{interval_text(values.interval, digits=2)}]" if values and values.interval else ""
@@ -71,7 +72,8 @@ def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
             parts.append(points.assign(curve=named[model], repeat=repeat))
     if not parts:
         return None
-    share, note = float((tested["y_true"] == files.positive).mean()), ""
+    share = float((tested["y_true"] == files.positive).mean())
+    note = ""
     if curve == "roc":
         axes.plot([0, 1], [0, 1], label="Chance: 0.50", **_CHANCE)
     else:
@@ -138,7 +140,8 @@ def _draw_calibration(
     if rows.empty:
         return None
     suffix = f"_{files.classes.index(name) + 1}" if files.kind == "multiclass" else ""
-    label, parts = style.plain_label(name, length=20), []
+    label = style.plain_label(name, length=20)
+    parts = []
     figure, axes = style.new_figure(height=style.WIDTH)
     axes.plot([0, 1], [0, 1], label="Perfectly calibrated", **_CHANCE)
     for model, title, marker in (
@@ -148,7 +151,9 @@ def _draw_calibration(
         part = rows[rows["model"] == model].sort_values("mean_predicted")
         if part.empty:
             continue
-        x, y, look = part["mean_predicted"], part["observed"], _LOOKS[model]
+        x = part["mean_predicted"]
+        y = part["observed"]
+        look = _LOOKS[model]
         if {"observed_low", "observed_high"} <= set(part):
             axes.vlines(
                 x,
@@ -179,7 +184,8 @@ def _draw_calibration(
 
 OLDEST_SHOWN = 89
 """Ages from this on are shown as "89+": with a site, an older age can name a person."""
-_MAX_CELLS, _MAX_NAMED = 12, 120
+_MAX_CELLS = 12
+_MAX_NAMED = 120
 """Classes up to which the confusion matrix has numbers in its cells, and names beside it."""
 _N_WORST = 10
 
@@ -247,12 +253,11 @@ def _count_text(n: float) -> str:
 @style.styled
 def draw_confusion(files: EvaluationFolder) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
-    numbers, rule, n_classes = (
-        count_confusion(files),
-        naming("threshold", files),
-        len(files.classes),
-    )
-    totals, many = numbers.sum(axis=1), n_classes > _MAX_CELLS
+    numbers = count_confusion(files)
+    rule = naming("threshold", files)
+    n_classes = len(files.classes)
+    totals = numbers.sum(axis=1)
+    many = n_classes > _MAX_CELLS
     shares = numbers / np.where(totals > 0, totals, 1)[:, None]
     side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
     figure, axes = style.new_figure(height=side * 0.94, width=side)
@@ -261,11 +266,15 @@ def draw_confusion(files: EvaluationFolder) -> style.Picture:
     )
     # A square root shows the mistakes of each class, which are small beside what is right.
     shown.plot(
-        ax=axes, include_values=not many, values_format=".0%", cmap="Blues", colorbar=many,
+        ax=axes,
+        include_values=not many,
+        values_format=".0%",
+        cmap="Blues",
+        colorbar=many,
         xticks_rotation="vertical" if n_classes > 4 else "horizontal",
         im_kw={"norm": PowerNorm(0.5 if many else 1.0, vmin=0, vmax=1)},
         text_kw={"fontsize": 10 if n_classes < 7 else 7},
-    )  # fmt: skip
+    )
     axes.tick_params(length=0, labelsize=float(np.clip(40 * side / n_classes, 4.5, 9)))
     axes.set(xlabel="Predicted", ylabel="True")
     axes.grid(visible=False)
@@ -274,8 +283,10 @@ def draw_confusion(files: EvaluationFolder) -> style.Picture:
     n_repeats = tested_rows(files)["repeat"].nunique()
     what = f"shares of each true class of the {'test' if files.fixed else 'out-of-fold'} {files.words.items}"
     what += f", means over {n_repeats} repeats" if n_repeats > 1 else ""
-    right = [f"{_count_text(numbers[row, row])} of {_count_text(totals[row])} {files.classes[row]} right"
-             for row in np.argsort(-shares.diagonal(), kind="stable")]  # fmt: skip
+    right = [
+        f"{_count_text(numbers[row, row])} of {_count_text(totals[row])} {files.classes[row]} right"
+        for row in np.argsort(-shares.diagonal(), kind="stable")
+    ]
     alt = "; ".join(right)
     if many:
         what += ", darker by the square root"
@@ -301,7 +312,9 @@ def draw_confusion(files: EvaluationFolder) -> style.Picture:
 @style.styled
 def draw_predicted(files: EvaluationFolder) -> style.Picture:
     """Draw predicted values against true ones by site, with their trend."""
-    pooled, target, items = _pool_repeats(files), style.plain_label(files.target), files.words.items
+    pooled = _pool_repeats(files)
+    target = style.plain_label(files.target)
+    items = files.words.items
     everyone = pd.DataFrame(
         {"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)}
     )
@@ -309,10 +322,12 @@ def draw_predicted(files: EvaluationFolder) -> style.Picture:
         subset=["true", "predicted"]
     )
     everyone = everyone.reset_index(drop=True)
-    known, rough = everyone["true"], files.target == "age" and not files.show_ids
+    known = everyone["true"]
+    rough = files.target == "age" and not files.show_ids
     if rough:
         everyone = everyone.assign(true=known.round().clip(upper=OLDEST_SHOWN))
-    rows, ends = thin_rows(everyone), np.quantile(everyone["true"], [0, 1])
+    rows = thin_rows(everyone)
+    ends = np.quantile(everyone["true"], [0, 1])
     figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
     axes.plot(
         ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4
@@ -355,7 +370,8 @@ def name_scans(files: EvaluationFolder, rows: pd.DataFrame) -> list[str]:
     sessions = rows.get("session", pd.Series("", index=rows.index)).fillna("")
     if files.show_ids:
         return [f"{name} {session}".strip() for name, session in zip(names, sessions, strict=True)]
-    key, pairs = files.key.encode(), zip(names, sessions, strict=True)
+    key = files.key.encode()
+    pairs = zip(names, sessions, strict=True)
     return [
         hmac.new(key, f"{name}\t{session}".encode(), "sha256").hexdigest()[:10]
         for name, session in pairs
@@ -390,13 +406,16 @@ def list_errors(files: EvaluationFolder) -> pd.DataFrame:
 
 def show_worst(files: EvaluationFolder) -> Section:
     """Return the table of most confident mistakes, or of largest residuals."""
-    errors, continuous = list_errors(files), files.kind == "continuous"
+    errors = list_errors(files)
+    continuous = files.kind == "continuous"
     if errors.empty:
         return Section("worst", "Worst errors", [note("No scan was given to a wrong class.")])
     number, score = ("number", "Predicted − true") if continuous else ("text", "P(true class)")
-    shown, digits = errors.head(_N_WORST), 1
+    shown = errors.head(_N_WORST)
+    digits = 1
     if continuous and files.target == "age" and not files.show_ids:
-        young, digits = shown["y_true"] < OLDEST_SHOWN, 0
+        young = shown["y_true"] < OLDEST_SHOWN
+        digits = 0
         shown = shown.assign(y_true=rough_ages(shown["y_true"]), score=shown["score"].where(young))
     columns = (
         Column("Scan", "scan", "heading"),

@@ -37,7 +37,8 @@ def permutation_result(files: EvaluationFolder, metric: str | None) -> dict[str,
     p_value = test.p_values.get(metric or "") if test else None
     if test is None or p_value is None or not test.n:
         return None
-    k, observed = round(p_value * (1 + test.n)) - 1, test.observed.get(metric or "")
+    k = round(p_value * (1 + test.n)) - 1
+    observed = test.observed.get(metric or "")
     return {
         **vars(test),
         "p_value": p_value,
@@ -117,11 +118,9 @@ def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: obje
 
 
 def _fill(text: str, files: Any, names: dict[str, Any]) -> str:
-    words, s, run = (
-        getattr(files, "words", wording.SCANS),
-        getattr(files, "summary", None),
-        getattr(files, "run", {}),
-    )
+    words = getattr(files, "words", wording.SCANS)
+    s = getattr(files, "summary", None)
+    run = getattr(files, "run", {})
     return template_of(text, words).render(files=files, words=words, s=s, run=run, **names)
 
 

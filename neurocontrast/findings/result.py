@@ -85,25 +85,33 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 
 
 def _cards(files: EvaluationFolder) -> list[Card]:
-    s, level, key = files.summary, files.level, str(files.headline)
+    s = files.summary
+    level = files.level
+    key = str(files.headline)
     if not s.baseline_covariates:
         return [
             _card(files, name, "", s.metrics[name], strong=name == key)
             for name in files.leading[:2]
         ]
-    about, increment = describe_metric(key), s.increment.get(key, Increment())
+    about = describe_metric(key)
+    increment = s.increment.get(key, Increment())
     better = "lower" if is_error(key) else "higher"
     gain = interval_phrase(level, interval_text(increment.interval, digits=2, signed=True))
     return [
-        _card(files, key, " of the embedding", s.metrics[key], f"; {better} is better", strong=True),
+        _card(
+            files, key, " of the embedding", s.metrics[key], f"; {better} is better", strong=True
+        ),
         _card(files, key, f" of {naming('covariates', files)} only", s.baseline.get(key)),
-        Card("Difference", number_text(increment.difference, digits=2, signed=True),
-             gain + ("" if about.higher_is_better else "; negative is better")),
+        Card(
+            "Difference",
+            number_text(increment.difference, digits=2, signed=True),
+            gain + ("" if about.higher_is_better else "; negative is better"),
+        ),
         *[
             _card(files, key, f" of {rival.named}", rival.metrics[key])
             for rival in strongest(rivals(s), key)
         ],
-    ]  # fmt: skip
+    ]
 
 
 def _card(
@@ -115,19 +123,16 @@ def _card(
     *,
     strong: bool = False,
 ) -> Card:
-    value, interval, chance = (
-        point_estimate(values),
-        values.interval if values else None,
-        files.chance(key),
-    )
+    value = point_estimate(values)
+    interval = values.interval if values else None
+    chance = files.chance(key)
     if key in files.words.in_percent:
-        shown, ends, guessed = (
-            metric_text(key, value),
-            metric_range(key, interval),
-            metric_text(key, chance),
-        )
+        shown = metric_text(key, value)
+        ends = metric_range(key, interval)
+        guessed = metric_text(key, chance)
     else:
-        shown, ends = number_text(value, digits=2), interval_text(interval, digits=2)
+        shown = number_text(value, digits=2)
+        ends = interval_text(interval, digits=2)
         guessed = number_text(chance, digits=2)
     more = f"; chance {guessed}" if not of and chance is not None else more
     detail = interval_phrase(files.level, ends) if values else "no baseline was computed"
@@ -136,7 +141,8 @@ def _card(
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     """Draw the headline metric of embedding and baselines; None if it has no value."""
-    key, s = files.headline, files.summary
+    key = files.headline
+    s = files.summary
     if key is None or point_estimate(files.metrics[key]) is None:
         return None
     units = f"{files.words.unit_of(s.bootstrap.unit)}s"
@@ -152,10 +158,8 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     models = zip(
         looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True
     )
-    rows, about = (
-        tabulate_estimates([(name, found.get(key)) for name, found in models]),
-        files.describe(key),
-    )
+    rows = tabulate_estimates([(name, found.get(key)) for name, found in models])
+    about = files.describe(key)
     series = [
         Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
         for row, name in enumerate(rows["model"])
@@ -163,15 +167,24 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     labels = style.distinct_labels(rows["model"], length=26)
     tested = f"{about.label}{f' of the test {files.words.items}' if files.fixed else ', pooled out-of-fold'}."
     return draw_intervals(
-        "headline", series, labels, tested, note=bars, numbers=rows, xlabel=about.label, limits=about.limits,
+        "headline",
+        series,
+        labels,
+        tested,
+        note=bars,
+        numbers=rows,
+        xlabel=about.label,
+        limits=about.limits,
         reference=(files.chance(key), "Chance"),
-    )  # fmt: skip
+    )
 
 
 def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     """Return every metric: pooled with its interval, over folds, and next to the other models."""
-    s, keys = files.summary, list(dict.fromkeys([*files.leading, *files.metrics]))
-    rows, abouts = [_metric_row(files, key) for key in keys], [files.describe(key) for key in keys]
+    s = files.summary
+    keys = list(dict.fromkeys([*files.leading, *files.metrics]))
+    rows = [_metric_row(files, key) for key in keys]
+    abouts = [files.describe(key) for key in keys]
     columns = [Column("Metric", "metric", "heading"), Column("Pooled", "pooled", interval=True)]
     texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
     texts.append(say_estimators(s))
@@ -214,7 +227,9 @@ def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:
 
 
 def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
-    values, about, s = files.metrics[key], files.describe(key), files.summary
+    values = files.metrics[key]
+    about = files.describe(key)
+    s = files.summary
     n_defined = values.n_folds_defined
     undefined = (
         f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"

@@ -60,11 +60,17 @@ def render_quality(
     sections = [
         section("gallery", _gallery(table, flags, raised, thumbnails, template), shown=shown),
         section(
-            "distributions", [Pictures([_draw_by_site(table, name, raised[name].to_numpy()) for name in names])],
-            n_site=N_SITE, n_deviations=N_DEVIATIONS,
+            "distributions",
+            [Pictures([_draw_by_site(table, name, raised[name].to_numpy()) for name in names])],
+            n_site=N_SITE,
+            n_deviations=N_DEVIATIONS,
         ),
-        Section("limits", "What cannot be told", [Items(write_paragraphs("quality.j2", None, n_site=N_SITE))]),
-    ]  # fmt: skip
+        Section(
+            "limits",
+            "What cannot be told",
+            [Items(write_paragraphs("quality.j2", None, n_site=N_SITE))],
+        ),
+    ]
     facts = [
         ("Scans", f"{len(table):,}"),
         ("Sites", f"{table['site'].nunique():,}"),
@@ -91,7 +97,8 @@ def _gallery(
     """Return the scans as cards; `raised` says which measures (columns) are flagged in which scans (rows)."""
     if not len(table):
         return [Paragraph("No scan.", role="note")]
-    names, flagged = list(map(str, raised)), np.array([bool(each) for each in flags])
+    names = list(map(str, raised))
+    flagged = np.array([bool(each) for each in flags])
     matches = {
         "any flag": flagged,
         **{RULES[name].title: raised[name] for name in names if raised[name].any()},
@@ -99,7 +106,8 @@ def _gallery(
     kinds = pd.DataFrame(matches | {"no flag": ~flagged})
     sites = table["site"].value_counts(sort=False).sort_index()
     by_site = table.groupby("site")[names]
-    ranks, sizes = by_site.rank(method="min"), by_site.transform("count")
+    ranks = by_site.rank(method="min")
+    sizes = by_site.transform("count")
     scans = []
     for row, content in thumbnails.items():
         scan: Any = table.iloc[row]
@@ -107,26 +115,28 @@ def _gallery(
         classes = [f"of-site-{sites.index.get_loc(scan['site'])}"]
         classes += [f"of-flag-{place}" for place in np.flatnonzero(kinds.iloc[row])]
         title = f"{scan['name']}, {scan['site']}"
-        scans.append({
-            "name": title,
-            "participant": scan["participant_id"],
-            "session": scan["session"],
-            "rating": scan.get("qc_rating", ""),
-            "classes": " ".join([*classes, *(["flagged"] if texts else [])]),
-            "uri": f"data:image/jpeg;base64,{base64.b64encode(content).decode('ascii')}",
-            "alt": f"Three slices of {title} with the template's outline; {'; '.join(texts) or 'no flag'}.",
-            "flags": texts,
-            "rows": [
-                {
-                    "title": RULES[name].title,
-                    "value": f"{scan[name]:.4g}",
-                    "rank": f"{ranks[name].iloc[row]:.0f} of {sizes[name].iloc[row]}",
-                    "beyond": raised[name].iloc[row],
-                }
-                for name in names
-                if np.isfinite(scan[name])
-            ],
-        })  # fmt: skip
+        scans.append(
+            {
+                "name": title,
+                "participant": scan["participant_id"],
+                "session": scan["session"],
+                "rating": scan.get("qc_rating", ""),
+                "classes": " ".join([*classes, *(["flagged"] if texts else [])]),
+                "uri": f"data:image/jpeg;base64,{base64.b64encode(content).decode('ascii')}",
+                "alt": f"Three slices of {title} with the template's outline; {'; '.join(texts) or 'no flag'}.",
+                "flags": texts,
+                "rows": [
+                    {
+                        "title": RULES[name].title,
+                        "value": f"{scan[name]:.4g}",
+                        "rank": f"{ranks[name].iloc[row]:.0f} of {sizes[name].iloc[row]}",
+                        "beyond": raised[name].iloc[row],
+                    }
+                    for name in names
+                    if np.isfinite(scan[name])
+                ],
+            }
+        )
     counted = [(str(kind), int(count)) for kind, count in kinds.sum().items()]
     listed = [(str(site), int(count)) for site, count in sites.items()]
     height, width = template.shape
@@ -152,7 +162,8 @@ def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]
     for place, site in enumerate(sites):
         of_site = (table["site"] == site).to_numpy()
         here = of_site & table[name].notna().to_numpy()
-        values, bad = table[name].to_numpy(dtype=float)[here], flagged[here]
+        values = table[name].to_numpy(dtype=float)[here]
+        bad = flagged[here]
         heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, len(values))
         axes.scatter(values[~bad], heights[~bad], s=9, color=MAIN, alpha=0.6, linewidth=0)
         axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)

@@ -55,7 +55,8 @@ def site_table(study: Study, models: Models) -> pd.DataFrame:
     """
     if study.fixed and study.table["site"].isna().all():  # all images again, under another name
         return pd.DataFrame({"site": [], "n": [], "note": []})
-    sites, tested = study.sites, models["embedding"].tested
+    sites = study.sites
+    tested = models["embedding"].tested
     names = sorted(set(sites[tested]))
     return pd.DataFrame(
         [
@@ -73,7 +74,8 @@ def describe_part(
 
     The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
     """
-    target, row = study.target, dict[str, Any](n=len(members))
+    target = study.target
+    row = dict[str, Any](n=len(members))
     if target.kind != "continuous":
         counts = np.bincount(target.values[members], minlength=len(target.classes))
         row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
@@ -131,7 +133,8 @@ def tabulate_figures(
 
 def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:
     """Return why some scans have no interval: too few subjects, or too few sites where sites are resampled."""
-    n, least = len(set(study.subjects[members])), study.settings.min_site_n
+    n = len(set(study.subjects[members]))
+    least = study.settings.min_site_n
     if n < least:
         return f"fewer than {least} subjects ({n}): no interval"
     n = len(set(units[members]))
@@ -147,7 +150,8 @@ def measure_groups(inputs: Inputs) -> Found:
     Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
     empty column.
     """
-    study, tested = inputs.study, inputs.models["embedding"].tested
+    study = inputs.study
+    tested = inputs.models["embedding"].tested
     sexes = study.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
     bands, order = age_bands(study.table["age"].to_numpy(dtype=float))
     rows = []
@@ -231,7 +235,8 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
     total = tabulate_estimates([("", files.metrics.get(metric))])
     baseline = point_estimate(files.summary.baseline.get(metric))
     total = total.assign(baseline=baseline).set_axis(total.index + len(rows))
-    about, names = files.describe(metric), distinct_labels(rows["site"], length=24)
+    about = files.describe(metric)
+    names = distinct_labels(rows["site"], length=24)
     return draw_intervals(
         f"sites_{metric}",
         [

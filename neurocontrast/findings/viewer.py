@@ -137,7 +137,8 @@ def _picture(path: str) -> str:
     if voxels.ndim == 4:
         voxels = voxels[..., 0]
     low, high = np.quantile(voxels[::2, ::2, ::2], (0.01, 0.995))
-    steps, shown = image.header.get_zooms()[:3], []
+    steps = image.header.get_zooms()[:3]
+    shown = []
     for axis in range(3):
         plane = np.flipud(np.take(voxels, voxels.shape[axis] // 2, axis=axis).T)
         across, up = (each for each in range(3) if each != axis)

@@ -110,7 +110,8 @@ class ColumnKernel(Configurable, Kernel):
         block: Block = lambda i, j: self._exact(a[i], b[j], dtype)  # noqa: E731
         if self.missing == "marginal":
             mean, of_formula = self._observed_means(a, seen_a, b, seen_b, dtype)
-            own, exact = of_formula if own is None else own, block
+            own = of_formula if own is None else own
+            exact = block
             block = lambda i, j: torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)  # noqa: E731
         if own is None:
             return block
@@ -148,7 +149,8 @@ class ColumnKernel(Configurable, Kernel):
         Where `b` are other scans than `a`, the second is None. In O(n) memory: blocks are summed
         and dropped. Of a single observed scan, the mean is its weight with itself.
         """
-        row_means, own = a.new_zeros(len(a), dtype=dtype), a.new_zeros(len(a), dtype=dtype)
+        row_means = a.new_zeros(len(a), dtype=dtype)
+        own = a.new_zeros(len(a), dtype=dtype)
         n_others = (seen_b.sum() - int(a is b)).clamp_min(1)
         for start in range(0, len(a), _STREAMED_SCANS):
             i = slice(start, start + _STREAMED_SCANS)
@@ -220,13 +222,15 @@ class ColumnKernel(Configurable, Kernel):
     def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
         kept = seen.nonzero()[:, 0]
         a = self.scaled(values[kept])
-        lowest, pair = math.inf, (0, 0)
+        lowest = math.inf
+        pair = (0, 0)
         for start in range(0, len(a), _STREAMED_SCANS):
             weights = self._exact(a[start : start + _STREAMED_SCANS], a, a.dtype)
             value, position = weights.flatten().min(0)
             if value < lowest:
                 i, j = divmod(int(position), len(a))
-                lowest, pair = float(value), (int(kept[start + i]), int(kept[j]))
+                lowest = float(value)
+                pair = (int(kept[start + i]), int(kept[j]))
         if lowest < 0:
             raise DataError(
                 f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} (between "

@@ -52,7 +52,8 @@ class _Bandwidth(ColumnKernel):
         if name != "sigma":
             super().accept(name, value)
             return
-        self.given, self.rule = value, value if isinstance(value, str) else None
+        self.given = value
+        self.rule = value if isinstance(value, str) else None
         self.register_buffer("sigma", torch.tensor(math.nan, dtype=torch.float64))
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

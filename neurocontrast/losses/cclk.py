@@ -91,7 +91,8 @@ class _CCLK(Objective):
         if not self.own:
             operator.fill_diagonal_(0)
             operator.masked_fill_(operator < _SMALLEST_WEIGHT, 0)
-        lowest, tiny = torch.finfo(operator.dtype).min, torch.finfo(operator.dtype).tiny
+        lowest = torch.finfo(operator.dtype).min
+        tiny = torch.finfo(operator.dtype).tiny
 
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
             weights = operator[pairs.samples]

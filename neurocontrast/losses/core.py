@@ -67,7 +67,8 @@ class Pairs:
 
     def unlikeness(self, kernel: Kernel) -> Tensor:
         """Return ‖w‖∞ − w between the samples, (n_i, n); a difference within rounding is 0."""
-        supremum, w = self.pool.supremum(kernel), self.weights(kernel)
+        supremum = self.pool.supremum(kernel)
+        w = self.weights(kernel)
         apart = supremum - w
         return apart.masked_fill_(apart <= supremum * (16 * torch.finfo(w.dtype).eps), 0)
 
@@ -83,11 +84,9 @@ class Pairs:
 
     def mean(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
-        others, own, mass = (
-            self._of_others(weights)[0],
-            weights.diagonal(self.samples.start),
-            self.mass(weights),
-        )
+        others = self._of_others(weights)[0]
+        own = weights.diagonal(self.samples.start)
+        mass = self.mass(weights)
         summed = (self.s.sum(2) * others).sum(2)
         if self.pool.n_views > 1:
             summed = summed + (self.pool.n_views - 1) * own * self.twins()
@@ -95,7 +94,8 @@ class Pairs:
 
     def mass(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij of each anchor, (V, n_i)."""
-        n_views, own = self.pool.n_views, weights.diagonal(self.samples.start)
+        n_views = self.pool.n_views
+        own = weights.diagonal(self.samples.start)
         return (n_views * self._of_others(weights)[1] + (n_views - 1) * own).expand(
             self.s.shape[:2]
         )
@@ -166,7 +166,8 @@ class _LogSumExp(torch.autograd.Function):
         total = scores.sub_(largest).exp_().sum((2, 3))
         sums = total.log() + largest[..., 0, 0]
         sums = torch.where(sums <= EMPTY / 2, EMPTY, sums)  # NaN stays
-        ctx.pairs, ctx.without = pairs, without
+        ctx.pairs = pairs
+        ctx.without = without
         ctx.save_for_backward(s, logarithms, sums)
         return sums
 
@@ -265,7 +266,8 @@ class Pool:
         share several blocks. The formula is given the pairs, and the `learned` tensors that it is
         differentiated by as well.
         """
-        n, n_of_sample = self.n_samples, self.n_views * len(self.candidates) * self.n_samples
+        n = self.n_samples
+        n_of_sample = self.n_views * len(self.candidates) * self.n_samples
         at_once = AT_ONCE * (ON_GPU if self.anchors.is_cuda else 1)
         if n * n_of_sample <= at_once:
             return formula(self._pairs(self.anchors, self.candidates, slice(0, n)), *learned)
@@ -337,10 +339,13 @@ class _InBlocks(torch.autograd.Function):
         ctx: Any, pool: Pool, formula: Formula, blocks: list[slice], *tensors: Tensor | None
     ) -> Any:
         anchors, candidates, *learned = tensors
-        ctx.pool, ctx.formula, ctx.blocks = pool, formula, blocks
+        ctx.pool = pool
+        ctx.formula = formula
+        ctx.blocks = blocks
         ctx.save_for_backward(*tensors)
         assert anchors is not None
-        first, joined = blocks[0].start, list[Tensor]()
+        first = blocks[0].start
+        joined = list[Tensor]()
         for i in blocks:
             found = formula(
                 pool._pairs(anchors, anchors if candidates is None else candidates, i), *learned
@@ -356,7 +361,8 @@ class _InBlocks(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         anchors, candidates, *learned = ctx.saved_tensors
-        pool, first = ctx.pool, ctx.blocks[0].start
+        pool = ctx.pool
+        first = ctx.blocks[0].start
         of_anchors = torch.zeros_like(anchors)
         of_candidates = of_anchors if candidates is None else torch.zeros_like(candidates)
         columns = (anchors if candidates is None else candidates).flatten(0, 1)

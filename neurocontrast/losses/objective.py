@@ -190,7 +190,8 @@ class Objective(Configurable, nn.Module):
         def all_of(pool: Pool) -> dict[str, Tensor]:
             return {f"term_{name}": part for name, part in self.parts(pool).items()} | pool.figures
 
-        found, tau = self._with_pool(all_of, z1, z2, metadata), self.tau
+        found = self._with_pool(all_of, z1, z2, metadata)
+        tau = self.tau
         return (
             {**found, "temperature": tau.detach().reshape(())} if isinstance(tau, Tensor) else found
         )

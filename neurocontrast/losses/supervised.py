@@ -362,7 +362,8 @@ class Supervised(Objective):
 
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """Return the meaning of a prediction, from the training scans' `metadata`; refuse classes that none has."""
-        values, about = metadata[self.column], {"column": self.column, "kind": self.kind}
+        values = metadata[self.column]
+        about = {"column": self.column, "kind": self.kind}
         if self.kind == "continuous":
             places = {"mean": self.mean.item(), "sd": self.sd.item()}
             return {
@@ -371,7 +372,8 @@ class Supervised(Objective):
                 "lowest": values.min().item(),
                 "highest": values.max().item(),
             }
-        classes, seen = list(categories[self.column]), set(values.tolist())
+        classes = list(categories[self.column])
+        seen = set(values.tolist())
         unseen = [name for code, name in enumerate(classes) if code not in seen]
         if unseen:
             raise DataError(

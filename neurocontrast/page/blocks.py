@@ -244,10 +244,19 @@ def render(
     )
     n_before = int(bool(sections) and sections[0].name == "warnings")
     return templates.get_template("report.html.j2").render(
-        first=sections[:n_before], sections=sections[n_before:], kicker=kicker, title=title, summary=summary,
-        facts=facts, simulated=simulated, style=style, version=version, created=created,
-        script=code, script_digest=Markup(digest),
-    )  # fmt: skip
+        first=sections[:n_before],
+        sections=sections[n_before:],
+        kicker=kicker,
+        title=title,
+        summary=summary,
+        facts=facts,
+        simulated=simulated,
+        style=style,
+        version=version,
+        created=created,
+        script=code,
+        script_digest=Markup(digest),
+    )
 
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:

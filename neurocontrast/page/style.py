@@ -24,8 +24,11 @@ from neurocontrast.progress import Progress
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-MAIN, BASELINE = "#0072B2", "#B34700"
-CHANCE, INK, MUTED = "#767676", "#1f2933", "#5f6b76"
+MAIN = "#0072B2"
+BASELINE = "#B34700"
+CHANCE = "#767676"
+INK = "#1f2933"
+MUTED = "#5f6b76"
 
 WIDTH = 5.2
 """Width of a figure in inches: two fit side by side on a desktop page, one fills a telephone's."""
@@ -134,9 +137,14 @@ def legend_below(
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=n_columns, handlelength=2.4, columnspacing=1.4,
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=n_columns,
+            handlelength=2.4,
+            columnspacing=1.4,
             markerscale=marker_scale,
-        )  # fmt: skip
+        )
 
 
 def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progress) -> None:
@@ -156,7 +164,9 @@ def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progre
 MAX_VECTORS = 1500
 """More points than this are drawn as an image inside the figure."""
 
-_MAX_LISTED, _MAX_POINTS, _MAX_GROUPS = 12, 3000, 12
+_MAX_LISTED = 12
+_MAX_POINTS = 3000
+_MAX_GROUPS = 12
 
 
 @dataclass(frozen=True)
@@ -224,18 +234,30 @@ def draw_rows(
         axes.hlines(place[bounded], low[bounded], high[bounded], color=one.color, linewidth=2)
         tick = one.marker == "|"
         axes.plot(
-            one.values, place, marker=one.marker, linestyle="none", color=one.color, label=one.label,
-            markersize=15 if tick else 6.5, markeredgewidth=2 if tick else 1.5,
+            one.values,
+            place,
+            marker=one.marker,
+            linestyle="none",
+            color=one.color,
+            label=one.label,
+            markersize=15 if tick else 6.5,
+            markeredgewidth=2 if tick else 1.5,
             markerfacecolor=one.color if one.filled else "white",
-        )  # fmt: skip
+        )
     if reference[0] is not None:
         axes.axvline(reference[0], color=CHANCE, linestyle=":", linewidth=1.3, label=reference[1])
     defined = {row for one in series for row in one.rows.index[one.values.notna()]}
     for row in set(range(len(labels))) - defined:
         axes.annotate(
-            "not defined (see table)", (0.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=8.5,
-            color=MUTED, style="italic", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
-        )  # fmt: skip
+            "not defined (see table)",
+            (0.02, row),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8.5,
+            color=MUTED,
+            style="italic",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+        )
     if total:
         axes.axhline(len(labels) - 1.5, color="#9aa5b1", linewidth=0.8)
     axes.set_yticks(range(len(labels)), labels)
@@ -255,11 +277,13 @@ def _bound(
     """Keep the axis inside a metric's limits, and one far-out interval from squeezing all the others."""
     values = np.concatenate([marked, *(one.values for one in series)])
     widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()
-    values, typical = values[np.isfinite(values)], float(widths.median()) if len(widths) else 0.0
+    values = values[np.isfinite(values)]
+    typical = float(widths.median()) if len(widths) else 0.0
     low, high = axes.get_xlim()
     room = 1.5 * max(float(np.ptp(values)), typical) if len(values) else 0.0
     if room > 0:
-        low, high = max(low, values.min() - room), min(high, values.max() + room)
+        low = max(low, values.min() - room)
+        high = min(high, values.max() + room)
     margin = 0.02 * (high - low)
     low = low if limits[0] is None else max(low, limits[0] - margin)
     high = high if limits[1] is None else min(high, limits[1] + margin)
@@ -364,10 +388,17 @@ def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series) -> No
     for label, here, color, marker in groups:
         edge: Any = {} if marker == "x" else {"edgecolor": "white"}
         axes.scatter(
-            x[here], y[here], s=point_size(len(x)), marker=marker, facecolor=color, alpha=0.8, label=label,
+            x[here],
+            y[here],
+            s=point_size(len(x)),
+            marker=marker,
+            facecolor=color,
+            alpha=0.8,
+            label=label,
             linewidth=1.0 if marker == "x" else 0.4 if len(x) <= MAX_VECTORS else 0.0,
-            rasterized=len(x) > MAX_VECTORS, **edge,
-        )  # fmt: skip
+            rasterized=len(x) > MAX_VECTORS,
+            **edge,
+        )
     # Markers of the legend are large enough to be seen, whatever the number of points.
     figure: Any = axes.figure
     legend_below(figure, axes, marker_scale=float(np.sqrt(34 / point_size(len(x)))))

@@ -95,7 +95,8 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
             "srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks, int(even[1])
         )
     if given.get(COMMAND, str(os.getpid())) != str(os.getpid()) and "LOCAL_RANK" in given:
-        rank, n_processes = int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"])
+        rank = int(given["LOCAL_RANK"])
+        n_processes = int(given["WORLD_SIZE"])
         return Launched("fabric", rank, rank, n_processes, n_processes)
     return Launched()
 

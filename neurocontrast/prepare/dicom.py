@@ -51,8 +51,10 @@ _ENCODINGS = ("utf-8", "iso8859-2", "iso8859-5", "iso8859-7", "gb18030")
 """dcm2niix takes every name for Latin-1; others are tried too, since a wrong one gives words that no path holds."""
 _WORD = re.compile(r"[^\W\d_]+")
 _PLACEHOLDER = re.compile(r"anon|pseudo|patient|sub", re.IGNORECASE)
-_NO_NAMES = {*("mr", "ms", "mrs", "dr", "prof", "jr", "sr", "ii", "iii", "iv"),
-             *("de", "da", "di", "do", "el", "al", "la", "st", "van", "von", "der", "den", "del", "dos")}  # fmt: skip
+_NO_NAMES = {
+    *("mr", "ms", "mrs", "dr", "prof", "jr", "sr", "ii", "iii", "iv"),
+    *("de", "da", "di", "do", "el", "al", "la", "st", "van", "von", "der", "den", "del", "dos"),
+}
 _LETTERS = str.maketrans(
     {"ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"}
 )

@@ -21,7 +21,8 @@ _DIGESTS = {
     "bbox_model.pt": "39a7b2b5f799faa1391ea97bfcdc0b9299f20d84f2316a4ff8918dc4685e40aa",
     "model.pt": "de8ee7c69654d0dd3935dc4a5d84571d8ecf4637a6bfc01df399c4c2bc86e0fd",
 }
-_SMALL, _LARGE = (128, 128, 128), (256, 256, 256)
+_SMALL = (128, 128, 128)
+_LARGE = (256, 256, 256)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -39,7 +40,8 @@ def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
     """
     image = torch.nan_to_num(torch.from_numpy(np.ascontiguousarray(voxels)))
     small = interpolate(image[None, None], _SMALL, mode="nearest-exact")
-    low, high = small.quantile(0.005), small.quantile(0.995)
+    low = small.quantile(0.005)
+    high = small.quantile(0.995)
     with torch.inference_mode():
         coarse = _largest(
             (_network("bbox_model.pt")(_scaled(small, low, high))[0, 1] > 0.5).numpy()

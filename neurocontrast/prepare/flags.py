@@ -94,8 +94,10 @@ def bounds_of(
 
     `n_deviations` are robust standard deviations from the median of the site.
     """
-    rule, known = RULES[name], values[np.isfinite(values)]
-    low, high = Bound(rule.low, "for every scan"), Bound(rule.high, "for every scan")
+    rule = RULES[name]
+    known = values[np.isfinite(values)]
+    low = Bound(rule.low, "for every scan")
+    high = Bound(rule.high, "for every scan")
     if len(known) < N_SITE:
         return low, high
     middle = float(np.median(known))

@@ -120,7 +120,8 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
     template = _template()
     n = int(template.coarse.sum())
     pattern, mask = template.spectra
-    spectrum, squares = fft.rfftn(coarse, _FFT_SHAPE), fft.rfftn(coarse * coarse, _FFT_SHAPE)
+    spectrum = fft.rfftn(coarse, _FFT_SHAPE)
+    squares = fft.rfftn(coarse * coarse, _FFT_SHAPE)
     product, total, energy = (
         np.roll(fft.irfftn(each, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))[
             (slice(0, 2 * REACH + 1),) * 3
@@ -154,7 +155,8 @@ def _between(line: Doubles) -> float:
 def _template() -> _Template:
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
-    image, mask = load_mni152_template(resolution=2), load_mni152_brain_mask(resolution=2)
+    image = load_mni152_template(resolution=2)
+    mask = load_mni152_brain_mask(resolution=2)
     brain = _on_grid((mask.get_fdata() > 0).astype(np.float32), mask.affine) > 0.5
     voxels = np.where(brain, _on_grid(image.get_fdata(dtype=np.float32), image.affine), 0)
     coarse = _coarse(brain.astype(np.float32)) > 0.5
@@ -254,8 +256,10 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
             ((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts
         )
         dark, middle, bright = sorted(classes.cluster_centers_.ravel())
-        low, high = float(dark + middle) / 2, float(middle + bright) / 2
-        grey, white = values[(values > low) & (values <= high)], values[values > high]
+        low = float(dark + middle) / 2
+        high = float(middle + bright) / 2
+        grey = values[(values > low) & (values <= high)]
+        white = values[values > high]
     if not (grey.size and white.size):
         return float("nan")
     centres = [float(np.median(each)) for each in (grey, white)]

@@ -22,7 +22,8 @@ MASK_MARGIN_MM = 12.0
 N_BINS = 32
 N4_SPACING_MM = 4.0
 """Voxel size at which N4 looks for the field."""
-COARSE_SHARE, FINE_SHARE = 0.5, 0.1
+COARSE_SHARE = 0.5
+FINE_SHARE = 0.1
 """Shares of the voxels that the metric samples."""
 SEED = 1
 _LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -47,7 +48,8 @@ class Registration:
 
 def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
     """Divide an image by its bias field, found by N4 (Tustison et al. 2010) in the mask."""
-    image, inside = to_itk(voxels, affine), to_itk(mask.astype(np.uint8), affine)
+    image = to_itk(voxels, affine)
+    inside = to_itk(mask.astype(np.uint8), affine)
     shrink = [
         max(1, round(N4_SPACING_MM / size)) for size in np.linalg.norm(affine[:3, :3], axis=0)
     ]
@@ -76,7 +78,8 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
     transform, metric = _optimise(
         fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1]
     )
-    linear, middle = np.array(transform.GetMatrix()).reshape(3, 3), np.array(transform.GetCenter())
+    linear = np.array(transform.GetMatrix()).reshape(3, 3)
+    middle = np.array(transform.GetCenter())
     matrix = from_matvec(linear, np.array(transform.GetTranslation()) + middle - linear @ middle)
     return Registration(_LPS @ matrix @ _LPS, metric)
 
@@ -145,7 +148,8 @@ def _template() -> tuple[sitk.Image, sitk.Image]:
     """Return nilearn's MNI152 brain at 2 mm, and its mask."""
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
-    template, mask = load_mni152_template(resolution=2), load_mni152_brain_mask(resolution=2)
+    template = load_mni152_template(resolution=2)
+    mask = load_mni152_brain_mask(resolution=2)
     inside = (mask.get_fdata() > 0).astype(np.uint8)
     return to_itk(template.get_fdata(dtype=np.float32), template.affine), to_itk(
         inside, mask.affine
@@ -156,7 +160,8 @@ def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransfor
     """Return a start: the template's centre on the brain's, bent about the left-right axis."""
     transform = sitk.AffineTransform(3)
     turn = np.radians(pitch)
-    cos, sin = np.cos(turn), np.sin(turn)
+    cos = np.cos(turn)
+    sin = np.sin(turn)
     transform.SetMatrix([1, 0, 0, 0, cos, -sin, 0, sin, cos])
     transform.SetCenter(_CENTRE.tolist())
     transform.SetTranslation((_LPS[:3, :3] @ centre - _CENTRE).tolist())

@@ -94,7 +94,8 @@ def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
         return
     source = out / f"{stem}_brain.nii.gz"
     # Records are the same wherever the folder is.
-    given, voxels = describe_input(str(source), "", str(out)) | {"place": ""}, None
+    given = describe_input(str(source), "", str(out)) | {"place": ""}
+    voxels = None
     for number in range(1, options.imitations + 1):
         name = imitated_stem(stem, number)
         if read_record(out, name, given, options) is not None:
@@ -130,11 +131,14 @@ def _prepare(
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     if options.registration:
-        registration, found_by = register_to_mni(brain, mask, affine), "12 degrees of freedom"
+        registration = register_to_mni(brain, mask, affine)
+        found_by = "12 degrees of freedom"
     else:
-        registration, found_by = Registration(np.eye(4), float("nan")), "the header's"
+        registration = Registration(np.eye(4), float("nan"))
+        found_by = "the header's"
     template = _template(options.spacing_mm)
-    grid, shape = template.affine, template.brain.shape
+    grid = template.affine
+    shape = template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
     resampled = resample_to_grid(brain, affine, registration, grid, shape)
     dice = float(2 * (inside & template.brain).sum() / (inside.sum() + template.brain.sum()))

@@ -78,7 +78,8 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
     prior = priors[:, mask].astype(np.float64)
     means = np.quantile(values, (0.1, 0.45, 0.85))
     sds = np.full(3, (means[2] - means[0]) / 6)
-    found, field = prior.copy(), np.ones_like(values)
+    found = prior.copy()
+    field = np.ones_like(values)
     for iteration in range(N_ITERATIONS):
         corrected = values / field
         scaled = (corrected - means[:, None]) / sds[:, None]

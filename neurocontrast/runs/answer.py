@@ -150,7 +150,8 @@ def read_answer(folder: Path) -> dict[str, Any]:
 
 def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
     """Return what each channel of a preprocessed image measures: litres, and the 99th percentile of what is inside."""
-    litres, found = float(np.prod(spacing_of(affine))) / 1e6, []
+    litres = float(np.prod(spacing_of(affine))) / 1e6
+    found = []
     for channel in volume.astype(np.float32):
         is_map = channel.min() >= 0 and channel.max() <= 1.5
         inside = channel[channel != channel[0, 0, 0]]
@@ -180,7 +181,8 @@ def doubts_of_scan(
 ) -> tuple[list[str], list[str]]:
     """Return what a cohort of one scan is, and how it is unlike the scans that were learned from, in words."""
     scan = cohort.scans[0]
-    facts, doubts = [], []
+    facts = []
+    doubts = []
     for file in files_of(scan):
         header = read_scan_header(file)
         size = "×".join(map(str, header.shape))
@@ -224,8 +226,10 @@ def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[s
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)
     middle = np.median(z, axis=0)
     far = np.flatnonzero(np.abs(middle) > _MOST_DEVIATIONS)
-    facts = [f"{len(cohort)} rows of {z.shape[1]} measures; half of these lie within "
-             f"{np.median(np.abs(z)):.2g} standard deviations of the people learned from"]  # fmt: skip
+    facts = [
+        f"{len(cohort)} rows of {z.shape[1]} measures; half of these lie within "
+        f"{np.median(np.abs(z)):.2g} standard deviations of the people learned from"
+    ]
     if not len(far):
         return facts, list(cohort.warnings)
     shown = ", ".join(f"{source.known.columns[place]} {middle[place]:+.0f}" for place in far[:5])

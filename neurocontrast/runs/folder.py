@@ -72,20 +72,23 @@ def check_new(folder: Path, *, resume: bool) -> bool:
 
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
     """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
-    before, provenance = load_config(folder / "config.yaml"), read_provenance(folder)
+    before = load_config(folder / "config.yaml")
+    provenance = read_provenance(folder)
     found = differences(
         before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs", "training.init")
     )
     found += _differences_in_training(folder, before, config)
     # A run keeps the weights that it started from, wherever they have gone since.
-    start, init = (provenance.get("init") or {}).get("sha256"), config.training.init
+    start = (provenance.get("init") or {}).get("sha256")
+    init = config.training.init
     given = start if init is not None and not init.exists() else init and digest_of_weights(init)
     if given != start:
         found.append(
             f"training.init: was {before.training.init}, is {init}, and these are other weights"
         )
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
-        was, now = provenance["cohort"], _describe_cohort(cohort)
+        was = provenance["cohort"]
+        now = _describe_cohort(cohort)
         found.append(
             f"cohort: was {was['source']} ({was['n_scans']} scans, digest {was['digest'][:12]}), "
             f"is {now['source']} ({now['n_scans']} scans, digest {now['digest'][:12]})"
@@ -105,7 +108,8 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
 
 def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:
     """Yield why a run may not have another length, or another number of processes; mostly it may."""
-    was, epochs = before.training.epochs, now.training.epochs
+    was = before.training.epochs
+    epochs = now.training.epochs
     newest = newest_checkpoint(folder / "checkpoints")
     n_done = 0 if newest is None else epochs_of(newest)
     if was != epochs and now.training.schedule == "cosine":
@@ -230,7 +234,8 @@ def is_list_of_text(value: object) -> bool:
 
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
-    provenance, path = read_provenance(folder), folder / "provenance.json"
+    provenance = read_provenance(folder)
+    path = folder / "provenance.json"
     fitted = {
         key: provenance[key] for key in ("preprocessing", "preprocessing_2") if key in provenance
     }

@@ -47,7 +47,8 @@ class IncomingScans:
         notes: list[dict[str, str | None]] = []
         with progress.task("embedding", len(features), "scans") as task:
             for row, name in enumerate(self.cohort.names()):
-                warnings, problem = list[str](), None
+                warnings = list[str]()
+                problem = None
                 try:
                     # No copy of the scan is left where no cache folder was given.
                     with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:

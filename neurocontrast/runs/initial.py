@@ -19,7 +19,8 @@ _OF_THE_INPUT = ("mean", "std")
 """Buffers that are measured on the run's own images."""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """What is learned of measures again in every run."""
-_MOST_LINES, _MOST_NAMED = 20, 5
+_MOST_LINES = 20
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,16 @@ def start_from(
     one of the same layers, and is left as it is where not. Weights that do not fit are refused with
     all that differs.
     """
-    folder, encoder = path.parent if path.name in (CONTRACT, WEIGHTS) else path, model.encoder
+    folder = path.parent if path.name in (CONTRACT, WEIGHTS) else path
+    encoder = model.encoder
     if not (folder / CONTRACT).is_file():
         raise CheckpointError(
             f"training.init: '{path}' is no run. Give one, or a folder of `neurocontrast weights import`, with which "
             "weights of other programs come in."
         )
     earlier, contract = load_encoder(folder)
-    tensors, said = earlier.state_dict(), "all weights"
+    tensors = earlier.state_dict()
+    said = "all weights"
     pairs = [
         (key, getattr(earlier.settings, key), getattr(encoder.settings, key))
         for key in _OF_THE_NETWORK
@@ -136,7 +139,8 @@ def _adapted(
     fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
     fitted |= {name: own[name] for name in _OF_THE_INPUT if name in own}
     first = _first_layer(own)
-    weight, n_channels = fitted.get(first), encoder.n_channels
+    weight = fitted.get(first)
+    n_channels = encoder.n_channels
     n_before = n_channels if weight is None or weight.ndim != own[first].ndim else weight.shape[1]
     if weight is not None and n_before != n_channels and 1 in (n_before, n_channels):
         fitted[first] = (

@@ -113,12 +113,11 @@ def build_parts(
                 "objective.loss: this one predicts, and two encoders need one that contrasts views."
             )
         if isinstance(objective, Supervised):
-            target, n_outputs = (
-                objective.target(in_training, categories),
-                objective.n_outputs(categories),
-            )
+            target = objective.target(in_training, categories)
+            n_outputs = objective.n_outputs(categories)
     source = source.prepared(cohort, training_rows.tolist())
-    models, seeds = [], (settings.seed, derive_seed("encoder_2", settings.seed))
+    models = []
+    seeds = (settings.seed, derive_seed("encoder_2", settings.seed))
     for encoder, own, seed in zip(settings.encoders, source.halves, seeds, strict=False):
         models.append(
             build_model(encoder, n_channels=own.n_channels, n_outputs=n_outputs, seed=seed)
@@ -158,7 +157,8 @@ def subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
     """Return the columns that batches are balanced by."""
-    training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
+    training = settings.training
+    sampling = f"training.sampling: {settings.training.sampling}"
     names = (
         training.columns_of_strata
         if training.sampling in ("metadata-balanced", "one-group")

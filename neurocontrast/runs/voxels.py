@@ -35,7 +35,8 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
     Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
     `DataError`, else a warning.
     """
-    settings, run = study.settings, info.get("run") or {}
+    settings = study.settings
+    run = info.get("run") or {}
     asked = settings.voxels in ("on", "input") or settings.scans is not None
     unfit = study.fixed or run.get("preprocessing", {}).get("kind", "volumes") != "volumes"
     if settings.voxels == "off" or (unfit and not asked):
@@ -74,20 +75,16 @@ def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list
             files_by_key.get(key, ())
             for key in zip(table["participant_id"], table["session"], strict=True)
         ]
-        where, remedy = (
-            f"in scans '{Path(study.settings.scans).name}'",
-            "Add them, or leave them out with where.",
-        )
+        where = f"in scans '{Path(study.settings.scans).name}'"
+        remedy = "Add them, or leave them out with where."
     else:
         # A relative path would be taken from wherever the command happens to run.
         columns = [table[column] if column in table else [""] * len(table) for column in channels]
         scans = [
             files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)
         ]
-        where, remedy = (
-            "where the embeddings table says",
-            "Name a table of the same scans: scans=TABLE.",
-        )
+        where = "where the embeddings table says"
+        remedy = "Name a table of the same scans: scans=TABLE."
         if not any(scans) and not asked:
             return []
     absent = [row for row, files in enumerate(scans) if not files]
@@ -107,7 +104,8 @@ def _read(
     scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress
 ) -> ProbeModel:
     """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
-    contract, as_encoder = run.get("preprocessing") or {}, study.settings.voxels == "input"
+    contract = run.get("preprocessing") or {}
+    as_encoder = study.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
         if not contract:
             what = "voxels=input" if as_encoder else "voxels: an array has no voxel size"

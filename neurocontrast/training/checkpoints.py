@@ -117,12 +117,14 @@ class Checkpoints:
 
     def __init__(self, session: BaseSession, run: Path, *, progress: Progress) -> None:
         self.folder = run / "checkpoints"
-        self._session, self._progress = session, progress
+        self._session = session
+        self._progress = progress
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
         """Write a checkpoint."""
-        session, path = self._session, self.folder
+        session = self._session
+        path = self.folder
         if session.processes.is_first:
             path = save_checkpoint(
                 path, position, session.tensors(), keep=session.settings.keep_checkpoints
@@ -138,7 +140,8 @@ class Checkpoints:
 
     def restore(self) -> Position:
         """Continue from the newest checkpoint, or begin if there is none."""
-        session, newest = self._session, newest_checkpoint(self.folder)
+        session = self._session
+        newest = newest_checkpoint(self.folder)
         name = session.processes.from_first(None if newest is None else newest.name)
         if name is None:
             return Position()

@@ -46,7 +46,8 @@ _SHRINKAGE = 0.3
 
 def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
     """Refuse a linear encoder that the training scans, of these subjects, cannot fit."""
-    is_lda, n_subjects = encoder.settings.name == "lda", len(set(subjects))
+    is_lda = encoder.settings.name == "lda"
+    n_subjects = len(set(subjects))
     if is_lda and len(subjects) == n_subjects:
         raise ConfigError(
             f"encoder.name: lda needs several scans of a subject; each of the {n_subjects} training subjects has one. "
@@ -81,7 +82,8 @@ def fit_components(
     # mostly does without.
     from sklearn.decomposition import PCA
 
-    layers, settings = encoder.features.layers, encoder.settings
+    layers = encoder.features.layers
+    settings = encoder.settings
     assert isinstance(layers, LinearComponents)
     n_components = encoder.n_features
     values = _voxels_of(images, rows, n_readers, progress)
@@ -96,7 +98,8 @@ def fit_components(
     n_wanted = n_components if settings.name == "pca" else n_before
     pca = PCA(n_wanted, copy=False, random_state=derive_seed("components", seed) % 2**32)
     if settings.name == "pca":
-        components, explained = pca.fit(values).components_, pca.explained_variance_ratio_
+        components = pca.fit(values).components_
+        explained = pca.explained_variance_ratio_
     else:
         components, explained = _discriminants(
             pca, values, subjects, n_components, settings.shrinkage
@@ -109,7 +112,8 @@ def _voxels_of(
     images: Images, rows: Sequence[int], n_readers: int, progress: Progress
 ) -> npt.NDArray[np.float32]:
     """Return the voxels of the scans, (n_rows, n_voxels)."""
-    values, n_read = np.empty((0, 0), dtype=np.float32), 0
+    values = np.empty((0, 0), dtype=np.float32)
+    n_read = 0
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     with (
         progress.task("Reading scans", len(rows), "scans") as task,

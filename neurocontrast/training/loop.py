@@ -137,7 +137,8 @@ def run_epochs(
     `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches;
     see `fit`.
     """
-    settings, processes = session.settings, session.processes
+    settings = session.settings
+    processes = session.processes
     progress = progress if processes.is_first else SILENT
     checkpoints = Checkpoints(session, folder, progress=progress)
     position = checkpoints.restore() if resume else Position()
@@ -192,7 +193,8 @@ def _run_epoch(
     task: Task,
 ) -> dict[str, Any]:
     """Train what is left of an epoch, then measure; `position` is whole whenever `check_stop` may raise."""
-    settings, epoch = session.settings, position.epoch
+    settings = session.settings
+    epoch = position.epoch
     batches = session.sampler.batches(epoch)
     session.train()
     started = time.perf_counter()
@@ -200,7 +202,8 @@ def _run_epoch(
         for rows, figures in steps:
             position.count_batch(figures, n_scans=len(rows))
             now = time.perf_counter()
-            position.seconds, started = position.seconds + now - started, now
+            position.seconds = position.seconds + now - started
+            started = now
             shown = {name: value for name, value in figures.items() if name != "gradient_norm"}
             task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
             checkpoints.save_if_due(position)
@@ -224,7 +227,8 @@ def _measure(
     session: Session, epoch: int, *, after_batch: Callable[[], None]
 ) -> dict[str, float | None]:
     """Return what contrastive training measures after an epoch."""
-    row, every = measure_contrast(session, after_batch=after_batch), session.settings.probe_every
+    row = measure_contrast(session, after_batch=after_batch)
+    every = session.settings.probe_every
     if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
         row |= measure_probe(session, after_batch=after_batch)
     return row
@@ -236,7 +240,8 @@ def _report(
     progress: Progress,
     settings: TrainingSettings,
 ) -> None:
-    row, previous = metrics[-1], metrics[-2] if len(metrics) > 1 else None
+    row = metrics[-1]
+    previous = metrics[-2] if len(metrics) > 1 else None
     shown = [
         f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
         for name, value in row.items()
@@ -265,7 +270,8 @@ def stop_requests(
     A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that
     all processes act on. Outside the main thread signals stay as they are.
     """
-    noted, previous = 0, dict[signal.Signals, Any]()
+    noted = 0
+    previous = dict[signal.Signals, Any]()
 
     def put_back() -> None:
         while previous:

@@ -44,7 +44,9 @@ class LARS(torch.optim.Optimizer):
     def _step_of(self, weight: Tensor, step: Tensor, group: dict[str, Any]) -> None:
         if weight.ndim > 1:
             # Tensors, not numbers: nothing waits for the device.
-            of_weight, of_gradient, decay = weight.norm(), step.norm(), group["weight_decay"]
+            of_weight = weight.norm()
+            of_gradient = step.norm()
+            decay = group["weight_decay"]
             ratio = group["trust_coefficient"] * of_weight / (of_gradient + decay * of_weight)
             ratio = torch.where((of_weight > 0) & (of_gradient > 0), ratio, torch.ones_like(ratio))
             step = step.add(weight, alpha=decay).mul_(ratio)
@@ -89,7 +91,8 @@ def learning_rate_of(
     if settings.schedule == "step":
         rate *= settings.step_factor ** (epoch // settings.step_epochs)
     lowest = settings.min_learning_rate or 0.0
-    step, n_warm = epoch * n_batches + batch, settings.warmup_epochs * n_batches
+    step = epoch * n_batches + batch
+    n_warm = settings.warmup_epochs * n_batches
     if step + 1 < n_warm:
         return lowest + (rate - lowest) * (step + 1) / n_warm
     if settings.schedule == "cosine":

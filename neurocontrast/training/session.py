@@ -105,8 +105,12 @@ class Position:
     def close_epoch(self, row: dict[str, Any]) -> None:
         """Count the epoch as finished, with its row of metrics."""
         self.metrics.append(row)
-        self.epoch, self.batch, self.sums, self.seconds = self.epoch + 1, 0, {}, 0.0
-        self.sum_of_norms, self.n_norms = 0.0, 0
+        self.epoch = self.epoch + 1
+        self.batch = 0
+        self.sums = {}
+        self.seconds = 0.0
+        self.sum_of_norms = 0.0
+        self.n_norms = 0
 
 
 class BaseSession:
@@ -149,7 +153,10 @@ class BaseSession:
         )
         parameters = model.parameters() if groups is None else groups
         self.optimizer: Any = fabric.setup_optimizers(build_optimizer(parameters, settings))
-        self.model, self.data, self.settings, self.seed = model, data, settings, seed
+        self.model = model
+        self.data = data
+        self.settings = settings
+        self.seed = seed
         self.sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
 
     def train(self) -> None:
@@ -244,7 +251,8 @@ class Session(BaseSession):
         groups = [{"params": list(model.parameters())}, *learnt] if learnt[0]["params"] else None
         super().__init__(model, data, settings=settings, seed=seed, engine=engine, groups=groups)
         device = self.fabric.device
-        self.objective, self.views = objective.to(device), views
+        self.objective = objective.to(device)
+        self.views = views
         self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
         if self.processes.size == 1:
             return

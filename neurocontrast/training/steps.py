@@ -54,7 +54,8 @@ def train_batches(
     The weights have changed when a batch is yielded, and change no further until the next is asked
     for. The caller counts each batch in `position` after it was yielded.
     """
-    n_batches, micro = position.batch + len(batches), session.settings.micro_batch_size
+    n_batches = position.batch + len(batches)
+    micro = session.settings.micro_batch_size
     n_fewest = len(
         session.model.halves
     )  # each encoder of two sees a sample once, and statistics need two values
@@ -109,7 +110,8 @@ def _backward_in_parts(
     session: Session, reading: Iterator[tuple[Tensor, Tensor]], n_parts: int, position: Position
 ) -> Contrasted:
     """Add the gradient of a whole batch to the weights'; `reading` has its micro-batches, and then the same again."""
-    rows, kept = [], []
+    rows = []
+    kept = []
     with torch.no_grad(), still_statistics(session.model.encoder):
         for part in range(n_parts):
             here, images = next(reading)
@@ -174,7 +176,8 @@ def take_step(
     needed = ("loss",) if session.settings.precision == "16-mixed" else ("loss", "gradient_norm")
     wrong = next((name for name in needed if not math.isfinite(figures[name])), None)
     if wrong is not None:
-        rows, outputs = of_all_processes(rows.to(outputs.device)), of_all_processes(outputs)
+        rows = of_all_processes(rows.to(outputs.device))
+        outputs = of_all_processes(outputs)
         names = session.names_of(rows)
         broken = [
             name

@@ -145,18 +145,19 @@ class SupervisedSession(BaseSession):
         groups = parameter_groups(model, settings, pretrained=pretrained)
         super().__init__(model, data, settings=settings.of_loop, seed=seed, groups=groups)
         self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
-        self.labels, self.view, self.patience, self.pretrained = (
-            labels,
-            view,
-            settings.patience,
-            pretrained,
-        )
+        self.labels = labels
+        self.view = view
+        self.patience = settings.patience
+        self.pretrained = pretrained
         self.best: dict[str, Any] | None = None
         # Numbers are standardised over the training rows, and the head begins at their mean, or the
         # classes' shares.
-        values, device, classes = labels.values, self.fabric.device, labels.n_classes
+        values = labels.values
+        device = self.fabric.device
+        classes = labels.n_classes
         known = values[np.asarray(self.data.training_rows)]
-        self.scale, bias = (0.0, 1.0), torch.zeros(1)
+        self.scale = (0.0, 1.0)
+        bias = torch.zeros(1)
         if classes is None:
             self.scale = float(known.astype(float).mean()), float(known.astype(float).std()) or 1.0
             standard = (values.astype(float) - self.scale[0]) / self.scale[1]
@@ -186,10 +187,8 @@ class SupervisedSession(BaseSession):
         self.normalise.running_mean.copy_(raw.mean(dim=0))
         self.normalise.running_var.copy_(raw.var(dim=0, unbiased=False))
         features = self.normalise.eval()(raw).double().cpu().numpy()
-        known, classes = (
-            self.values[list(self.data.training_rows)].cpu().numpy(),
-            self.labels.n_classes,
-        )
+        known = self.values[list(self.data.training_rows)].cpu().numpy()
+        classes = self.labels.n_classes
         for power in _PENALTIES if len(self.data.validation_rows) else _PENALTIES[2:3]:
             if classes is None:
                 model = Ridge(alpha=10.0**power).fit(features, known)
@@ -246,7 +245,8 @@ class SupervisedSession(BaseSession):
         head: bool = True,
     ) -> Tensor:
         """Return the outputs for un-augmented samples in evaluation mode, or their features without the head."""
-        size, made = self.settings.batch_size, []
+        size = self.settings.batch_size
+        made = []
         self.model.eval()
         with (
             torch.no_grad(),

@@ -66,15 +66,16 @@ def measure_contrast(
     scans, which always lie on a line. A loss that predicts has the loss and the rank of the
     features alone.
     """
-    rows_of_all, prefix = session.data.validation_rows, "val"
+    rows_of_all = session.data.validation_rows
+    prefix = "val"
     if not len(rows_of_all):
-        rows_of_all, prefix = (
-            _some_training_rows(session, "measured", session.settings.batch_size),
-            "train",
-        )
-    total, seen = 0.0, []
+        rows_of_all = _some_training_rows(session, "measured", session.settings.batch_size)
+        prefix = "train"
+    total = 0.0
+    seen = []
     batches = even_batches(rows_of_all, session.settings.batch_size)
-    micro, n_fewest = session.settings.micro_batch_size, len(session.model.halves)
+    micro = session.settings.micro_batch_size
+    n_fewest = len(session.model.halves)
     with batch_statistics(session.model), session.divided(batches) as shares:
         passes = [parts_of(share, micro, n_fewest=n_fewest) for share in shares]
         with session.read([part for each in passes for part in each]) as reading:
@@ -182,7 +183,8 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
 
     Features are those that would be saved now: statistics re-estimated, no augmentation.
     """
-    data, figures = session.data, dict[str, float | None]()
+    data = session.data
+    figures = dict[str, float | None]()
     reestimate(session, session.model.encoder, after_batch=after_batch)
     session.model.eval()
     features = [
@@ -194,10 +196,8 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
         known = [
             pd.notna(values[list(rows)]) for rows in (data.training_rows, data.validation_rows)
         ]
-        y_train, y_val = (
-            values[list(data.training_rows)][known[0]],
-            values[list(data.validation_rows)][known[1]],
-        )
+        y_train = values[list(data.training_rows)][known[0]]
+        y_val = values[list(data.validation_rows)][known[1]]
         for number, of_encoder in zip(_NUMBERS, zip(*features, strict=True), strict=False):
             x_train, x_val = (x[here] for x, here in zip(of_encoder, known, strict=True))
             found = _score(x_train, y_train, x_val, y_val)
@@ -209,7 +209,8 @@ def _features_of(
     session: Session, rows: Sequence[int], after_batch: Callable[[], None]
 ) -> np.ndarray:
     """Return the features of each encoder, (n_encoders, n, n_features)."""
-    parts, batches = [], even_batches(rows, _n_together(session))
+    parts = []
+    batches = even_batches(rows, _n_together(session))
     with session.processes.divided(batches) as shares, session.read(shares) as reading:
         for _, images in reading:
             encoded = session.model.encoder(session.seen(images)).unflatten(

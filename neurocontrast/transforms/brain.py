@@ -113,11 +113,14 @@ class KeepBraind(EachImage):
         _check_one(self, mask_key)
         if not 0 <= erode_mm <= 30:
             raise ConfigError(f"KeepBraind: erode_mm must be between 0 and 30, got {erode_mm!r}.")
-        self.mask_key, self.erode_mm = mask_key, erode_mm
+        self.mask_key = mask_key
+        self.erode_mm = erode_mm
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
         """Put the image and the mask of what is kept in their places."""
-        voxels, affine, name = voxels_of(item[key]), affine_of(item[key]), name_of(item[key])
+        voxels = voxels_of(item[key])
+        affine = affine_of(item[key])
+        name = name_of(item[key])
         inside = brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
         if self.erode_mm:
             try:

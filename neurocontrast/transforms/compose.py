@@ -110,7 +110,8 @@ def load_volume(
 
 def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
     """Return the transforms onto the grid, and those that keep the brain alone."""
-    spacing, shape = preprocessing.spacing_mm, preprocessing.shape
+    spacing = preprocessing.spacing_mm
+    shape = preprocessing.shape
     steps: list[Transform] = [
         LoadScand(key, spacing_mm=spacing or 1.0, n_channels=preprocessing.n_channels),
         CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),

@@ -315,14 +315,16 @@ class ResampleByAread(EachImage):
 
     def made_of(self, image: Any) -> Any:
         """Return the image on the new grid."""
-        voxels, affine = voxels_of(image), affine_of(image)
+        voxels = voxels_of(image)
+        affine = affine_of(image)
         channels = list(np.asarray(voxels, dtype=np.float32))
         if self.axcodes is not None:
             wanted = nib.orientations.axcodes2ornt(self.axcodes)
             turn = nib.orientations.ornt_transform(nib.io_orientation(affine), wanted)
             affine = affine @ nib.orientations.inv_ornt_aff(turn, voxels.shape[1:])
             channels = [nib.orientations.apply_orientation(channel, turn) for channel in channels]
-        own, source = spacing_of(affine), channels[0].shape
+        own = spacing_of(affine)
+        source = channels[0].shape
         spacing = own if self.spacing_mm is None else (self.spacing_mm,) * 3
         shape = self.shape or tuple(
             max(1, round(n * old / new)) for n, old, new in zip(source, own, spacing, strict=True)

@@ -102,7 +102,8 @@ class LoadScand(EachImage):
             raise ConfigError(
                 f"LoadScand: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}."
             )
-        self.spacing_mm, self.n_channels = spacing_mm, n_channels
+        self.spacing_mm = spacing_mm
+        self.n_channels = n_channels
 
     def made_of(self, image: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
         """Return the image of a path, or of one path a channel."""
@@ -401,7 +402,8 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
-    low, high = float(voxels.min()), float(voxels.max())
+    low = float(voxels.min())
+    high = float(voxels.max())
     if not (np.isfinite(low) and np.isfinite(high)):
         n = int(voxels.size - np.isfinite(voxels).sum())
         raise DataError(f"{name}: {n} of {voxels.size} voxels are not finite (NaN or infinity).")

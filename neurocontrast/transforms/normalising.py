@@ -20,7 +20,8 @@ from neurocontrast.transforms.images import (
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
-_SMALLEST, _LARGEST = 1e-15, 1e15
+_SMALLEST = 1e-15
+_LARGEST = 1e15
 """Sizes of the largest intensity whose squares can be added in float32."""
 
 
@@ -109,7 +110,8 @@ class ScaleByBrainPercentilesd(EachImage):
             raise ConfigError(
                 f"{type(self).__name__}: percentiles must be two numbers from 0 to 100 that rise, got {percentiles!r}."
             )
-        self.percentiles, self.mask_key = (float(percentiles[0]), float(percentiles[1])), mask_key
+        self.percentiles = (float(percentiles[0]), float(percentiles[1]))
+        self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
         """Put the scaled image in its place."""
@@ -158,7 +160,8 @@ class SmoothByFwhmd(EachImage):
 
     def made_of(self, image: Any) -> Any:
         """Return the smooth image."""
-        affine, voxels = affine_of(image), voxels_of(image)
+        affine = affine_of(image)
+        voxels = voxels_of(image)
         sigma = [self.fwhm_mm / FWHM_PER_SIGMA / step for step in spacing_of(affine)]
         brain = (voxels != 0).any(axis=0).astype(np.float32)
         smooth = [

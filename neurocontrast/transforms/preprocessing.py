@@ -23,7 +23,8 @@ SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a dam
 SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
 N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail
 FWHM_PER_SIGMA = 2.3548200450309493
-MNI_ORIGIN_MM, MNI_EXTENT_MM = (-90.0, -126.0, -72.0), (180.0, 216.0, 180.0)
+MNI_ORIGIN_MM = (-90.0, -126.0, -72.0)
+MNI_EXTENT_MM = (180.0, 216.0, 180.0)
 """The first voxel of grids of MNI152 in RAS order, and how far the centre of the last one is from it."""
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]

@@ -123,7 +123,8 @@ def to_signal(x_CDHW: Tensor) -> Signal:
     """Return a float32 volume as signal; where nothing is brighter than the background, no voxel is brain."""
     background = corner_median(x_CDHW)
     brain_CDHW = x_CDHW != background
-    low, bright = x_CDHW.amin((1, 2, 3), keepdim=True), _bright(x_CDHW, brain_CDHW)
+    low = x_CDHW.amin((1, 2, 3), keepdim=True)
+    bright = _bright(x_CDHW, brain_CDHW)
     brain_CDHW &= bright > low
     # A thousandth below the darkest voxel where that is not the background: they stay apart.
     floor = torch.where(low == background, low, low - 1e-3 * (bright - low))
@@ -177,7 +178,8 @@ class ToSignald(EachImage):
         """Put the signal in the volume's place, and add its mask and scale."""
         signal = to_signal(plain_volume(item[key], key))
         item[key] = like(signal.signal_CDHW, item[key])
-        item[brain_key(key)], item[_scale_key(key)] = signal.brain_CDHW, signal.scale
+        item[brain_key(key)] = signal.brain_CDHW
+        item[_scale_key(key)] = signal.scale
 
 
 class FromSignald(EachImage):
@@ -255,7 +257,8 @@ def _bright(x_CDHW: Tensor, brain_CDHW: Tensor) -> Tensor:
     step = (
         max(1, x_CDHW[0].numel() // _N_SORTED) | 1
     )  # odd: not every other one of a row of even length
-    taken, of_brain = x_CDHW.flatten(1)[:, ::step], brain_CDHW.flatten(1)[:, ::step]
+    taken = x_CDHW.flatten(1)[:, ::step]
+    of_brain = brain_CDHW.flatten(1)[:, ::step]
     ordered = taken.masked_fill(~of_brain, -torch.inf).sort(1).values
     n_brain = of_brain.sum(1, keepdim=True)
     place = ordered.shape[1] - 1 - ((1.0 - _BRIGHT) * n_brain).long()

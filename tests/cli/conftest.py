@@ -62,7 +62,8 @@ def study(tmp_path_factory) -> Study:
         name: str(folder / name)
         for name in ("healthy", "study", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH")
     }
-    healthy, people = f"{at['healthy']}/participants.tsv", f"{at['study']}/participants.tsv"
+    healthy = f"{at['healthy']}/participants.tsv"
+    people = f"{at['study']}/participants.tsv"
     cache = ["--set", f"data.cache_dir={folder / 'cache'}"]
     sizes = ["--n-sites", "2", "--spacing-mm", "6"]
     fast = ["--n-folds", "3", *FEW]
@@ -102,7 +103,8 @@ def study(tmp_path_factory) -> Study:
         "report": ["report", at["EVAL"]],
         "compare": ["compare", at["EVAL"], at["AGAIN"], "--out", at["BOTH"], *FEW],
     }
-    codes, said = {}, {}
+    codes = {}
+    said = {}
     for name, arguments in commands.items():
         with contextlib.redirect_stdout(io.StringIO()) as out:
             codes[name] = run([*arguments, "--quiet"])

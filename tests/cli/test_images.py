@@ -90,18 +90,19 @@ def test_every_command_succeeds_and_figures_are_of_the_test_images(road):
 def test_a_wrong_configuration_is_told_before_anything_is_written(
     road, tmp_path, capsys, more, said
 ):
-    table, out = road[0] / "digits" / "participants.tsv", tmp_path / "run"
+    table = road[0] / "digits" / "participants.tsv"
+    out = tmp_path / "run"
     refused(["pretrain", "--participants", table, "--out", out, *TRAIN, *more], capsys, *said)
     assert not out.exists()
 
 
 def test_a_table_of_the_other_kind_is_told_by_every_command(road, study, tmp_path, capsys):
-    folder, people = road[0], study.path("study/participants.tsv")
-    table, out = folder / "digits" / "participants.tsv", tmp_path / "out"
-    scans, images = (
-        "scans of brains are wanted",
-        "images of a store, as `neurocontrast images` writes them, are wanted",
-    )
+    folder = road[0]
+    people = study.path("study/participants.tsv")
+    table = folder / "digits" / "participants.tsv"
+    out = tmp_path / "out"
+    scans = "scans of brains are wanted"
+    images = "images of a store, as `neurocontrast images` writes them, are wanted"
     refused(
         ["pretrain", "--participants", people, "--out", out, *TINY],
         capsys,

@@ -26,7 +26,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     study, tmp_path, capsys, command
 ):
     (tmp_path / "barrier").write_text("a file where a folder would have to be")
-    people, out = study.path("study/participants.tsv"), tmp_path / "barrier" / "out"
+    people = study.path("study/participants.tsv")
+    out = tmp_path / "barrier" / "out"
     arguments = {
         "simulate": ["simulate", out],
         "pretrain": ["pretrain", "--participants", people, "--out", out],
@@ -63,7 +64,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
 def test_a_damaged_run_is_refused(study, tmp_path, capsys, file, content, said):
     damaged = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
     rewrite(damaged / file, content)
-    people, out = study.path("study/participants.tsv"), tmp_path / "e.parquet"
+    people = study.path("study/participants.tsv")
+    out = tmp_path / "e.parquet"
     refused(["embed", damaged, "--participants", people, "--out", out], capsys, file, said)
     assert not out.exists()
 

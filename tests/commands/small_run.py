@@ -68,11 +68,10 @@ def embedded_people(
     names = [f"sub-{first + row:03d}" for row in range(n)]
     table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
     table["path"] = [f"{name}.nii.gz" for name in names]
-    table["age"], table["sex"] = generator.uniform(20, 80, n), generator.choice(["F", "M"], n)
-    table["site"], table["diagnosis"] = (
-        generator.choice(["london", "ucla"], n),
-        np.array(classes)[codes],
-    )
+    table["age"] = generator.uniform(20, 80, n)
+    table["sex"] = generator.choice(["F", "M"], n)
+    table["site"] = generator.choice(["london", "ucla"], n)
+    table["diagnosis"] = np.array(classes)[codes]
     features = (
         generator.normal(size=(n, n_features)) + strength * np.eye(len(classes), n_features)[codes]
     )
@@ -94,7 +93,8 @@ class Listening(type(SILENT)):
     """Keeps what is said, and of that what is a warning."""
 
     def __init__(self):
-        self.said, self.warned = [], []
+        self.said = []
+        self.warned = []
 
     def message(self, text):
         self.said.append(text)
@@ -109,7 +109,8 @@ class Interrupting(Listening):
 
     def __init__(self, line, sent=signal.SIGTERM):
         super().__init__()
-        self.line, self.sent = line, sent
+        self.line = line
+        self.sent = sent
 
     def message(self, text):
         super().message(text)

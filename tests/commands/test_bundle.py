@@ -35,7 +35,8 @@ def test_a_bundle_without_a_probe_embeds(of_others, others, tmp_path):
     assert licence.startswith("Copyright 2026 somebody.")
     assert "BSD 3-Clause" in licence
     about = read_json(bundle / "configs" / "metadata.json")["network_data_format"]
-    image, pred = about["inputs"]["image"], about["outputs"]["pred"]
+    image = about["inputs"]["image"]
+    pred = about["outputs"]["pred"]
     assert all(len(each["channel_def"]) == each["num_channels"] for each in (image, pred))
     assert (image["spatial_shape"], pred["num_channels"]) == ([16, 20, 16], 32)
     made = run_bundle(bundle, others, tmp_path / "o.parquet")
@@ -75,7 +76,8 @@ def test_a_bad_scan_stops_no_other(of_others, others, tmp_path):
 
 
 def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(whole, tmp_path, capsys):
-    run, out = whole, tmp_path / "bundle"
+    run = whole
+    out = tmp_path / "bundle"
     python = {"monai": "1.6.1", "image_shape": [1, 16, 16, 16], "transforms": [{"class": "m.Own"}]}
     wrong = [
         ({"preprocessing": python}, CheckpointError, "given from Python"),

@@ -123,7 +123,8 @@ def test_rows_without_a_problem_become_a_table_elsewhere(table, tmp_path, capsys
 def test_paths_of_a_table_in_a_linked_folder_lead_to_the_same_files(table, tmp_path):
     (tmp_path / "far" / "away").mkdir(parents=True)
     (tmp_path / "link").symlink_to("far/away")
-    good, notes = tmp_path / "link" / "good.tsv", tmp_path / "notes.tsv"
+    good = tmp_path / "link" / "good.tsv"
+    notes = tmp_path / "notes.tsv"
     notes.write_text("mine")
     good.symlink_to(notes)  # a link in the place of the table gives way, and its target stays
     assert check(table, n_workers=0, write_good=good, overwrite=True).passed

@@ -70,7 +70,8 @@ def test_new_sites_and_what_the_site_costs(folder, tmp_path):
     models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])
     for name in ("weak-age", "strong-age"):
         summary = read_json(folder / name / "evaluation.json")
-        told, row = summary["new_site"], table.loc[name]
+        told = summary["new_site"]
+        row = table.loc[name]
         assert row["metric"] == "mae"
         assert row["unseen"] == pytest.approx(told["unseen"]["embedding"]["mae"]["value"])
         assert row["ratio_low"] == pytest.approx(told["ratio"]["embedding"]["mae"]["low"])
@@ -104,10 +105,8 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
 
 
 def test_a_comparison_names_nobody(folder, tmp_path):
-    again, about = (
-        shutil.copytree(folder / "strong", tmp_path / "again"),
-        read_json(folder / "strong/evaluation.json"),
-    )
+    again = shutil.copytree(folder / "strong", tmp_path / "again")
+    about = read_json(folder / "strong/evaluation.json")
     about["warnings"] = [{"code": "duplicate_overlap", "message": "sub-003 = sub-007"}]
     (again / "evaluation.json").write_text(json.dumps(about))
     out = compare([folder / "weak", again], out=tmp_path / "c", n_bootstraps=20)

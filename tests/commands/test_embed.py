@@ -154,7 +154,8 @@ def study(settings, cached, tmp_path_factory):
 @pytest.fixture
 def batches(monkeypatch):
     """The rows of batches that are read; the third batch of the first call is not reached."""
-    rows, read = [], extract.read_batches
+    rows = []
+    read = extract.read_batches
 
     def reading(images, batches, **options):
         for of_batch, samples in read(images, batches, **options):

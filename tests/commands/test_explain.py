@@ -32,7 +32,8 @@ def _write_scans(folder, *, classes, n=24, code=4, shift=None):
     blob = np.exp(-((grid - PLACE) ** 2).sum(axis=-1) / 3)
     rows = []
     for number in range(n):
-        name, generator = classes[number % len(classes)], np.random.default_rng(number)
+        name = classes[number % len(classes)]
+        generator = np.random.default_rng(number)
         voxels = head * (4 + generator.normal(0, 0.3, SHAPE)) + CODE[name] * blob
         affine = AFFINE.copy()
         affine[0, 3] += shift * number if shift else 0
@@ -139,7 +140,8 @@ def test_subjects_are_summarised_without_their_names(explained, study):
 def test_a_number_is_explained_over_its_whole_range(tmp_path):
     study = Study(tmp_path / "age", target="age")
     folder = study.explain(tmp_path / "map", n_subjects=5)
-    about, table = _about(folder), pd.read_csv(folder / "saliency.tsv", sep="\t")
+    about = _about(folder)
+    table = pd.read_csv(folder / "saliency.tsv", sep="\t")
     assert about["positive"] is None
     assert about["n_of_class"] is None
     assert about["score"] == "predicted value"
@@ -160,7 +162,8 @@ def test_of_several_classes_one_is_named(tmp_path):
 
 
 def test_scans_in_a_space_of_their_own_are_told(tmp_path):
-    study, told = Study(tmp_path / "native", code=1, shift=5.0), Listening()
+    study = Study(tmp_path / "native", code=1, shift=5.0)
+    told = Listening()
     about = _about(study.explain(tmp_path / "map", progress=told))
     assert about["template"] is None
     assert about["top_regions"][0]["region"] is None

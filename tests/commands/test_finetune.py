@@ -57,7 +57,8 @@ def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(
     frozen = neurocontrast.evaluate(
         embedded, out=tmp_path / "frozen", target="diagnosis", **OPTIONS
     )
-    tuned, scratch = tune(), tune("scratch", from_scratch=True)
+    tuned = tune()
+    scratch = tune("scratch", from_scratch=True)
     assert all((tuned / name).is_file() for name in TRAINED)
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
     assert read(frozen)["baseline"] == read(tuned)["baseline"]

@@ -71,7 +71,8 @@ def test_half_precision_trains(settings, tmp_path, precision):
 def test_embeddings_are_the_processor_s(run, others, tmp_path):
     found = []
     for name in ("cuda", "cpu"):
-        out, config = tmp_path / f"{name}.parquet", {"embedding": {"accelerator": name}}
+        out = tmp_path / f"{name}.parquet"
+        config = {"embedding": {"accelerator": name}}
         made = neurocontrast.embed(run, participants=others, out=out, config=config)
         found.append(read_embeddings(made).features)
     assert_allclose(*found, rtol=1e-3, atol=1e-4)

@@ -88,7 +88,8 @@ def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, tmp_pa
 
 
 def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run, digits, tmp_path):
-    out, other = shutil.copytree(run, tmp_path / "run"), tmp_path / "other" / digits.name
+    out = shutil.copytree(run, tmp_path / "run")
+    other = tmp_path / "other" / digits.name
     shutil.copytree(digits.parent, other.parent)
     content = (other.parent / "images.npy").read_bytes()
     (other.parent / "images.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # one pixel
@@ -108,10 +109,8 @@ def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run,
 def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(
     settings, run, digits, tmp_path
 ):
-    out, moved = (
-        shutil.copytree(run, tmp_path / "run"),
-        shutil.copytree(digits.parent, tmp_path / "moved"),
-    )
+    out = shutil.copytree(run, tmp_path / "run")
+    moved = shutil.copytree(digits.parent, tmp_path / "moved")
     here = f"data.participants={moved / 'participants.tsv'}"
     neurocontrast.pretrain(settings("training.epochs=3", here), out=out, resume=True)
     assert len(metrics(out)) == 3

@@ -12,12 +12,11 @@ from neurocontrast.files import digest_of_file
 
 
 def test_a_run_starts_from_the_weights_of_another_and_says_so(whole, settings, others, tmp_path):
-    config, said = (
-        settings(f"data.participants={others}", "training.epochs=0", f"training.init={whole}"),
-        Listening(),
-    )
+    config = settings(f"data.participants={others}", "training.epochs=0", f"training.init={whole}")
+    said = Listening()
     out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
-    before, after = load_model(whole)[0], load_model(out)[0]
+    before = load_model(whole)[0]
+    after = load_model(out)[0]
     assert all(map(torch.equal, before.parameters(), after.parameters()))
     assert f"starting from {whole.name}: all weights; projection head taken over" in said.said
     start = read_json(out / "encoder.json")["init"]
@@ -81,10 +80,12 @@ def test_another_head_begins_anew_and_another_preparation_is_told(whole, setting
 
 
 def test_one_channel_becomes_several_and_several_one(whole, settings, cohort, tmp_path):
-    table, two = with_maps(cohort), ["data.channels=[gm,wm]", "training.epochs=0"]
+    table = with_maps(cohort)
+    two = ["data.channels=[gm,wm]", "training.epochs=0"]
     config = settings(f"data.participants={table}", *two, f"training.init={whole}")
     out = neurocontrast.pretrain(config, out=tmp_path / "two")
-    one, both = load_encoder(whole)[0], load_encoder(out)[0]
+    one = load_encoder(whole)[0]
+    both = load_encoder(out)[0]
     volumes = torch.rand(3, 1, 16, 20, 16, generator=torch.Generator().manual_seed(0))
     # BatchNorm is measured anew on the maps, so weights are compared before it.
     first = [encoder.features.layers[0] for encoder in (one, both)]

@@ -141,7 +141,8 @@ def test_choices_that_cannot_be_are_refused(pair, tmp_path, change, message):
 
 
 def test_a_joined_table_and_an_encoder_that_is_there_already_are_refused(pair, tmp_path):
-    one, both = pair[0], nc.join(pair, out=tmp_path / "both.parquet")
+    one = pair[0]
+    both = nc.join(pair, out=tmp_path / "both.parquet")
     with pytest.raises(DataError, match=r"both: is joined already, of a, b"):
         nc.join([both, write(tmp_path / "c.parquet", p=3, encoder="c")], out=tmp_path / "d.parquet")
     again = write(tmp_path / "again.parquet", p=3, encoder="a")

@@ -74,7 +74,8 @@ def killed_and_called_again(name, places, options_in, tmp_path):
     for at in places_of_kills:
         folder = tmp_path / f"killed-{at}"
         call(name, places, options_in(folder), folder, kill_at=at)
-        options, out = options_in(folder), Path(options_in(folder)["out"])
+        options = options_in(folder)
+        out = Path(options_in(folder)["out"])
         # Killed after its last file, the output is whole, and is replaced only when asked to be.
         if out.is_file() or (out / "evaluation.json").is_file():
             options["overwrite"] = True

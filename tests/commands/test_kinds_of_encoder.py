@@ -108,7 +108,8 @@ def scanned(tmp_path_factory):
     )
     table = read_cohort(simulated).table[["participant_id", "path", "age", "site"]]
     table = table.assign(subject_id=table["participant_id"], session="first")
-    again, random = table.assign(session="second"), np.random.default_rng(0)
+    again = table.assign(session="second")
+    random = np.random.default_rng(0)
     for row, path in again["path"].items():
         image = nib.load(path)
         field = np.linspace(-1, 1, image.shape[1])[None, :, None] * random.uniform(0.3, 0.6)
@@ -134,7 +135,8 @@ def linear(settings, scanned):
 
 
 def test_who_embeds_imitations_is_warned(linear, scanned, cached, tmp_path):
-    table, heard = pd.read_csv(scanned / "others.tsv", sep="\t"), Listening()
+    table = pd.read_csv(scanned / "others.tsv", sep="\t")
+    heard = Listening()
     table["acquisition"] = np.where(table["session"] == "second", "imitated1", "real")
     table.to_csv(tmp_path / "imitations.tsv", sep="\t", index=False)
     run = neurocontrast.pretrain(linear("name: lda, n_components: 3"), out=tmp_path / "run")

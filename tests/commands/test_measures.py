@@ -74,7 +74,8 @@ def test_residual_volumes_do_not_follow_head_size(people):
 
 
 def test_who_lacks_too_much_is_named_and_another_atlas_is_refused(people):
-    contract, values = fitted(people), people.measures.values.copy()
+    contract = fitted(people)
+    values = people.measures.values.copy()
     values.iloc[3, :2] = np.nan  # 1 % of them: replaced by medians
     assert np.isfinite(applied(contract, people, values)).all()
     values.iloc[5, :20] = np.nan
@@ -103,7 +104,8 @@ def test_a_run_of_measures_is_embedded_the_same_each_time(features, tmp_path):
 
 
 def test_a_run_verifies_and_measures_in_another_unit_are_doubted(run, people, tmp_path):
-    values, found = people.measures.values.assign(participant_id=people.table["participant_id"]), []
+    values = people.measures.values.assign(participant_id=people.table["participant_id"])
+    found = []
     thickness = [name for name in values if name.endswith("_thickness")]
     for factor in (1.0, 2.0):
         values[thickness] *= factor
@@ -127,7 +129,8 @@ def test_rows_of_measures_are_embedded_as_embed_does(run, people, features):
 
 
 def test_rows_of_other_measures_are_refused_by_name(run, people):
-    measures, embedder = people.measures.values, ScanEmbedder(run).fit(None)
+    measures = people.measures.values
+    embedder = ScanEmbedder(run).fit(None)
     others = measures.rename(
         columns=lambda name: name.replace("_G_front_sup_", "_superiorfrontal_")
     )
@@ -254,7 +257,8 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(
         given = {"config": MEASURES | {"finetune": chosen}, "from_scratch": from_scratch, **options}
         return nc.finetune(run, participants=PEOPLE, out=tmp_path / name, **given)
 
-    learned, views = [], RegionalMeasures.views
+    learned = []
+    views = RegionalMeasures.views
     monkeypatch.setattr(
         RegionalMeasures,
         "views",
@@ -361,7 +365,8 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     }
     nc.pretrain(config, out=tmp_path / "next")
     (before, known), (kept, now) = load_encoder(run), load_encoder(tmp_path / "next" / "init")
-    old, new = known["preprocessing"]["columns"], now["preprocessing"]["columns"]
+    old = known["preprocessing"]["columns"]
+    new = now["preprocessing"]["columns"]
     assert new != [name for name in old if name != "Left-vessel"]
     place = "features.layers.1.weight"
     expected = before.state_dict()[place][:, [old.index(name) for name in new]]

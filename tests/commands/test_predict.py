@@ -149,7 +149,8 @@ def test_outputs_are_not_overwritten_unasked(evaluation, tables, tmp_path):
 def test_a_full_disk_leaves_no_table_and_overwrite_replaces_the_rest(
     evaluation, tables, tmp_path, monkeypatch, full
 ):
-    out, replace = tmp_path / "p.tsv", os.replace
+    out = tmp_path / "p.tsv"
+    replace = os.replace
 
     def no_space(source, target):
         if Path(target) == tmp_path / full:

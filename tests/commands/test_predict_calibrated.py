@@ -16,7 +16,8 @@ def write(folder, name, *, n, site, shift=0.0):
     """Write embeddings whose first feature tells the age, and the second the class; `shift` moves both."""
     generator = np.random.default_rng(len(name))
     names = [f"{name}{row:03d}" for row in range(n)]
-    age, codes = generator.uniform(20, 80, n), generator.integers(2, size=n)
+    age = generator.uniform(20, 80, n)
+    codes = generator.integers(2, size=n)
     features = generator.normal(size=(n, 6))
     features[:, 0] = age / 10 + shift + generator.normal(scale=0.3, size=n)
     features[:, 1] += 2.0 * codes + shift
@@ -57,7 +58,8 @@ def labels(new, path, rows, *columns):
 def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(
     of_age, folder, tmp_path
 ):
-    found, heard = {}, {}
+    found = {}
+    heard = {}
     for name in ("away", "home"):
         heard[name] = Listening()
         out = nc.predict(
@@ -134,7 +136,8 @@ def test_the_intercept_of_two_classes_is_that_of_a_logistic_regression(folder, n
 
 def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder, tmp_path):
     """A labelled person's second visit is no test either, and a site without a label is named as well."""
-    read, heard = read_embeddings(folder / "new.parquet"), Listening()
+    read = read_embeddings(folder / "new.parquet")
+    heard = Listening()
     table = read.table.assign(site=["few"] * 20 + ["many"] * 20 + ["none"] * 20)
     table.loc[39, ["participant_id", "subject_id", "session"]] = [
         *table.loc[20, ["participant_id"] * 2],
@@ -153,10 +156,13 @@ def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder
 
 
 def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_path):
-    known, given = read_embeddings(folder / "known.parquet").table, tmp_path / "labels.tsv"
+    known = read_embeddings(folder / "known.parquet").table
+    given = tmp_path / "labels.tsv"
     table = new.iloc[:6][["participant_id", "age"]].astype(str)
-    nobody, word = table.copy(), table.copy()
-    nobody.loc[1, "participant_id"], word.loc[1, "age"] = "nobody", "old"
+    nobody = table.copy()
+    word = table.copy()
+    nobody.loc[1, "participant_id"] = "nobody"
+    word.loc[1, "age"] = "old"
     for wrong, scans, said in (
         (
             nobody,

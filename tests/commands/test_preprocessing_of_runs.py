@@ -117,7 +117,8 @@ def test_each_channel_is_the_scan_of_its_own_file(table_of_maps):
 
 def test_check_names_the_column_of_a_missing_map(table_of_maps):
     table = pd.read_csv(table_of_maps, sep="\t", dtype=str, keep_default_na=False)
-    table.loc[2, "wm"], table.loc[4, "gm"] = "nowhere.nii.gz", "n/a"
+    table.loc[2, "wm"] = "nowhere.nii.gz"
+    table.loc[4, "gm"] = "n/a"
     table.to_csv(table_of_maps.parent / "bad.tsv", sep="\t", index=False)
     found = neurocontrast.check(table_of_maps.parent / "bad.tsv", channels=["gm", "wm"])
     assert {(problem.column, problem.line) for problem in found.problems.found} == {

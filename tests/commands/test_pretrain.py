@@ -156,7 +156,8 @@ def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
 def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(
     whole, cohort, settings, cached, tmp_path, capsys
 ):
-    table, config = people_of(cohort), settings("data.participants=null")
+    table = people_of(cohort)
+    config = settings("data.participants=null")
     run = neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", progress=True)
     assert "epoch 2/2" in capsys.readouterr().err
     assert weights(run) == weights(whole)

@@ -29,7 +29,8 @@ def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, los
 
 
 def test_a_run_can_become_longer(whole, settings, tmp_path):
-    out, progress = tmp_path / "run", Listening()
+    out = tmp_path / "run"
+    progress = Listening()
     shutil.copytree(whole, out)
     longer = settings("training.epochs=3")
     neurocontrast.pretrain(longer, out=out, resume=True, progress=progress)
@@ -101,7 +102,8 @@ def test_sigterm_saves_and_resume_without_configuration_continues(whole, setting
 
 
 def test_the_command_resumes_without_a_configuration_below_its_own_keys(settings, tmp_path):
-    said, out = Listening(), tmp_path / "run"
+    said = Listening()
+    out = tmp_path / "run"
     shorter = settings(
         "training.epochs=1", "data.val_fraction=0", "training.probe_every=1", "data.where.sex=[F]"
     )

@@ -17,10 +17,8 @@ def damaged(cohort, tmp_path):
     """Return a table of the same scans, one of them damaged and one absent."""
     table = people_of(cohort)
     (tmp_path / "half.nii.gz").write_bytes(Path(table["path"][1]).read_bytes()[:500])
-    table.loc[1, "path"], table.loc[3, "path"] = (
-        str(tmp_path / "half.nii.gz"),
-        str(tmp_path / "absent.nii.gz"),
-    )
+    table.loc[1, "path"] = str(tmp_path / "half.nii.gz")
+    table.loc[3, "path"] = str(tmp_path / "absent.nii.gz")
     table.to_csv(tmp_path / "damaged.tsv", sep="\t", index=False)
     return tmp_path / "damaged.tsv", table["participant_id"][[1, 3]].tolist()
 

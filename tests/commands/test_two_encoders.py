@@ -75,10 +75,8 @@ def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
     f = build_model(chosen.encoder, seed=0)
     g = build_model(chosen.encoder_2, n_channels=rows.shape[1], seed=derive_seed("encoder_2", 0))
     optimizer = torch.optim.SGD([*f.parameters(), *g.parameters()], lr=1e-3)
-    loss, view_scans = (
-        losses.InfoNCE(temperature=0.5),
-        TwoViews(brain_views(chosen.augment), seed=chosen.seed),
-    )
+    loss = losses.InfoNCE(temperature=0.5)
+    view_scans = TwoViews(brain_views(chosen.augment), seed=chosen.seed)
     augment = RandMeasureViewd("image", MeasureAugmentSettings(), learned=source.second.learned)
     view_rows = TwoViews(augment, seed=chosen.seed)
     for epoch in range(2):
@@ -97,10 +95,8 @@ def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
 
 def test_pairs_are_by_person_and_not_by_order(pair, settings, measures, cohort, tmp_path):
     table = pd.read_csv(measures, sep="\t", dtype=str)
-    reordered, exchanged = (
-        table[::-1],
-        table.assign(participant_id=np.roll(table["participant_id"], 1)),
-    )
+    reordered = table[::-1]
+    exchanged = table.assign(participant_id=np.roll(table["participant_id"], 1))
     for name, rows in (("reordered", reordered), ("exchanged", exchanged)):
         rows.to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
         nc.pretrain(settings(f"data_2.measures={tmp_path / name}.tsv"), out=tmp_path / name)

@@ -76,7 +76,8 @@ def test_a_run_does_not_continue_with_other_volumes(chosen, cohort, volumes, tmp
 
 
 def test_all_that_a_kernel_cannot_compare_is_one_message(chosen, volumes, tmp_path):
-    grey, n = volumes["vol_grey"].copy(), len(volumes)
+    grey = volumes["vol_grey"].copy()
+    n = len(volumes)
     grey[[2, 5]] = np.nan
     settings = chosen(vol_grey=grey, vol_white=[450.0] * n)
     with pytest.raises(DataError) as error:

@@ -134,10 +134,8 @@ def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(
         summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0}
         == summary["voxels_about"]
     )
-    components, features = (
-        ComponentsDesign(products(seen[0]), n_components=5),
-        read_embeddings(made).features,
-    )
+    components = ComponentsDesign(products(seen[0]), n_components=5)
+    features = read_embeddings(made).features
     rows = np.arange(len(table))
     # The encoder's components after the first are those of a randomised solver.
     first = [np.abs(each[:, :1]) for each in (components(rows, rows)[0], features)]

@@ -57,7 +57,8 @@ def test_words_stay_words_and_floats_are_floats():
 
 
 def test_list_items_and_whole_sections_can_be_overridden(tmp_path):
-    path, text = tmp_path / "c.yaml", f"objective: {{loss: yaware, kernel: {KERNEL}}}\n"
+    path = tmp_path / "c.yaml"
+    text = f"objective: {{loss: yaware, kernel: {KERNEL}}}\n"
     path.write_text(text)
     assert (
         load_config(path, ["objective.kernel.0.sigma=scott"]).objective.kernel[0].sigma == "scott"
@@ -213,10 +214,8 @@ def test_resolved_configuration_is_read_back_as_it_was(tmp_path, monkeypatch):
 
 
 def test_differences_are_named_by_dotted_key():
-    old, new = (
-        load_config(),
-        load_config(overrides=["training.epochs=3", "augment.blur=null", "data.n_workers=7"]),
-    )
+    old = load_config()
+    new = load_config(overrides=["training.epochs=3", "augment.blur=null", "data.n_workers=7"])
     found = differences(old, new, ignore=["data"])
     assert "training.epochs: was 50, is 3" in found
     assert any(line.startswith("augment.blur") for line in found)

@@ -9,7 +9,9 @@ from neurocontrast.data.batches import even_batches, read_batches
 
 class Images:
     def __init__(self, n=9, broken=None):
-        self.n, self.broken, self.read = n, broken, []
+        self.n = n
+        self.broken = broken
+        self.read = []
 
     def __len__(self):
         return self.n

@@ -85,10 +85,8 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
 def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti, monkeypatch):
     monkeypatch.setattr(cache_module, "N_SCANS_A_WORKER", 4)
     more = [*scans, *(str(write_nifti(brain + i, f"more{i}.nii.gz")) for i in range(4))]
-    here, workers = (
-        VolumeCache(tmp_path / "here", CONTRACT),
-        VolumeCache(tmp_path / "workers", CONTRACT),
-    )
+    here = VolumeCache(tmp_path / "here", CONTRACT)
+    workers = VolumeCache(tmp_path / "workers", CONTRACT)
     here.prepare(more, n_workers=0)
     assert workers.prepare(more, n_workers=2) == 9
     for path in more:
@@ -163,7 +161,9 @@ def test_a_folder_that_may_not_be_written_is_read_and_what_it_lacks_is_made_each
     scans, cache, monkeypatch, refused
 ):
     cache.prepare(scans[:2], n_workers=0)
-    before, warned, refuse = entries_of(cache), Warnings(), failing_with(errno.EROFS)
+    before = entries_of(cache)
+    warned = Warnings()
+    refuse = failing_with(errno.EROFS)
     target = (
         (cache_module.tempfile, "TemporaryFile")
         if refused == "the folder"
@@ -189,7 +189,8 @@ def test_scans_that_cannot_be_read_are_not_counted_as_lacking_an_entry(
 ):
     damaged = tmp_path / "damaged.nii.gz"
     damaged.write_bytes(b"no scan")
-    failures, warned = {}, Warnings()
+    failures = {}
+    warned = Warnings()
     assert cache.prepare([scans[0], damaged], n_workers=0, progress=warned, failures=failures) == 1
     assert (len(failures), warned.told) == (1, [])
     monkeypatch.setattr(cache_module, "atomic_path", failing_with(errno.EROFS))
@@ -262,7 +263,8 @@ def test_an_entry_of_another_shape_type_name_or_folder_is_never_used(scans, cach
 
 def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
     def prepare_until_killed(cache, scans, n_workers):
-        write, done = cache_module.atomic_path, []
+        write = cache_module.atomic_path
+        done = []
 
         def write_then_die(path):
             if len(done) == 2:
@@ -379,7 +381,8 @@ def test_the_default_folder_follows_xdg(monkeypatch, tmp_path):
 
 
 def test_an_entry_cannot_be_opened_by_others_while_it_is_written(cache, scans, monkeypatch):
-    modes, write = [], Path.write_bytes
+    modes = []
+    write = Path.write_bytes
 
     def watched(path, content):
         modes.append(stat.S_IMODE(path.stat().st_mode))

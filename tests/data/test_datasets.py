@@ -108,7 +108,8 @@ def test_what_is_kept_has_the_voxels_and_the_affine_of_the_transforms(cohort, tm
     dataset = CohortDataset(cohort, transform, tmp_path / "cache", cache_dtype="float32")
     plain = CohortDataset(cohort, transform)
     for row in (0, 3, 0):
-        kept, made = dataset[row], plain[row]
+        kept = dataset[row]
+        made = plain[row]
         np.testing.assert_array_equal(kept["image"], made["image"])
         np.testing.assert_array_equal(kept["image"].affine, made["image"].affine)
         assert kept["image"].meta["filename_or_obj"] == made["image"].meta["filename_or_obj"]

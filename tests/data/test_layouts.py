@@ -35,7 +35,8 @@ def test_a_layout_from_outside_the_package_makes_a_cohort(tmp_path, monkeypatch)
 
 
 def test_fmriprep_has_masks_and_maps_and_one_space_is_chosen(tmp_path):
-    root, stem = tmp_path / "deriv", "sub-01/anat/sub-01"
+    root = tmp_path / "deriv"
+    stem = "sub-01/anat/sub-01"
     for space in ("", "_space-MNI152NLin2009cAsym_res-2"):
         put(root, f"{stem}{space}_desc-preproc_T1w.nii.gz")
         put(root, f"{stem}{space}_desc-brain_mask.nii.gz")

@@ -85,17 +85,16 @@ def test_people_fold_differently_and_share_a_mean():
 
 
 def test_two_seeds_share_nobody_and_can_share_scanners():
-    pretraining, clinical = (
-        SimulationSettings(seed=1, site_seed=7),
-        SimulationSettings(seed=11, site_seed=7),
-    )
+    pretraining = SimulationSettings(seed=1, site_seed=7)
+    clinical = SimulationSettings(seed=11, site_seed=7)
     ids = [
         {person.participant_id for person in people(settings, 50)}
         for settings in (pretraining, clinical)
     ]
     assert not ids[0] & ids[1]
     for site in range(3):
-        ours, theirs = draw_scanner(pretraining, site), draw_scanner(clinical, site)
+        ours = draw_scanner(pretraining, site)
+        theirs = draw_scanner(clinical, site)
         assert (ours.gamma, ours.noise, ours.blur_mm) == (
             theirs.gamma,
             theirs.noise,

@@ -51,10 +51,8 @@ def test_weights_lie_as_before_afterwards(encoder):
 
 
 def test_bfloat16_is_an_option_and_not_the_default():
-    encoder, images = (
-        build_encoder(EncoderSettings(name="densenet_small")),
-        Subset(Images(side=32), range(2)),
-    )
+    encoder = build_encoder(EncoderSettings(name="densenet_small"))
+    images = Subset(Images(side=32), range(2))
     exact, default, half = (
         torch.from_numpy(extract_features(encoder, images, settings=EmbeddingSettings(**how)))
         for how in ({"precision": "32-true"}, {}, {"precision": "bf16-mixed"})
@@ -72,7 +70,8 @@ def test_absent_gpu_is_refused(encoder):
 
 @pytest.mark.parametrize("name", ["resnet_small", "lenet5"])
 def test_pictures_in_bytes_are_embedded_as_volumes_are(name):
-    encoder, images = build_encoder(EncoderSettings(name=name)), Pictures()
+    encoder = build_encoder(EncoderSettings(name=name))
+    images = Pictures()
     encoder.set_standardisation([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
     strides = {key: value.stride() for key, value in encoder.state_dict().items()}
     features = extract_features(

@@ -20,10 +20,8 @@ class DenseNet(nn.Module):
         if kind != "classifier":
             self.features.norm5 = nn.Identity()
         if kind == "encoder":
-            self.hidden_representation, self.head_projection = (
-                nn.Linear(1024, 512),
-                nn.Linear(512, 128),
-            )
+            self.hidden_representation = nn.Linear(1024, 512)
+            self.head_projection = nn.Linear(512, 128)
         elif kind == "classifier":
             self.classifier = nn.Linear(1024, 2)
         else:
@@ -54,12 +52,16 @@ class Block(nn.Module):
         if is_bottleneck:
             self.conv1 = nn.Conv3d(n_in, n_out, 1, bias=False)
             self.conv2 = nn.Conv3d(n_out, n_out, 3, stride=stride, **shape)
-            self.conv3, self.bn3 = nn.Conv3d(n_out, n_last, 1, bias=False), nn.BatchNorm3d(n_last)
+            self.conv3 = nn.Conv3d(n_out, n_last, 1, bias=False)
+            self.bn3 = nn.BatchNorm3d(n_last)
         else:
             self.conv1 = nn.Conv3d(n_in, n_out, 3, stride=stride, **shape)
             self.conv2 = nn.Conv3d(n_out, n_last, 3, **shape)
-        self.bn1, self.bn2 = nn.BatchNorm3d(n_out), nn.BatchNorm3d(n_out)
-        self.stride, self.n_more, self.is_bottleneck = stride, n_last - n_in, is_bottleneck
+        self.bn1 = nn.BatchNorm3d(n_out)
+        self.bn2 = nn.BatchNorm3d(n_out)
+        self.stride = stride
+        self.n_more = n_last - n_in
+        self.is_bottleneck = is_bottleneck
         if (stride > 1 or self.n_more) and shortcut == "B":
             self.downsample = nn.Sequential(
                 nn.Conv3d(n_in, n_last, 1, stride=stride, bias=False), nn.BatchNorm3d(n_last)
@@ -86,7 +88,8 @@ class MedicalNet(nn.Module):
         for number, (n, stride, dilation) in enumerate(
             zip(n_blocks, (1, 2, 1, 1), (1, 1, 2, 4), strict=True)
         ):
-            stage, width = nn.Sequential(), 64 * 2**number
+            stage = nn.Sequential()
+            width = 64 * 2**number
             for _ in range(n):
                 stage.append(
                     Block(

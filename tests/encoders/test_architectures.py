@@ -162,7 +162,8 @@ def test_code_in_a_file_is_refused_and_never_run(tmp_path, in_zip):
 
 @pytest.mark.parametrize("name", ["zip.pth", "old.pth", "w.safetensors", "empty.pth", "text.pth"])
 def test_a_file_that_is_cut_short_or_none_is_refused(tmp_path, name):
-    path, state = tmp_path / name, {"features.conv0.weight": torch.zeros(64, 1, 7, 7, 7)}
+    path = tmp_path / name
+    state = {"features.conv0.weight": torch.zeros(64, 1, 7, 7, 7)}
     if name == "w.safetensors":
         safetensors.torch.save_file(state, path)
     else:

@@ -86,7 +86,8 @@ def test_features_of_blocks_are_means_over_the_cells_of_a_grid_that_share_voxels
         EncoderSettings(name=name, read_out=ReadOut(blocks=blocks, grid=grid))
     ).eval()
     with torch.no_grad():
-        found, maps = encoder(SCANS), encoder.features.of_blocks(SCANS, blocks)
+        found = encoder(SCANS)
+        maps = encoder.features.of_blocks(SCANS, blocks)
         assert torch.equal(maps[0], encoder.features(SCANS))
     # Of voxels cut into as many parts as an axis has cells, no part is shared: PyTorch's pooling
     # tells the means.

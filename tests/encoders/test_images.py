@@ -59,16 +59,19 @@ def test_every_size_from_eight_pixels_is_encoded(name, shape):
 
 @pytest.mark.parametrize("name", ["resnet_small", "lenet5"])
 def test_bytes_are_the_colours_they_stand_for(name):
-    encoder, images = build(name).eval(), colours()
+    encoder = build(name).eval()
+    images = colours()
     encoder.set_standardisation([0.49, 0.48, 0.45], [0.25, 0.24, 0.26])
     assert torch.equal(encoder(images), encoder(images.float() / 255))
     assert torch.equal(encoder(images), encoder(images.double() / 255))
 
 
 def test_colours_are_standardised_by_the_encoder():
-    encoder, images = build("resnet_small").eval(), colours().float() / 255
+    encoder = build("resnet_small").eval()
+    images = colours().float() / 255
     plain = encoder(images)
-    mean, std = images.mean(dim=(0, 2, 3)), images.std(dim=(0, 2, 3))
+    mean = images.mean(dim=(0, 2, 3))
+    std = images.std(dim=(0, 2, 3))
     encoder.set_standardisation(mean.tolist(), std.tolist())
     seen = []
     encoder.features.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
@@ -110,7 +113,8 @@ def test_encoder_of_another_kind_of_images_is_refused_with_those_there_are():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_norm_is_replaced_and_has_the_same_weights_by_name(name):
     with torch.device("meta"):
-        batch, other = build(name), build(name, norm="group")
+        batch = build(name)
+        other = build(name, norm="group")
         assert other.features(torch.zeros(2, 3, 64, 64)).shape[1] == other.n_features
     n_norms = sum(isinstance(module, torch.nn.BatchNorm2d) for module in batch.modules())
     assert sum(isinstance(module, torch.nn.GroupNorm) for module in other.modules()) == n_norms > 0

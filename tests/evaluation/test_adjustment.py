@@ -22,7 +22,8 @@ TABLE = pd.DataFrame(
         "subject_id": ["p", "q", "r", "s"],
     }
 )
-TRAIN, TEST = np.array([0, 1, 2]), np.array([3])
+TRAIN = np.array([0, 1, 2])
+TEST = np.array([3])
 
 
 def test_everything_is_estimated_on_the_training_rows():
@@ -102,9 +103,11 @@ ADJUSTMENTS = [
 @pytest.mark.parametrize("adjustment", ADJUSTMENTS)
 def test_test_rows_do_not_touch_what_is_learned(make_cohort, adjustment):
     cohort = make_cohort(90, site=1.0)
-    train, test = np.arange(60), np.arange(60, 90)
+    train = np.arange(60)
+    test = np.arange(60, 90)
     x_train, x_test = FeatureDesign(cohort.features, cohort.table, adjustment)(train, test)
-    changed, table = cohort.features.copy(), cohort.table.copy()
+    changed = cohort.features.copy()
+    table = cohort.table.copy()
     changed[test[1:]] += 100 * np.random.default_rng(0).normal(size=changed[test[1:]].shape)
     table.loc[test[1:], "age"] = 5.0
     again_train, again_test = FeatureDesign(changed, table, adjustment)(train, test)
@@ -191,7 +194,8 @@ def test_combat_over_all_scans_with_the_label_preserved_finds_what_is_not_there_
     make_cohort,
 ):
     """Ten cohorts without any effect, whose classes are spread unevenly over sites."""
-    leaking, ours = [], []
+    leaking = []
+    ours = []
     for seed in range(10):
         cohort = make_cohort(
             100, n_features=100, n_sites=5, diagnosis=0.0, age=0.0, site=0.0, seed=seed

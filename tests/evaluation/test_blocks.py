@@ -47,7 +47,8 @@ def test_blocks_must_be_all_columns():
 
 def test_inner_and_outer_folds_balance_blocks_by_their_own_training_rows(make_cohort):
     study = joined_study(make_cohort)
-    train, test = study.splits[0].train, study.splits[0].test
+    train = study.splits[0].train
+    test = study.splits[0].test
     expected = BlockScaler(sizes=(300, 12)).fit(study.features[train])
     np.testing.assert_allclose(
         standardised(study.design(), train, test).scaler.scale_, expected.scale_

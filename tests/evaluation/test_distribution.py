@@ -124,7 +124,8 @@ def test_a_percentile_is_among_the_usual_distances_of_the_nearest_site():
     found = fit_distribution(x, sites, names(150), seed=0)[0]
     nearest = np.searchsorted(found.sites, sites)
     apart = replace(found, usual=found.usual * np.array([[1.0], [10.0], [10.0]]))
-    before, after = found.percentiles(x)[1], apart.percentiles(x)[1]
+    before = found.percentiles(x)[1]
+    after = apart.percentiles(x)[1]
     np.testing.assert_array_equal(after[nearest == 0], before[nearest == 0])
     assert after[nearest > 0].max() < 1 < np.median(before[nearest > 0])
 

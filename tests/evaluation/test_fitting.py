@@ -81,16 +81,16 @@ def make(kind: str, n: int = 90, p: int = 200, seed: int = 0):
 def grid_search(kind, features, target, subjects, train, test, seed):
     """The plain script: a pipeline in a grid search over the same inner folds."""
     if kind == "continuous":
-        model, name, grid, scoring = (
-            Ridge(),
-            "ridge__alpha",
-            SETTINGS.alpha,
-            "neg_mean_squared_error",
-        )
+        model = Ridge()
+        name = "ridge__alpha"
+        grid = SETTINGS.alpha
+        scoring = "neg_mean_squared_error"
     else:
         # A tight tolerance, and a second-order solver: the default one stops 1e-3 from the optimum.
         model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=1000)
-        name, grid, scoring = "logisticregression__C", SETTINGS.C, "neg_log_loss"
+        name = "logisticregression__C"
+        grid = SETTINGS.C
+        scoring = "neg_log_loss"
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=seed)
     search = GridSearchCV(
         make_pipeline(StandardScaler(), model), {name: list(grid)}, cv=pairs, scoring=scoring
@@ -129,7 +129,8 @@ def test_a_probe_is_the_plain_pipeline(kind, p):
 @pytest.mark.parametrize("shape", [(30, 100), (100, 30)])
 def test_rotation_keeps_all_inner_products(shape):
     generator = np.random.default_rng(0)
-    train, test = generator.normal(size=shape), generator.normal(size=(7, shape[1]))
+    train = generator.normal(size=shape)
+    test = generator.normal(size=(7, shape[1]))
     axes, rotated_train = principal_axes(train)
     rotated_test = test @ axes
     assert rotated_train.shape[1] == min(shape)
@@ -141,7 +142,8 @@ def test_rotation_keeps_all_inner_products(shape):
 
 def test_a_class_that_is_not_in_training_gets_probability_zero():
     features, target, subjects, _, _ = make("multiclass", p=5)
-    train, test = np.flatnonzero(target.values != 2), np.flatnonzero(target.values == 2)
+    train = np.flatnonzero(target.values != 2)
+    test = np.flatnonzero(target.values == 2)
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
     given = {"subjects": subjects, "settings": SETTINGS, "seed": 0, "pairs": pairs}
     fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, **given)[0]

@@ -95,7 +95,8 @@ def parts(table, features):
 def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_on_both(evaluated):
     table, features, _, result = evaluated
     data = parts(table, features)
-    scaler, losses = StandardScaler().fit(data["train"][0]), []
+    scaler = StandardScaler().fit(data["train"][0])
+    losses = []
     for strength in GRID:
         model = LogisticRegression(C=strength, tol=1e-10, max_iter=10000)
         model.fit(scaler.transform(data["train"][0]), data["train"][1])

@@ -41,11 +41,13 @@ def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
 
 
 def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_cohort, monkeypatch):
-    study, asked = study_of(make_cohort, large_table=0), set()
+    study = study_of(make_cohort, large_table=0)
+    asked = set()
     seen = FeatureDesign.__call__
     watched = lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)  # noqa: E731
     monkeypatch.setattr(FeatureDesign, "__call__", watched)
-    split, given = study.splits[0], {"subjects": study.subjects, "settings": study.settings}
+    split = study.splits[0]
+    given = {"subjects": study.subjects, "settings": study.settings}
     fit_probe(study.design(), study.target, split.train, split.test, seed=0, **given)
     assert asked == {(256, 64), (320, 80)}
 

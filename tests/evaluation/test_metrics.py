@@ -105,7 +105,8 @@ def test_continuous_metrics_equal_scikit_learns_and_scipys():
     found = compute_metrics("continuous", truth, scores, weights=weights)
     for row, w in enumerate(weights):
         drawn = np.repeat(np.arange(70), w.astype(int))
-        a, b = truth[drawn], scores[drawn]
+        a = truth[drawn]
+        b = scores[drawn]
         assert found["mae"][row] == pytest.approx(reference.mean_absolute_error(a, b))
         assert found["r2"][row] == pytest.approx(reference.r2_score(a, b))
         assert found["rmse"][row] == pytest.approx(reference.root_mean_squared_error(a, b))
@@ -138,10 +139,8 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
 @pytest.mark.parametrize("n_classes", [6, 10, 100])
 def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
     generator = np.random.default_rng(n_classes)
-    truth, scores = (
-        generator.integers(n_classes, size=300),
-        generator.dirichlet(np.ones(n_classes), size=300),
-    )
+    truth = generator.integers(n_classes, size=300)
+    scores = generator.dirichlet(np.ones(n_classes), size=300)
     scores[np.arange(300), truth] += 0.1
     found = compute_metrics("multiclass", truth, scores, names=["accuracy", "top5_accuracy"])
     expected = reference.top_k_accuracy_score(truth, scores, k=5, labels=np.arange(n_classes))
@@ -241,7 +240,8 @@ def test_without_a_finite_slope_there_is_none(scores):
 
 
 def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
-    truth, scores = np.array([0.0, 0, 1, 1]), np.array([0.2, 0.6, 0.4, 0.9])
+    truth = np.array([0.0, 0, 1, 1])
+    scores = np.array([0.2, 0.6, 0.4, 0.9])
     weights = np.array([[1.0, 1, 1, 1], [2, 2, 0, 0], [0, 0, 3, 1], [1, 1, 1, 1]])
     # The classes overlap by the second sample of one and the third of the other: both must be
     # drawn.

@@ -19,9 +19,11 @@ def test_cramers_v_is_zero_for_independence_and_one_for_identity():
 
 
 def test_the_correction_removes_what_many_categories_add():
-    corrected, plain = [], []
+    corrected = []
+    plain = []
     for _ in range(50):
-        a, b = generator.integers(0, 2, 60), generator.permutation(60) % 10
+        a = generator.integers(0, 2, 60)
+        b = generator.permutation(60) % 10
         corrected.append(cramers_v(a, b))
         plain.append(
             association(
@@ -45,7 +47,8 @@ def test_the_corrected_value_follows_bergsmas_formula():
 
 
 def test_variance_explained_by_unrelated_groups_is_near_zero():
-    values, groups = generator.normal(size=300), generator.integers(0, 20, 300)
+    values = generator.normal(size=300)
+    groups = generator.integers(0, 20, 300)
     assert variance_explained(values, groups) < 0.1
     assert variance_explained(values + 10 * groups, groups) > 0.99
 

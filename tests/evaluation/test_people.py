@@ -158,7 +158,8 @@ SKEWED = np.array([20.0, 21.0, 22.0, 24.0, 90.0])
 
 def test_the_constant_is_the_median_of_the_training_rows():
     """The best constant for absolute errors; ages are skewed, so that a mean is another number."""
-    train, test = np.arange(5), np.array([5, 6])
+    train = np.arange(5)
+    test = np.array([5, 6])
     target = continuous([*SKEWED, 1.0, 2.0])
     for predicted in (
         constant_prediction(target, train, 2),

@@ -97,7 +97,8 @@ def named_in(texts):
 
 
 def test_each_warning_gets_the_values_that_its_texts_name():
-    wrong, used = [], set()
+    wrong = []
+    used = set()
     for place, call in calls():
         keys = {
             each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)

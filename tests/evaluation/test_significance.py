@@ -214,16 +214,15 @@ def test_labels_that_cannot_move_are_warned_about(make_cohort):
 @pytest.mark.slow
 def test_it_agrees_with_scikit_learns():
     """One site, one C, folds of ten and ten: then the AUC within folds is the mean over folds that they compare."""
-    generator, codes = np.random.default_rng(4), np.arange(60) % 2
+    generator = np.random.default_rng(4)
+    codes = np.arange(60) % 2
     features = generator.normal(size=(60, 5))
     features[:, 0] += 0.6 * codes
     options = {"n_permutations": 199, "C": (0.1,), "n_inner_folds": 2}
     ours, predicted = run(features, binary(codes), ["a"] * 60, names(60), **options)
     folds = predicted.folds[0]  # labels are exchanged within them
-    model, cv = (
-        make_pipeline(StandardScaler(), LogisticRegression(C=0.1)),
-        list(PredefinedSplit(folds).split()),
-    )
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
+    cv = list(PredefinedSplit(folds).split())
     observed, _, theirs = permutation_test_score(
         model,
         features,

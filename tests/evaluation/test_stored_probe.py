@@ -17,7 +17,8 @@ from tests.evaluation.quick import plan_kind
 @pytest.fixture(scope="module")
 def stored(make_cohort, tmp_path_factory):
     """A probe with what it knows of the distribution of its scans, that no test may change."""
-    study, folder = plan_kind(make_cohort, "binary"), tmp_path_factory.mktemp("stored")
+    study = plan_kind(make_cohort, "binary")
+    folder = tmp_path_factory.mktemp("stored")
     distribution = fit_distribution(study.features, np.repeat("a", 80), study.subjects, seed=0)[0]
     save_probe(folder, fit_on_all(study, encoder=None, distribution=distribution)[1])
     return folder

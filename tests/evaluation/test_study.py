@@ -36,7 +36,8 @@ def test_a_planted_signal_is_found_and_beats_the_baseline(summary):
 
 
 def test_the_figures_are_those_of_the_predictions(binary, summary):
-    table, folds = binary.tables["predictions"], binary.tables["folds"]
+    table = binary.tables["predictions"]
+    folds = binary.tables["folds"]
     truth = table["y_true"] == "patient"
     for part, column in (("metrics", "y_score"), ("baseline", "baseline_score")):
         assert summary[part]["auc"]["pooled"] == pytest.approx(roc_auc_score(truth, table[column]))
@@ -59,7 +60,8 @@ def test_the_same_seed_gives_the_same_files_and_another_does_not(make_cohort, bi
 
 def test_the_order_of_rows_does_not_decide_who_is_tested_with_whom(make_cohort):
     cohort = make_cohort(60)
-    study, order = plan(cohort), np.random.default_rng(0).permutation(60)
+    study = plan(cohort)
+    order = np.random.default_rng(0).permutation(60)
     cohort.table, cohort.features = (
         cohort.table.iloc[order].reset_index(drop=True),
         cohort.features[order],
@@ -131,7 +133,8 @@ def test_several_classes_have_a_score_each(make_cohort):
     result = evaluate(
         make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2, outlyingness=True
     )
-    found, predictions = result.evaluation.content(), result.tables["predictions"]
+    found = result.evaluation.content()
+    predictions = result.tables["predictions"]
     assert (found["classes"], found["positive"]) == (["hc", "bd", "sz"], None)
     scores = predictions[["score_hc", "score_bd", "score_sz"]].to_numpy()
     np.testing.assert_allclose(scores.sum(axis=1), 1)

@@ -53,7 +53,8 @@ def test_it_is_neuroharmonize_on_the_scans_it_learned_from_and_on_others(
 ):
     made = json.loads(ORACLE.read_text(encoding="utf-8"))
     names = ["age", "sex"] if preserved == "age_sex" else []
-    x, train = np.array(made["x"]), np.array(made["train"])
+    x = np.array(made["x"])
+    train = np.array(made["train"])
     table = frame(x, made["sites"], **{name: made[name] for name in names})
     combat = ComBat("site", preserve=names).fit(table[train])
     for part, rows in (("train", train), ("test", ~train)):
@@ -67,8 +68,10 @@ def test_it_is_neuroharmonize_on_the_scans_it_learned_from_and_on_others(
 @pytest.fixture(scope="module")
 def shifted():
     generator = np.random.default_rng(1)
-    places, age = np.repeat([0, 1, 2], 60), generator.uniform(20, 80, 180)
-    shift, spread = generator.normal(size=(3, 30)), np.exp(0.4 * generator.normal(size=(3, 30)))
+    places = np.repeat([0, 1, 2], 60)
+    age = generator.uniform(20, 80, 180)
+    shift = generator.normal(size=(3, 30))
+    spread = np.exp(0.4 * generator.normal(size=(3, 30)))
     x = 0.05 * age[:, None] + spread[places] * generator.normal(size=(180, 30)) + 3 * shift[places]
     return x, np.repeat(["a", "b", "c"], 60), age
 
@@ -82,7 +85,8 @@ def test_units_do_not_matter(shifted):
 
 def test_a_site_with_hardly_a_scan_stays_as_it_is(shifted):
     table = frame(*shifted[:2])
-    few, two = table[:122], table[:120]
+    few = table[:122]
+    two = table[:120]
     found = harmonise(few)
     np.testing.assert_array_equal(found[120:], few.to_numpy()[120:, :30].astype(float))
     np.testing.assert_allclose(found[:120], harmonise(two))
@@ -104,7 +108,8 @@ def test_constant_features_one_feature_and_collinear_covariates_give_numbers(shi
 
 def test_sites_that_were_not_learned_are_refused_or_stay_as_they_are(shifted):
     x, sites, age = shifted
-    table, known = frame(x, sites, age=age), sites != "c"
+    table = frame(x, sites, age=age)
+    known = sites != "c"
     with pytest.raises(ValueError, match="site 'c' has fewer than 3 rows in fit"):
         ComBat("site", preserve=["age"]).fit(table[known]).transform(table)
     with pytest.raises(ValueError, match="site 'c' has fewer than 3 rows in fit"):
@@ -117,7 +122,8 @@ def test_sites_that_were_not_learned_are_refused_or_stay_as_they_are(shifted):
 
 def test_residuals_are_those_of_least_squares_fitted_in_training():
     generator = np.random.default_rng(0)
-    covariates, x = generator.normal(size=(50, 2)), generator.normal(size=(50, 4))
+    covariates = generator.normal(size=(50, 2))
+    x = generator.normal(size=(50, 4))
     x += covariates @ generator.normal(size=(2, 4))
     both = np.column_stack([x, covariates])
     design = np.column_stack([np.ones(50), covariates])
@@ -128,7 +134,8 @@ def test_residuals_are_those_of_least_squares_fitted_in_training():
 
 def test_text_and_missing_covariates_are_taken_out_too():
     generator = np.random.default_rng(1)
-    sex, age = generator.choice(["F", "M"], 80), generator.uniform(20, 80, 80)
+    sex = generator.choice(["F", "M"], 80)
+    age = generator.uniform(20, 80, 80)
     unknown = np.arange(80) % 5 == 0
     x = generator.normal(size=(80, 2)) + 3.0 * (sex == "M")[:, None] + 5.0 * unknown[:, None]
     table = pd.DataFrame(x, columns=["a", "b"]).assign(sex=sex, age=np.where(unknown, np.nan, age))
@@ -167,7 +174,8 @@ def test_covariates_are_coded_by_the_rows_that_the_encoder_was_fitted_on():
 def table() -> pd.DataFrame:
     """Three sites far apart; a label that moves features alike at each."""
     generator = np.random.default_rng(0)
-    sites, label = np.repeat(["a", "b", "c"], 40), np.tile([0, 1], 60)
+    sites = np.repeat(["a", "b", "c"], 40)
+    label = np.tile([0, 1], 60)
     x = generator.normal(size=(120, 6)) + 2 * label[:, None] * generator.normal(size=6)
     x += 10 * generator.normal(size=(3, 6))[np.repeat([0, 1, 2], 40)]
     made = pd.DataFrame(x, columns=FEATURES, index=pd.Index([f"sub-{row}" for row in range(120)]))
@@ -206,7 +214,8 @@ def test_its_parameters_are_searched_and_steps_follow_one_another(table):
     "transformer", [ComBat("site", preserve=["age", "sex"]), Residualiser(["site", "age", "sex"])]
 )
 def test_nothing_of_other_rows_gets_in_and_features_come_out_by_name(table, transformer):
-    x, rows = table.drop(columns="y"), np.arange(120) % 2 == 0
+    x = table.drop(columns="y")
+    rows = np.arange(120) % 2 == 0
     fitted = clone(transformer).fit(x[rows])
     np.testing.assert_allclose(fitted.transform(x[~rows])[:1], fitted.transform(x[~rows].iloc[:1]))
     np.testing.assert_allclose(fitted.transform(x[rows]), clone(transformer).fit_transform(x[rows]))

@@ -46,13 +46,12 @@ def test_the_interval_is_scipys(skewed):
     generator = np.random.default_rng(0)
     truth = generator.normal(50, 10, 60)
     error = generator.lognormal(0, 1.2, 60) if skewed else generator.normal(0, 5, 60)
-    models, options = (
-        {"m": out_of_fold(truth + error)},
-        {"n_bootstraps": 20_000, "seed": 0, "names": ["mae"]},
-    )
+    models = {"m": out_of_fold(truth + error)}
+    options = {"n_bootstraps": 20_000, "seed": 0, "names": ["mae"]}
     found = bootstrap_metrics(continuous(truth), models, names(60), **options)["m"]["mae"]
     given = bootstrap((np.abs(error),), np.mean, n_resamples=20_000, method="BCa", random_state=1)
-    ends, expected = found.interval(level=0.95), given.confidence_interval
+    ends = found.interval(level=0.95)
+    expected = given.confidence_interval
     width = expected.high - expected.low
     assert ends == pytest.approx((expected.low, expected.high), abs=0.03 * width)
     plain = np.quantile(found.drawn, [0.025, 0.975])
@@ -101,8 +100,11 @@ def test_plain_metrics_have_a_value_and_no_interval():
 
 def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_asked_for():
     generator = np.random.default_rng(0)
-    codes, scores, advanced = np.arange(60) % 2, generator.random(60), []
-    target, model = binary(codes), out_of_fold(scores)
+    codes = np.arange(60) % 2
+    scores = generator.random(60)
+    advanced = []
+    target = binary(codes)
+    model = out_of_fold(scores)
     units = np.arange(60) // 2
     drawn = bootstrap_metrics(
         target, {"m": model}, units, n_bootstraps=40, seed=1, advance=advanced.append

@@ -28,7 +28,8 @@ def voxels():
 
 def test_components_are_those_of_pca_on_the_voxels_of_the_training_rows(voxels):
     design = ComponentsDesign(voxel_products(voxels), n_components=10)
-    train, test = np.arange(60), np.arange(60, 90)
+    train = np.arange(60)
+    test = np.arange(60, 90)
     pca = PCA(10, svd_solver="full").fit(voxels[train].astype(float))
     for made, expected in zip(design(train, test), (voxels[train], voxels[test]), strict=True):
         scores = pca.transform(expected.astype(float))
@@ -39,7 +40,8 @@ def test_components_are_those_of_pca_on_the_voxels_of_the_training_rows(voxels):
 
 
 def test_test_rows_have_no_part_in_the_components(voxels):
-    train, test = np.arange(60), np.arange(60, 90)
+    train = np.arange(60)
+    test = np.arange(60, 90)
     changed = voxels.copy()
     changed[70:] = changed[70:] * -1 + 40
     ours, theirs = (
@@ -145,10 +147,8 @@ def regional(cohort, **options):
 def test_volumes_are_probed_as_a_plain_pipeline_would(volumes):
     study = regional(volumes)
     result = measure(study)
-    values, age = (
-        volumes.table[["vol_0", "vol_1", "vol_2"]].to_numpy(),
-        volumes.table["age"].to_numpy(),
-    )
+    values = volumes.table[["vol_0", "vol_1", "vol_2"]].to_numpy()
+    age = volumes.table["age"].to_numpy()
     errors = []
     for split in study.splits:
         model = make_pipeline(StandardScaler(), RidgeCV(study.settings.alpha, cv=5)).fit(

@@ -101,7 +101,8 @@ def test_lattices_of_subjects_begin_in_different_places():
 
 @pytest.mark.parametrize("batch_size", [1, 4, 100])
 def test_an_occlusion_of_a_linear_score_is_exactly_what_the_patch_added(batch_size):
-    volume, blob = Images()[0]["image"], Voxels().blob
+    volume = Images()[0]["image"]
+    blob = Voxels().blob
     patches = patches_of(np.ones(SHAPE, dtype=bool), (4, 4, 4), (1, 0, 2))
     found, whole = occlude(_score(), volume, patches, fill=0.7, batch_size=batch_size)
     for patch in patches:
@@ -162,7 +163,8 @@ def test_the_brain_is_found_on_any_background():
     ("mean", "sd", "air"), [(0, 1, 0), (1, 0.01, 0.01)], ids=["z-scored inside", "noisy air"]
 )
 def test_fluid_darker_than_the_background_is_brain_and_noise_in_the_air_is_not(mean, sd, air):
-    random, inside = np.random.default_rng(0), np.zeros(SHAPE, dtype=bool)
+    random = np.random.default_rng(0)
+    inside = np.zeros(SHAPE, dtype=bool)
     inside[tuple(slice(n // 4, -(n // 4)) for n in SHAPE)] = True
     voxels = np.where(inside, random.normal(mean, sd, SHAPE), random.normal(0, air, SHAPE))
     background, brain = brain_of(voxels.astype(np.float32))
@@ -172,7 +174,9 @@ def test_fluid_darker_than_the_background_is_brain_and_noise_in_the_air_is_not(m
 
 def test_peaks_are_apart_and_sorted_by_size():
     values = np.zeros((20, 20, 20), dtype=np.float32)
-    values[4, 4, 4], values[5, 4, 4], values[15, 10, 3] = 3, 2, -4
+    values[4, 4, 4] = 3
+    values[5, 4, 4] = 2
+    values[15, 10, 3] = -4
     assert find_peaks(values, distance=[3, 3, 3]) == [(15, 10, 3), (4, 4, 4)]
     assert find_peaks(np.zeros_like(values), distance=[3, 3, 3]) == []
 

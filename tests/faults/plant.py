@@ -135,10 +135,13 @@ def run_faults(faults: Sequence[Fault], *, n_jobs: int, folder: Path) -> dict[Fa
         raise SystemExit(
             f"The tests fail without a fault:\n{(folder / 'clean.log').read_text()[-3000:]}"
         )
-    waiting, running, found = list(reversed(faults)), {}, {}
+    waiting = list(reversed(faults))
+    running = {}
+    found = {}
     while waiting or running:
         while waiting and copies:
-            fault, copy = waiting.pop(), copies.pop()
+            fault = waiting.pop()
+            copy = copies.pop()
             before = fault.plant(copy)
             log = folder / f"{len(found) + len(running)}-{copy.name}.log"
             running[begin(copy, fault.tests, log)] = (fault, copy, before, log, time.monotonic())

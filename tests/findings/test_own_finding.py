@@ -51,10 +51,8 @@ def count(inputs):
 
 
 def show(files):
-    found, table = (
-        files.summary.part(Headcount),
-        files.table("headcount", "kind", "n", text=["kind"]),
-    )
+    found = files.summary.part(Headcount)
+    table = files.table("headcount", "kind", "n", text=["kind"])
     if found is None or table is None:
         return None
     text = f"{found.n_classes} kinds of people, {table['n'].sum():.0f} in all, {' and '.join(sorted(table['kind']))}."
@@ -65,7 +63,8 @@ MINE = Finding("headcount", show, count, refuse, record=Headcount, methods=METHO
 
 
 def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
-    cohort, asked = make_cohort(60), (*FINDINGS, MINE)
+    cohort = make_cohort(60)
+    asked = (*FINDINGS, MINE)
     study = plan(cohort)
     result = measure(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60

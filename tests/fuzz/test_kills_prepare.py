@@ -35,10 +35,8 @@ def call(name, paths, options, kill_at=0):
 @pytest.fixture(scope="module")
 def export(tmp_path_factory):
     """Two people's series of DICOM files, and one that is left out."""
-    root, voxels = (
-        tmp_path_factory.mktemp("export"),
-        np.random.default_rng(0).integers(1, 1000, (12, 14, 10)),
-    )
+    root = tmp_path_factory.mktemp("export")
+    voxels = np.random.default_rng(0).integers(1, 1000, (12, 14, 10))
     for person in ("p-1", "p-2"):
         write_series(root / person / "1", voxels)
     write_series(root / "p-2" / "2", voxels, description="t2_space", number=4)
@@ -78,10 +76,8 @@ def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(tmp_pa
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_convert_killed_at_any_file(export, tmp_path, overwrite):
-    whole, options = (
-        tmp_path / "whole" / "bids",
-        {"n_workers": 0, "skip": True, "overwrite": overwrite},
-    )
+    whole = tmp_path / "whole" / "bids"
+    options = {"n_workers": 0, "skip": True, "overwrite": overwrite}
     earlier = (
         convert(export, tmp_path / "earlier", n_workers=0, skip=True, series="t2")
         if overwrite

@@ -118,7 +118,8 @@ def known(tmp_path_factory):
         for region in ("bankssts", "cuneus", "fusiform", "insula", "lingual")
     )
     values = "\t".join(f"2.{n}1" for n in range(5))
-    run, model = root / "run", build_model(EncoderSettings(), n_channels=1)
+    run = root / "run"
+    model = build_model(EncoderSettings(), n_channels=1)
     save_encoder(
         run,
         model.encoder,

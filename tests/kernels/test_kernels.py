@@ -80,7 +80,8 @@ SITES = torch.tensor([0, 0, 1, 2])
 def test_a_block_is_a_part_of_the_whole_and_knows_a_scan_with_itself(kernel):
     partial = torch.tensor([20.0, NAN, 60.0, NAN], dtype=torch.float64)
     metadata = {"age": AGES, "sex": SEX, "site": SITES, "partial": partial}
-    whole, block = kernel(metadata), kernel.bind(metadata, metadata)
+    whole = kernel(metadata)
+    block = kernel.bind(metadata, metadata)
     for i, j in (
         (slice(2, 4), slice(0, 4)),
         (slice(3, 4), slice(1, 4)),
@@ -126,7 +127,8 @@ def test_a_conditional_embedding_refuses_what_is_not_positive_semidefinite(kerne
 
 def test_product_and_weighted_sum():
     metadata = {"age": AGES, "sex": SEX}
-    age, sex = Gaussian("age", sigma=5.0), Categorical("sex")
+    age = Gaussian("age", sigma=5.0)
+    sex = Categorical("sex")
     torch.testing.assert_close((age * sex)(metadata), age(metadata) * sex(metadata))
     torch.testing.assert_close(
         (2.0 * age + sex)(metadata), 2 * age(metadata) + sex(metadata).double()
@@ -270,7 +272,8 @@ class TestMissing:
 
     def test_takes_the_mean_over_pairs_of_different_observed_scans(self):
         ages = torch.tensor([20.0, NAN, 60.0, 25.0], dtype=torch.float64)
-        seen, others = [0, 2, 3], ~torch.eye(3, dtype=torch.bool)
+        seen = [0, 2, 3]
+        others = ~torch.eye(3, dtype=torch.bool)
         weights = Gaussian("age", sigma=5.0, missing="marginal")({"age": ages})
         observed = Gaussian("age", sigma=5.0)({"age": ages[seen]})
         torch.testing.assert_close(weights[seen][:, seen], observed)

@@ -60,7 +60,8 @@ def cases() -> dict[str, tuple[nn.Module, int, bool]]:
 
 
 def main() -> None:
-    world_size, result = int(sys.argv[1]), Path(sys.argv[2])
+    world_size = int(sys.argv[1])
+    result = Path(sys.argv[2])
     multiprocessing.spawn(_work, args=(world_size, result), nprocs=world_size)
 
 
@@ -90,7 +91,9 @@ def _work(rank: int, world_size: int, result: Path) -> None:
 
 def _batch(n: int) -> dict[str, torch.Tensor]:
     x1, x2, metadata = specimens.random_batch(n, 6)
-    x1, x2, some_age = x1.detach(), x2.detach(), metadata["age"].clone()
+    x1 = x1.detach()
+    x2 = x2.detach()
+    some_age = metadata["age"].clone()
     some_age[n // 2] = torch.nan
     more = {
         "some_age": some_age,

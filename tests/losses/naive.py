@@ -59,8 +59,12 @@ class Loops:
 
     def __init__(self, batch, temperature):
         z = [row for view in batch.views for row in units(view)]
-        self.z, self.n, self.size, self.temperature = z, len(batch.views[0]), len(z), temperature
-        self.s, self.reduction = similarities(z, z, temperature), batch.reduction
+        self.z = z
+        self.n = len(batch.views[0])
+        self.size = len(z)
+        self.temperature = temperature
+        self.s = similarities(z, z, temperature)
+        self.reduction = batch.reduction
         self.weight = (batch.weights or [1.0] * self.n) * len(batch.views)
 
     def others(self, i):
@@ -94,7 +98,8 @@ class Loops:
 
     def log_sum(self, i, damping=lambda _i, _j: 1, b=lambda _i, _j: 1):
         """log Σ_j b_ij exp(s_ij damping_ij)."""
-        b, damping = self.of_samples(b), self.of_samples(damping)
+        b = self.of_samples(b)
+        damping = self.of_samples(damping)
         return log(total(b(i, j) * torch.exp(self.s[i][j] * damping(i, j)) for j in self.others(i)))
 
     def yaware(self, w, **log_sum):
@@ -109,7 +114,9 @@ class Loops:
 
     def conditional_uniformity(self, apart):
         """log of the mean over anchors of Σ_j (d_ij / Σ_k d_ik) exp s_ij, d = apart."""
-        apart, inside, anchors = self.of_samples(apart), 0.0, 0
+        apart = self.of_samples(apart)
+        inside = 0.0
+        anchors = 0
         for i in range(self.size):
             mass = sum(apart(i, j) for j in self.others(i))
             if mass > 1e-12:
@@ -136,7 +143,8 @@ class Loops:
         return torch.sqrt(squared) if squared > 0 else squared
 
     def triplet(self, same, margin):
-        same, active = self.of_samples(same), []
+        same = self.of_samples(same)
+        active = []
         for i in range(self.size):
             near = [self.distance(i, p) for p in self.others(i) if same(i, p)]
             far = [self.distance(i, q) for q in self.others(i) if not same(i, q)]
@@ -185,7 +193,8 @@ class Loops:
 
 
 def infonce(z1, z2, temperature, symmetric=True):
-    a, b = units(z1), units(z2)
+    a = units(z1)
+    b = units(z2)
     n = len(a)
 
     def direction(x, y):
@@ -211,7 +220,8 @@ def yaware_column_normalised(z1, z2, w, temperature):
 
 
 def wang_isola(z1, z2, alpha, t, uniformity_weight):
-    a, b = units(z1), units(z2)
+    a = units(z1)
+    b = units(z2)
     n = len(a)
     align = total(((x - y) ** 2).sum() ** (alpha / 2) for x, y in zip(a, b, strict=True)) / n
 

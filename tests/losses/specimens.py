@@ -86,11 +86,9 @@ def _across(m: Metadata, within: float) -> Any:
     return N.product(_age(m), N.different(m["cluster"], within))
 
 
-AGE, SEX, CLUSTER = (
-    kernels.Gaussian("age", sigma=5.0),
-    kernels.Categorical("sex"),
-    kernels.Categorical("cluster"),
-)
+AGE = kernels.Gaussian("age", sigma=5.0)
+SEX = kernels.Categorical("sex")
+CLUSTER = kernels.Categorical("cluster")
 PARTIAL = {"column": "partial", "missing": "marginal"}
 
 SPECIMENS = [

@@ -33,7 +33,8 @@ def _or_zero(gradient, z):
 
 
 def test_finite_whatever_the_geometry(specimen):
-    n, d = 6, 16
+    n = 6
+    d = 16
     _, _, columns = random_batch(n, d, seed=7)
     loss = specimen.build()
     loss.temperature = 0.01

@@ -46,7 +46,8 @@ def test_shapes_and_weights(ran):
 
 
 def test_a_queue_adds_candidates_and_no_anchor(ran):
-    z1, keys = normalize(ran["z1"], dim=1), normalize(ran["keys"], dim=1)
+    z1 = normalize(ran["z1"], dim=1)
+    keys = normalize(ran["keys"], dim=1)
     torch.testing.assert_close(
         ran["moco"], cross_entropy(z1 @ keys.T / 0.07, torch.arange(16)), **TIGHT
     )
@@ -60,7 +61,8 @@ def test_dcl_is_that_of_lightly(ran):
 
 
 def test_ntxent_of_pml_is_sincere_where_labels_are_as_frequent(ran):
-    labels, scores = ran["labels"], _scores(ran["z1"], ran["z2"], 0.1)
+    labels = ran["labels"]
+    scores = _scores(ran["z1"], ran["z2"], 0.1)
     same = labels == labels[:, None]
     negatives = scores.masked_fill(same, -torch.inf).logsumexp(1, keepdim=True)
     pairs = (torch.logaddexp(scores, negatives) - scores)[same.fill_diagonal_(False)]

@@ -55,7 +55,8 @@ def test_backward_twice_gives_the_same(specimen, hold):
 
 def test_autocast_and_half_precision_change_nothing(specimen, hold):
     z1, z2, metadata = random_batch(8, 6, seed=3)
-    a, b = z1.detach().bfloat16(), z2.detach().bfloat16()
+    a = z1.detach().bfloat16()
+    b = z2.detach().bfloat16()
     metadata = {
         name: column.float() if column.is_floating_point() else column
         for name, column in metadata.items()
@@ -63,7 +64,8 @@ def test_autocast_and_half_precision_change_nothing(specimen, hold):
     for tile in (None, 5):
         hold(tile)
         loss = specimen.build()
-        x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+        x = a.clone().requires_grad_()
+        y = b.clone().requires_grad_()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             value = loss(x, y, metadata)
             value.backward()
@@ -89,7 +91,8 @@ def test_no_float64_in_a_float32_graph(specimen, hold, monkeypatch):
     for tile in (None, 5):
         hold(tile)
         loss = specimen.build()
-        x, y = z1.detach().float().requires_grad_(), z2.detach().float().requires_grad_()
+        x = z1.detach().float().requires_grad_()
+        y = z2.detach().float().requires_grad_()
         with _Types() as types:
             loss(x, y, metadata).backward()
         assert torch.float64 not in {dtype for shape, dtype in types.seen if len(shape) > 1}, tile

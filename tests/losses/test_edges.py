@@ -86,7 +86,8 @@ def test_the_floor_of_the_debiased_correction(hold, tile):
 
 
 def test_triplets_that_are_satisfied_give_nothing_and_collapsed_ones_the_margin():
-    apart, z = torch.eye(2, requires_grad=True), torch.ones(4, 3, requires_grad=True)
+    apart = torch.eye(2, requires_grad=True)
+    z = torch.ones(4, 3, requires_grad=True)
     assert losses.Triplet("label", margin=0.5)(apart, apart, {"label": torch.tensor([0, 1])}) == 0
     value = losses.Triplet("label", margin=0.3)(z, z, {"label": torch.tensor([0, 0, 1, 1])})
     assert value.item() == pytest.approx(0.3)

@@ -44,7 +44,8 @@ def test_sums_far_below_zero_are_sums():
 @pytest.mark.parametrize("name", ["conditional-uniformity", "global-uniformity"])
 def test_the_scale_of_weights_of_samples_does_not_matter(name):
     z1, z2, metadata = random_batch(8, 6, seed=1)
-    loss, weights = BY_NAME[name].build(), torch.linspace(0.1, 2, 8, dtype=EXACT)
+    loss = BY_NAME[name].build()
+    weights = torch.linspace(0.1, 2, 8, dtype=EXACT)
     expected = loss(z1, z2, metadata, weights=weights)
     torch.testing.assert_close(loss(z1, z2, metadata, weights=1e-6 * weights), expected)
 

@@ -19,7 +19,9 @@ from neurocontrast.losses import (
     YAwareInfoNCE,
 )
 
-AGES, SEXES, SITES = [20, 31, 45, 62, 33, 50], ["F", "M", "F", "F", "M", "M"], list("aabbca")
+AGES = [20, 31, 45, 62, 33, 50]
+SEXES = ["F", "M", "F", "F", "M", "M"]
+SITES = list("aabbca")
 TENSORS = {
     "age": torch.tensor(AGES, dtype=torch.float32),
     "sex": torch.tensor([0, 1, 0, 0, 1, 1]),
@@ -62,9 +64,11 @@ def test_a_loss_is_the_same_however_metadata_are_given(loss, kind, views):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kernel_is_the_same_however_metadata_are_given(kind):
-    given, kernel = KINDS[kind], Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")
+    given = KINDS[kind]
+    kernel = Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")
     assert torch.allclose(kernel(given).float(), kernel(TENSORS))
-    site, few = Categorical("site"), {"site": list(given["site"])[:2]}
+    site = Categorical("site")
+    few = {"site": list(given["site"])[:2]}
     assert torch.equal(
         site(few, given), site(TENSORS)[:2]
     )  # a word is the same code in rows and in columns

@@ -23,7 +23,8 @@ LIKE_AGE = Gaussian("age", sigma=5.0)
 
 def same(loss, other, z1, z2, metadata=None):
     """Two losses (or a loss and a function) agree in value and gradient."""
-    a, b = loss(z1, z2, metadata), other(z1, z2, metadata)
+    a = loss(z1, z2, metadata)
+    b = other(z1, z2, metadata)
     torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
     for one, two in zip(
         torch.autograd.grad(a, (z1, z2)), torch.autograd.grad(b, (z1, z2)), strict=True
@@ -50,7 +51,8 @@ def as_it_is(metadata):
 BOTH = losses.ConditionalAlignmentUniformity
 OF_ALL = {"kernel": LIKE_AGE, "negatives": Different("cluster", within=1.0)}
 OF_SITE = {"kernel": Gaussian("age", sigma=1e-6), "negatives": Categorical("cluster")}
-LABEL, NO_PRIOR = {"label": "label"}, {"positive_prior": 0.0, "concentration": 0.0}
+LABEL = {"label": "label"}
+NO_PRIOR = {"positive_prior": 0.0, "concentration": 0.0}
 # Two losses that are one, of metadata that are changed.
 PAIRS = [
     (losses.YAwareInfoNCE, {"kernel": Gaussian("age", sigma=1e-6)}, losses.NTXent, {}, as_it_is),
@@ -84,7 +86,8 @@ def test_two_losses_are_one(
 ):
     hold(tile)
     z1, z2, metadata = random_batch(n, 5, seed=seed)
-    a, b = one(**given_one, temperature=t), other(**given_other, temperature=t)
+    a = one(**given_one, temperature=t)
+    b = other(**given_other, temperature=t)
     same(
         lambda x, y, m: a(x, sign * y, m),
         lambda x, y, m: b(x, sign * y, m),
@@ -150,7 +153,8 @@ def similarity_gradient(loss, z1, z2, metadata):
     """∂L/∂s of every pair, read back from ∂L/∂z of linearly independent embeddings (d > 2n)."""
     pool = torch.nn.functional.normalize(torch.cat([z1, z2]).detach(), dim=1)
     n = len(z1)
-    u1, u2 = pool[:n].clone().requires_grad_(), pool[n:].clone().requires_grad_()
+    u1 = pool[:n].clone().requires_grad_()
+    u2 = pool[n:].clone().requires_grad_()
     gradient = torch.cat(torch.autograd.grad(loss(u1, u2, metadata), (u1, u2)))
     pairs = torch.zeros(2 * n, 2 * n, dtype=torch.float64)
     for i in range(2 * n):
@@ -197,5 +201,6 @@ def test_what_telling_sites_apart_is_worth(loss, gains):
     }
     mark = torch.zeros(40, 16, dtype=torch.float64)
     mark[:, 0] = 2.0 * (2 * site - 1)
-    z1[:, 0], z2[:, 0] = 0, 0
+    z1[:, 0] = 0
+    z2[:, 0] = 0
     assert (loss(z1 + mark, z2 + mark, metadata) < loss(z1, z2, metadata)) == gains

@@ -72,7 +72,9 @@ def test_the_losses_of_the_page_are_what_they_say():
     names = {"__name__": __name__}
     for snippet in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(compile(snippet, "losses.md", "exec"), names)
-    loss, z, years = names["AgeGap"]("age"), torch.eye(3), torch.tensor([20.0, 30.0, 60.0])
+    loss = names["AgeGap"]("age")
+    z = torch.eye(3)
+    years = torch.tensor([20.0, 30.0, 60.0])
     z[2] = z[0]
     assert loss(z, None, {"age": years}).item() == pytest.approx(2 * 40 / 0.1 / 3 / 2)
     assert loss(z, None, {"age": years}, reduction="none").tolist() == [

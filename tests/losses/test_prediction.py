@@ -30,14 +30,16 @@ def test_ages_are_predicted_in_standard_deviations_of_the_training_scans():
 
 
 def test_the_scale_is_part_of_the_checkpoint():
-    fitted, other = losses.Supervised("age"), losses.Supervised("age")
+    fitted = losses.Supervised("age")
+    other = losses.Supervised("age")
     fitted.fit({"age": torch.tensor([20.0, 40.0])})
     other.load_state_dict(fitted.state_dict())
     assert (other.mean, other.sd) == (30.0, 10.0)
 
 
 def test_a_class_without_training_scans_is_refused():
-    loss, codes = losses.Supervised("sex", error="cross-entropy"), {"sex": torch.tensor([0, 2, 0])}
+    loss = losses.Supervised("sex", error="cross-entropy")
+    codes = {"sex": torch.tensor([0, 2, 0])}
     with pytest.raises(
         DataError, match=r"no training scan has 'sex' 'b', which only validation scans have"
     ):

@@ -43,7 +43,8 @@ class TestCritic:
         # <f(x), g(y)> is any table of numbers with f(x) its rows, g(y) unit vectors, and no
         # division by norms.
         loss = losses.InfoNCE(temperature=1.0, symmetric=symmetric, normalise=False)
-        critic, of_y = (RATIO + 0.7).requires_grad_(), torch.eye(3, dtype=torch.float64)
+        critic = (RATIO + 0.7).requires_grad_()
+        of_y = torch.eye(3, dtype=torch.float64)
         best = expected(loss, critic, of_y, n)
         # Convex in the critic: where the gradient is 0 is the minimum.
         assert torch.autograd.grad(best, critic)[0].abs().max() < 1e-14
@@ -83,11 +84,10 @@ class TestMutualInformation:
 
 def test_yaware_tends_to_the_limit_of_lemma_1():
     """Dufumier et al. 2021, lemma 1, for a distribution on four points; every batch has each as often as is likely."""
-    times, age = (
-        torch.tensor([1, 2, 3, 2]),
-        torch.tensor([20.0, 27.0, 33.0, 60.0], dtype=torch.float64),
-    )
-    z, p = unit_vectors(4, 0), times / times.sum()
+    times = torch.tensor([1, 2, 3, 2])
+    age = torch.tensor([20.0, 27.0, 33.0, 60.0], dtype=torch.float64)
+    z = unit_vectors(4, 0)
+    p = times / times.sum()
     scores = z @ z.T / 0.5
     weights = Gaussian("age", sigma=10.0)({"age": age})
     positive = weights * p / (weights @ p.to(weights)).unsqueeze(1)
@@ -124,7 +124,8 @@ class TestSINCERE:
             [torch.tensor([[1.0, 0.0]], dtype=torch.float64), of_x[list(x)]]
         ).unsqueeze(0)
         label = {"label": torch.tensor([1] + [int(k == s) for k in range(3)])}
-        loss, of_anchors = losses.SINCERE("label", temperature=self.TAU), []
+        loss = losses.SINCERE("label", temperature=self.TAU)
+        of_anchors = []
 
         def spy(formula):
             of_anchors.extend(Pool.each_anchor(pool, formula))

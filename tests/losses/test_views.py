@@ -66,7 +66,8 @@ def test_weighted_anchors_and_their_values_equal_the_double_loop(hold, pooled, r
 
 
 def test_values_of_anchors_have_the_loss_as_their_mean(specimen):
-    loss, batch = specimen.build(), random_batch(6, 5, seed=2)
+    loss = specimen.build()
+    batch = random_batch(6, 5, seed=2)
     torch.testing.assert_close(loss(*batch, weights=[2.0] * 6), loss(*batch), **TIGHT)
     if loss.of_anchors:
         assert loss(*batch, weights=torch.zeros(6)).item() == 0
@@ -212,7 +213,8 @@ def test_one_scan_is_at_zero_exactly():
 
 
 def test_one_scan_has_no_uniformity():
-    z1, z2 = torch.eye(3)[:1].requires_grad_(), torch.eye(3)[1:2]
+    z1 = torch.eye(3)[:1].requires_grad_()
+    z2 = torch.eye(3)[1:2]
     terms = losses.AlignmentUniformity().terms(z1, z2)
     assert terms["uniformity"].item() == 0
     assert torch.autograd.grad(losses.AlignmentUniformity()(z1, z2), z1)[0].isfinite().all()

@@ -59,7 +59,8 @@ def one_node_slurm(folder):
         (folder / name).mkdir(parents=True)
     # The processes of a run meet at a port that is made of the job's number.
     own = {"ports": _free_ports(2), "first_job": random.SystemRandom().randrange(10_000, 19_000)}
-    host, user = socket.gethostname().split(".")[0], getpass.getuser()
+    host = socket.gethostname().split(".")[0]
+    user = getpass.getuser()
     (folder / "slurm.conf").write_text(
         SLURM_CONF.format(folder=folder, host=host, user=user, **own)
     )

@@ -150,10 +150,8 @@ def test_means_and_orderings_are_over_folds_and_seeds(tmp_path):
     for variant, size, seed in itertools.product(
         ("low", "high"), experiment.sizes, experiment.seeds
     ):
-        auc, folder = (
-            {"low": 0.6, "high": 0.7}[variant],
-            tmp_path / variant / f"seed-{seed}" / f"subjects-{size}",
-        )
+        auc = {"low": 0.6, "high": 0.7}[variant]
+        folder = tmp_path / variant / f"seed-{seed}" / f"subjects-{size}"
         folder.mkdir(parents=True)
         folds = pd.DataFrame({"repeat": 0, "fold": [0, 1], "auc": [auc + seed / 100, auc + 0.02]})
         folds.to_csv(folder / "folds.tsv", sep="\t", index=False)

@@ -53,7 +53,8 @@ def _experiment(tmp_path, **changes):
 
 
 def test_the_rate_rises_and_falls_as_section_4_3_says(monkeypatch):
-    seen, step = [], torch.optim.SGD.step
+    seen = []
+    step = torch.optim.SGD.step
 
     def watching(self, *arguments, **keywords):
         seen.append(self.param_groups[0]["lr"])
@@ -70,8 +71,10 @@ def test_the_rate_rises_and_falls_as_section_4_3_says(monkeypatch):
 def test_cosines_are_the_means_of_all_pairs_without_an_image_and_itself(tmp_path):
     _write(tmp_path / "head.parquet")
     _, tested = read_splits(tmp_path / "head.parquet")
-    found, all_pairs = class_cosines(tested), cosine_similarity(tested.features)
-    own, other = tested.labels == "cat", tested.labels == "dog"
+    found = class_cosines(tested)
+    all_pairs = cosine_similarity(tested.features)
+    own = tested.labels == "cat"
+    other = tested.labels == "dog"
     assert found.loc["cat", "dog"] == pytest.approx(all_pairs[np.ix_(own, other)].mean(), rel=1e-5)
     within = all_pairs[np.ix_(own, own)][~np.eye(own.sum(), dtype=bool)]
     assert found.loc["cat", "cat"] == pytest.approx(within.mean(), rel=1e-5)

@@ -198,7 +198,8 @@ def test_the_interval_is_that_of_the_t_test():
 
 
 def test_differences_are_paired_by_seed_whatever_their_order():
-    base, gain = {0: 0.5, 1: 0.7, 2: 0.6}, {0: 0.01, 1: 0.02, 2: 0.03}
+    base = {0: 0.5, 1: 0.7, 2: 0.6}
+    gain = {0: 0.01, 1: 0.02, 2: 0.03}
     rows = [("a", "encoder", "accuracy", seed, base[seed]) for seed in (2, 0, 1)]
     rows += [("b", "encoder", "accuracy", seed, base[seed] + gain[seed]) for seed in (0, 1, 2)]
     values = pd.DataFrame(rows, columns=["variant", "layer", "measure", "seed", "value"])

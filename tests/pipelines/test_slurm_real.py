@@ -124,7 +124,8 @@ def two_tasks(call, folder):
 
 def test_tasks_of_srun_are_one_process(two_tasks, call, folder):
     call("neurocontrast", "pretrain", "--config", "recipe.yaml", "--out", "one")
-    one, two = rows_of(folder / "one"), rows_of(two_tasks)
+    one = rows_of(folder / "one")
+    two = rows_of(two_tasks)
     assert len(one) == 12
     for row, expected in zip(two, one, strict=True):
         for name in expected:

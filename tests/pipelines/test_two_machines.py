@@ -72,8 +72,11 @@ class Job:
     """One command on both machines."""
 
     def __init__(self, machines, folder, name, *command, max_restarts=0):
-        self.machines, self.folder, self.name = machines, folder, name
-        self.command, self.max_restarts = command, max_restarts
+        self.machines = machines
+        self.folder = folder
+        self.name = name
+        self.command = command
+        self.max_restarts = max_restarts
         self.parts = [self.start(machine) for machine in machines]
 
     def start(self, machine):

@@ -132,10 +132,8 @@ def test_from_digits_to_a_table_with_simulated_attributes(tmp_path):
         "figures": ["variants"],
     }  # fmt: skip
     (repository / "tiny.yaml").write_text(json.dumps(content))
-    done, folder = (
-        run_snakemake(repository, "natural.smk", "file=tiny.yaml"),
-        repository / "results" / "tiny",
-    )
+    done = run_snakemake(repository, "natural.smk", "file=tiny.yaml")
+    folder = repository / "results" / "tiny"
     assert_finished(done, folder)
     table = pd.read_csv(folder / "results.tsv", sep="\t")
     assert table.groupby("variant")["measure"].nunique().to_dict() == {"clusters": 2, "infonce": 2}

@@ -19,7 +19,8 @@ class Machine:
     """One of the machines: `start` runs a command there, `lose` ends all its processes at once, as a power cut does."""
 
     def __init__(self, name: str, space: str) -> None:
-        self.name, self.space = name, space
+        self.name = name
+        self.space = space
         self.running: list[subprocess.Popen] = []
 
     def start(self, command: list[object], **options: object) -> subprocess.Popen:

@@ -128,7 +128,8 @@ def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, v
 
 def test_nothing_of_the_patient_is_written(export, tmp_path, capsys):
     assert converted(export, tmp_path / "bids", "--metadata-from-dicom") == 0
-    said, written = said_in(capsys), everything_in(tmp_path / "bids")
+    said = said_in(capsys)
+    written = everything_in(tmp_path / "bids")
     for secret in SECRETS:
         assert secret.encode() not in written
         assert secret not in said
@@ -360,13 +361,12 @@ def damage(path, chance, n_header=2500):
 
 @pytest.mark.slow
 def test_damaged_series_are_refused_or_converted_and_say_no_name(tmp_path, capsys):
-    chance, voxels = (
-        np.random.default_rng(27),
-        np.random.default_rng(0).integers(1, 1000, (10, 9, 8)),
-    )
+    chance = np.random.default_rng(27)
+    voxels = np.random.default_rng(0).integers(1, 1000, (10, 9, 8))
     codes = []
     for number in range(N_INPUTS):
-        root, out = tmp_path / f"{number}" / "export", tmp_path / f"{number}" / "bids"
+        root = tmp_path / f"{number}" / "export"
+        out = tmp_path / f"{number}" / "bids"
         planted = {str(chance.choice(TAGS)): str(chance.choice(TEXTS)) for _ in range(2)}
         description = planted.pop("SeriesDescription", "t1_mprage")
         write_series(root / "p1" / "1", voxels, description=description, **planted)

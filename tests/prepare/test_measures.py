@@ -76,7 +76,8 @@ def test_measures_depend_little_on_grid_and_order_of_axes(tmp_path, measure, tem
 
 def test_efc_is_that_of_mriqc(measure, template):
     image = template[0].astype(float)
-    n, top = image.size, np.sqrt((image**2).sum())
+    n = image.size
+    top = np.sqrt((image**2).sum())
     most = n / np.sqrt(n) * np.log(1 / np.sqrt(n))
     expected = np.sum(image / top * np.log((image + 1e-16) / top)) / most
     assert measure(template[0]).measures["efc"] == pytest.approx(expected, abs=1e-4)
@@ -86,7 +87,8 @@ def test_cjv_is_that_of_the_maps_and_rises_with_noise_and_bias(tmp_path, measure
     voxels, affine = template
     generator = np.random.default_rng(0)
     inside = voxels > 0
-    grey, white = inside & (voxels < 0.75), inside & (voxels >= 0.75)
+    grey = inside & (voxels < 0.75)
+    white = inside & (voxels >= 0.75)
     image = np.where(grey, 100, 140) * inside + generator.normal(0, 5, voxels.shape) * inside
     for name, tissue in (("gm", grey), ("wm", white)):
         nib.save(nib.Nifti1Image(tissue.astype(np.float32), affine), tmp_path / f"{name}.nii")

@@ -119,10 +119,8 @@ def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
         tissue=False,
         n_workers=0,
     )
-    found, source = (
-        nib.load(read_cohort(out).table["path"][0]),
-        nib.load(read_cohort(table).table["path"][0]),
-    )
+    found = nib.load(read_cohort(out).table["path"][0])
+    source = nib.load(read_cohort(table).table["path"][0])
     assert np.allclose(found.affine[:3, 3], (-90, -126, -72))
 
     def centre(image):
@@ -152,10 +150,12 @@ def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, option
 def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(
     study, tmp_path
 ):
-    table, out = study[0], tmp_path / "prepared" / "participants.tsv"
+    table = study[0]
+    out = tmp_path / "prepared" / "participants.tsv"
     shutil.copytree(study[1].parent, out.parent)
     brain = out.parent / read_cohort(out).table["gm"][0].replace("_gm", "_brain")
-    before, real = brain.stat().st_mtime_ns, out.read_text()
+    before = brain.stat().st_mtime_ns
+    real = out.read_text()
     prepare(table, out.parent, spacing_mm=6.0, bias=False, imitations=2, n_workers=0)
     assert brain.stat().st_mtime_ns == before
     assert out.read_text() == real

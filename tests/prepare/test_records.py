@@ -120,7 +120,9 @@ def test_identifiers_that_give_one_file_are_refused_together(tmp_path):
 
 @pytest.mark.parametrize("at", [1, 3, 6])
 def test_a_call_stopped_at_another_recipe_leaves_no_mixture(study, prepared, monkeypatch, at):
-    before, write, left = contents(prepared), scan._write, at
+    before = contents(prepared)
+    write = scan._write
+    left = at
 
     def stop(*given):
         nonlocal left
@@ -163,7 +165,8 @@ def altered(path):
     "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b""), cut, altered]
 )
 def test_an_image_that_is_not_as_it_was_written_is_made_again(study, prepared, name, damage):
-    before, other = contents(prepared), prepared / "images/sub-1_gm.nii.gz"
+    before = contents(prepared)
+    other = prepared / "images/sub-1_gm.nii.gz"
     kept = other.stat().st_mtime_ns
     damage(prepared / "images" / name)
     prepare(study, prepared, **FAST)

@@ -27,7 +27,8 @@ def dice(one, other):
 
 def rotation(degrees, axis=0):
     turn = np.radians(degrees)
-    matrix, others = np.eye(4), [each for each in range(3) if each != axis]
+    matrix = np.eye(4)
+    others = [each for each in range(3) if each != axis]
     matrix[np.ix_(others, others)] = [[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]
     return matrix
 
@@ -71,7 +72,8 @@ def test_resampling_to_the_grid_is_one_map(template):
 def test_a_planted_bias_field_is_corrected(template):
     voxels, mask, affine = template
     ramp = 1 + 0.4 * np.linspace(-1, 1, voxels.shape[1], dtype=np.float32)[None, :, None]
-    before, after = voxels * ramp, correct_bias(voxels * ramp, mask, affine)
+    before = voxels * ramp
+    after = correct_bias(voxels * ramp, mask, affine)
     place = np.broadcast_to(ramp, voxels.shape)[mask]
     slope = [np.polyfit(place, each[mask] / voxels[mask], 1)[0] for each in (before, after)]
     assert abs(slope[1]) < 0.3 * slope[0]

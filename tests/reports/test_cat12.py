@@ -40,7 +40,8 @@ def test_volumes_are_alike_by_both_names(tmp_path, atlas, measure, delimiter):
 def test_thicknesses_of_surfaces_are_alike_by_both_names(tmp_path):
     for name in ("ROI_aparc_DK40_thickness.csv", "ROI_catROIs_aparc_DK40_thickness.csv"):
         write_table(tmp_path / name[:8] / name, {"lbankssts": 2.5, "rcuneus": 1.9})
-    new, old = read_tables(tmp_path / "ROI_apar"), read_tables(tmp_path / "ROI_catR")
+    new = read_tables(tmp_path / "ROI_apar")
+    old = read_tables(tmp_path / "ROI_catR")
     assert new.values.equals(old.values)
     assert new.kinds == {"lh_bankssts_thickness": "thickness", "rh_cuneus_thickness": "thickness"}
 

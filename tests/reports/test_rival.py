@@ -334,7 +334,8 @@ class TestTheSecondRival:
         gaps = table.copy()
         for row in range(8):
             gaps.loc[row, f"roi_{row}"] = np.nan
-        whole, gappy = plan(table), plan(gaps)
+        whole = plan(table)
+        gappy = plan(gaps)
         others = np.arange(8, N_SCANS)
         first, second = (predict(study, "regional_kernel").scores[0] for study in (whole, gappy))
         truth = whole.target.values

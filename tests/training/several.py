@@ -27,7 +27,8 @@ def start(folder, n_processes, *, resume=False, **changes):
     shared = {"WORLD_SIZE": n_processes, "LOCAL_WORLD_SIZE": n_processes, "TORCHELASTIC_RUN_ID": "tiny",
               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}  # fmt: skip
     given = json.dumps({**changes, "resume": resume, "devices": n_processes})
-    command, started = [sys.executable, str(PROGRAM), str(folder), given], []
+    command = [sys.executable, str(PROGRAM), str(folder), given]
+    started = []
     for rank in range(n_processes):
         own = {
             name: str(value)
@@ -65,11 +66,10 @@ def run_here(folder, *, encoder=None, act=None, side=8, data=None, **changes):
     images, made_views = (
         (Images(side=side), views) if chosen.n_dims == 3 else (Pictures(), views_of_pictures)
     )
-    age, temperature = (
-        torch.arange(N_SCANS, dtype=torch.float32),
-        torch.nn.Parameter(torch.tensor(0.5)),
-    )
-    rank, calls = os.environ.get("LOCAL_RANK", "0"), []
+    age = torch.arange(N_SCANS, dtype=torch.float32)
+    temperature = torch.nn.Parameter(torch.tensor(0.5))
+    rank = os.environ.get("LOCAL_RANK", "0")
+    calls = []
 
     def watched(volumes, names, *, epoch):
         calls.append(names)

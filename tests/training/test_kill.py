@@ -53,7 +53,8 @@ def saved(folder):
 
 def killed_after(seconds, server, folder, *, saves=True):
     """Start or continue the run, kill it so long after it began, or after it saved; say whether it still ran."""
-    before, child = saved(folder), start(server, folder)
+    before = saved(folder)
+    child = start(server, folder)
     while saves and saved(folder) == before and Path(f"/proc/{child}").exists():
         time.sleep(0.001)
     time.sleep(seconds)
@@ -73,7 +74,8 @@ def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, server, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_many_moments_is_the_uninterrupted_run(whole, server, tmp_path, seed):
-    moments, resumed_from = random.Random(seed), []
+    moments = random.Random(seed)
+    resumed_from = []
     for _ in range(5):  # 20 in all
         killed_after(moments.uniform(0.0, 0.3), server, tmp_path, saves=moments.random() < 0.8)
         resumed_from.append(newest_checkpoint(tmp_path / "checkpoints"))

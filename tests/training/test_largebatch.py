@@ -50,7 +50,8 @@ def network(norm="group", name="lenet", seed=0):
 
 def start(model, micro, *, objective=None, given=None, made_views=views, engine=None, **changes):
     chosen = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
-    content, objective = given or data(metadata=METADATA), objective or OBJECTIVES["y-Aware"]()
+    content = given or data(metadata=METADATA)
+    objective = objective or OBJECTIVES["y-Aware"]()
     return Session(model, objective, made_views, content, settings=chosen, seed=7, engine=engine)
 
 
@@ -94,7 +95,8 @@ def test_every_loss_has_the_gradient_of_the_whole_batch(specimen):
 
 def gradient_of_one_graph(model, made_views=views):
     """Return the gradient with all micro-batches in one graph: what the two passes must amount to."""
-    session, features = start(model, None, made_views=made_views), []
+    session = start(model, None, made_views=made_views)
+    features = []
     for number, part in enumerate(parts_of(ROWS, 3)):
         volumes = torch.stack([Images()[row]["image"] for row in part])
         with drawing(session, Position(), number):

@@ -262,7 +262,8 @@ def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(tmp_pa
     model, result = run(
         tmp_path, given=data(images=tiny.Pictures()), batch_size=10, probe_every=1, **OF_PICTURES
     )
-    encoder, head = model.encoder, model.head
+    encoder = model.encoder
+    head = model.head
     n_layers = sum(isinstance(module, torch.nn.BatchNorm2d) for module in encoder.modules())
     assert result.batchnorm == {
         **result.batchnorm,

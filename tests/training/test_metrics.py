@@ -68,7 +68,8 @@ def figures_of(z):
 def test_points_and_lines_are_found_and_spread_or_noisy_embeddings_are_not():
     generator = torch.Generator().manual_seed(0)
     spread = torch.randn(64, 128, generator=generator)
-    one, two = spread[0], spread[1]
+    one = spread[0]
+    two = spread[1]
     share = torch.linspace(0, 1, 64)[:, None]
     classes = torch.where(share < 0.5, one, two)
     assert "nearly the same point (uniformity -0.0" in collapse_of(figures_of(one + 0.05 * spread))
@@ -102,7 +103,8 @@ def test_warning_comes_once_an_episode():
 
 
 def test_alignment_is_the_mean_squared_distance_on_the_sphere():
-    z1, z2 = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 0.0], [0.0, -5.0]])
+    z1 = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    z2 = torch.tensor([[3.0, 0.0], [0.0, -5.0]])
     assert alignment(z1, z2).item() == pytest.approx((0 + 4) / 2)
 
 

@@ -103,10 +103,8 @@ def test_lars_follows_the_paper_and_leaves_biases_and_norms_to_sgd():
     generator = torch.Generator().manual_seed(0)
     shapes = ((4, 3), (2, 1, 3, 3, 3), (5,))
     found = [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
-    expected, buffers = (
-        [weight.detach().clone() for weight in found],
-        [torch.zeros(shape) for shape in shapes],
-    )
+    expected = [weight.detach().clone() for weight in found]
+    buffers = [torch.zeros(shape) for shape in shapes]
     optimizer = LARS(found, lr=0.3, momentum=0.8, weight_decay=0.1, trust_coefficient=0.05)
     for _ in range(3):
         for place, weight in enumerate(found):
@@ -156,6 +154,7 @@ def test_lars_step_does_not_depend_on_the_gradients_scale_and_survives_zeros():
 @pytest.mark.parametrize("n_batches", [2, 5])
 def test_every_recipe_resumes_to_the_bit_within_an_epoch(tmp_path, recipe, n_batches):
     result, _ = assert_resumes(tmp_path, n_batches, **recipe)
-    first, last = result.metrics[0]["train_loss"], result.metrics[-1]["train_loss"]
+    first = result.metrics[0]["train_loss"]
+    last = result.metrics[-1]["train_loss"]
     assert math.isfinite(last)
     assert last != first

@@ -68,7 +68,8 @@ def test_age_and_sex_are_even_and_sites_within_them(hospitals):
     sampler = sampler_of(hospitals, "metadata-balanced", batch_size=18)
     old = np.quantile(hospitals["age"], [1 / 3, 2 / 3])
     strata = np.searchsorted(old, hospitals["age"], side="right") * 2 + (hospitals["sex"] == "F")
-    natural, balanced = Counter(strata.tolist()), Counter()
+    natural = Counter(strata.tolist())
+    balanced = Counter()
     for batch in sampler.batches(0):
         counts = Counter(strata[batch].tolist())
         assert len(counts) == 6
@@ -88,7 +89,8 @@ def test_age_and_sex_are_even_and_sites_within_them(hospitals):
 
 
 def test_seed_and_epoch_alone_decide(hospitals):
-    first, again = sampler_of(hospitals, "site-balanced"), sampler_of(hospitals, "site-balanced")
+    first = sampler_of(hospitals, "site-balanced")
+    again = sampler_of(hospitals, "site-balanced")
     assert first.batches(4) == again.batches(4)
     assert first.batches(4) != first.batches(5)
     assert first.batches(4) != sampler_of(hospitals, "site-balanced", seed=1).batches(4)
@@ -190,11 +192,10 @@ class TestWhatCannotBeBalanced:
             sampler_of(traits, "one-group", sampling_columns=("scanner",), batch_size=2)
 
     def test_batches_that_are_too_small_for_the_processes(self):
-        traits, names = {"sex": text(["F"] * 9 + ["M"] * 2)}, [f"sub-{row}" for row in range(11)]
-        given, four = (
-            TrainingData([], names, {}, range(11), traits=traits),
-            {"batch_size": 8, "devices": 4},
-        )
+        traits = {"sex": text(["F"] * 9 + ["M"] * 2)}
+        names = [f"sub-{row}" for row in range(11)]
+        given = TrainingData([], names, {}, range(11), traits=traits)
+        four = {"batch_size": 8, "devices": 4}
         assert len(given.sampler(TrainingSettings(**four), 0).batches(0)) == 2
         with pytest.raises(
             ConfigError, match="batches of 2 or more, and each of the 4 processes needs 1"

@@ -24,7 +24,8 @@ def two(tmp_path_factory):
 
 
 def assert_same_run(folder, other):
-    ours, theirs = rows_of(folder), rows_of(other)
+    ours = rows_of(folder)
+    theirs = rows_of(other)
     assert [row.keys() for row in ours] == [row.keys() for row in theirs]
     for row, expected in zip(ours, theirs, strict=True):
         for name in row:
@@ -156,7 +157,8 @@ def test_shares_are_contiguous_nearly_equal_and_of_every_row():
 
 
 def test_one_process_talks_to_nobody():
-    alone, samples = Processes(), torch.arange(3)
+    alone = Processes()
+    samples = torch.arange(3)
     assert (alone.largest(7), alone.from_first({"a": [1]})) == (7, {"a": [1]})
     with alone.divided([[3, 1], [2]]) as shares:
         assert shares == [[3, 1], [2]]

@@ -19,7 +19,9 @@ from neurocontrast.training.supervised import (
 
 NUMBERS = np.arange(N_SCANS) / N_SCANS
 CLASSES = Labels((np.arange(N_SCANS) % 2).astype(int), 2)
-TRAIN, VALIDATION, TEST = [0, 2, 3, 5, 6, 8, 9, 11, 12], [1, 7, 13], [4, 10]
+TRAIN = [0, 2, 3, 5, 6, 8, 9, 11, 12]
+VALIDATION = [1, 7, 13]
+TEST = [4, 10]
 
 
 def data(validation=VALIDATION):

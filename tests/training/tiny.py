@@ -26,7 +26,8 @@ class Images:
     """Blobs whose brightness follows a number, the same on every reading."""
 
     def __init__(self, broken=(), side=8):
-        self.broken, self.shape = broken, (1, side, side, side)
+        self.broken = broken
+        self.shape = (1, side, side, side)
 
     def __len__(self):
         return N_SCANS
@@ -40,7 +41,8 @@ class Images:
 class Pictures:
     """Colours in bytes, brighter from picture to picture, read straight into their batch."""
 
-    image_shape, image_dtype = (3, 12, 10), np.dtype(np.uint8)
+    image_shape = (3, 12, 10)
+    image_dtype = np.dtype(np.uint8)
 
     def __len__(self):
         return N_SCANS
@@ -138,7 +140,9 @@ def model(seed=0, encoder=LENET):
 
 def run(folder, *, resume=False, objective=None, made_views=views, given=None, progress=SILENT, encoder=LENET,
         save=True, **changes):  # fmt: skip
-    trained, objective, given = model(encoder=encoder), objective or Contrast(), given or data()
+    trained = model(encoder=encoder)
+    objective = objective or Contrast()
+    given = given or data()
     where = {"seed": 7, "folder": Path(folder), "resume": resume, "progress": progress}
     result = fit(trained, objective, made_views, given, settings=settings(**changes), **where)
     if save:  # of several processes the first

@@ -40,7 +40,8 @@ def operation(name: str, **changes):
 
 
 def draws(name: str, n: int = 1500, **changes) -> list[dict]:
-    transform, drawn = operation(name, **changes), []
+    transform = operation(name, **changes)
+    drawn = []
     for seed in range(n):
         transform.set_random_state(seed=seed).randomize()
         drawn.append(transform.drawn)
@@ -87,7 +88,8 @@ def test_an_operation_is_applied_as_often_as_asked(name):
 
 def test_flips_are_as_frequent_as_asked_and_axes_as_likely():
     x = torch.arange(64.0).reshape(1, 4, 4, 4)
-    views, found = brain_views(only("flip", probability=0.6, axes=(0, 2))), []
+    views = brain_views(only("flip", probability=0.6, axes=(0, 2)))
+    found = []
     for seed in range(400):
         view = views.set_random_state(seed=seed)({"image": x})["image"]
         assert type(view) is torch.Tensor

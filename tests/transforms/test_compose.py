@@ -123,7 +123,8 @@ def test_the_affine_finds_a_landmark_where_nibabel_does(write_nifti, axes, spaci
     there = nib.affines.apply_affine(
         stored.affine, np.unravel_index(stored.get_fdata().argmax(), stored.shape)
     )
-    voxels, affine = image.numpy()[0], image.affine.numpy()
+    voxels = image.numpy()[0]
+    affine = image.affine.numpy()
     here = nib.affines.apply_affine(affine, np.unravel_index(voxels.argmax(), voxels.shape))
     np.testing.assert_allclose(here, there, atol=0.51 * (spacing or 2.0))
     assert nib.aff2axcodes(affine) == ("R", "A", "S")

@@ -49,7 +49,8 @@ def test_given_transforms_must_be_those_of_the_contract():
 
 
 def test_a_digest_holds_every_transform_of_nested_ones_in_their_order():
-    one, two = LoadScand("image"), NormalizeIntensityd("image")
+    one = LoadScand("image")
+    two = NormalizeIntensityd("image")
     digests = {
         DescribedTransforms(Compose(chain), (1, 8, 8, 8)).digest()
         for chain in ([one, two], [two, one], [one])

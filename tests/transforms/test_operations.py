@@ -155,10 +155,12 @@ def test_only_the_dark_part_of_a_rim_is_cut():
         min=0.02
     )
     cut, brain = cut_rim(signal, ball(), depth_voxels=2.0, coefficients=FLAT, below=0.4)
-    dark, bright = signal < 0.35, (signal > 0.45) & ball()
+    dark = signal < 0.35
+    bright = (signal > 0.45) & ball()
     assert torch.equal(cut[bright], signal[bright])
     distance = torch.from_numpy(ndimage.distance_transform_edt(ball()[0].numpy()))[None] - 0.5
-    outer, inner = ball() & (distance < 1.2), distance > 3.2
+    outer = ball() & (distance < 1.2)
+    inner = distance > 3.2
     assert not brain[outer & dark].any()
     assert torch.equal(cut[inner], signal[inner])
 

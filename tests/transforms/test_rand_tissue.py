@@ -33,7 +33,8 @@ def test_a_view_stays_in_the_range_of_maps_and_off_the_background(maps):
 
 
 def test_the_gain_is_smooth_differs_by_map_and_has_the_asked_spread():
-    flat, logs = torch.full((2, 20, 22, 20), 0.1), []
+    flat = torch.full((2, 20, 22, 20), 0.1)
+    logs = []
     flat[:, 0] = flat[:, -1] = flat[:, :, 0] = 0.0
     for seed in range(300):
         logs.append(
@@ -71,7 +72,8 @@ def test_views_are_keyed_and_the_configuration_makes_the_transform(maps):
     )
     (transform,) = brain_views(settings).transforms
     assert type(transform) is RandTissueShiftd
-    views, batch = TwoViews(brain_views(settings), seed=0), torch.stack([maps, maps.flip(1)])
+    views = TwoViews(brain_views(settings), seed=0)
+    batch = torch.stack([maps, maps.flip(1)])
     first, second = views(batch, ["a", "b"], epoch=1)
     assert not torch.equal(first, second)
     (again, _), (later, _) = views(batch[1:], ["b"], epoch=1), views(batch[1:], ["b"], epoch=2)

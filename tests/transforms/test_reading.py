@@ -183,7 +183,8 @@ def test_a_freesurfer_image_is_read_as_its_nifti_copy(brain, write_nifti, tmp_pa
     nib.save(
         nib.MGHImage(nifti.get_fdata(dtype=np.float32), nifti.affine), tmp_path / "brainmask.mgz"
     )
-    scan, copy = read_scan(tmp_path / "brainmask.mgz"), read_scan(nifti.get_filename())
+    scan = read_scan(tmp_path / "brainmask.mgz")
+    copy = read_scan(nifti.get_filename())
     np.testing.assert_allclose(scan.voxels, copy.voxels, rtol=1e-6)
     np.testing.assert_allclose(scan.affine, copy.affine, atol=1e-5)
     header = read_scan_header(tmp_path / "brainmask.mgz")

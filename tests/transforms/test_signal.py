@@ -39,7 +39,8 @@ def test_the_brain_is_what_differs_from_the_background(how):
     x = normalised_brain(how, 0)
     signal = to_signal(x)
     assert float(signal.scale.background) == corner(x)
-    there, found = raw_brain(0) != 0, signal.brain_CDHW[0].numpy()
+    there = raw_brain(0) != 0
+    found = signal.brain_CDHW[0].numpy()
     assert not found[~there].any()
     # These give the darkest 1 % of the brain the value of the background.
     assert found[there].mean() > (0.985 if how == "percentile" else 0.999)
@@ -107,7 +108,8 @@ def test_nothing_is_done_to_a_volume_in_which_nothing_varies(x):
 
 
 def test_channels_have_signals_of_their_own():
-    one, two = normalised_brain("percentile", 0), normalised_brain("none", 1)
+    one = normalised_brain("percentile", 0)
+    two = normalised_brain("none", 1)
     both = to_signal(torch.cat([one, two]))
     torch.testing.assert_close(both.signal_CDHW[:1], to_signal(one).signal_CDHW)
     torch.testing.assert_close(both.signal_CDHW[1:], to_signal(two).signal_CDHW)
@@ -141,7 +143,8 @@ def test_transforms_alone_do_what_they_do_between_to_and_from_signal():
 
 def test_transforms_of_monai_move_signal_and_brain_between_ours():
     x = normalised_brain("zscore-brain", 0)
-    keys, modes = ["image", "image_brain"], ("bilinear", "nearest")
+    keys = ["image", "image_brain"]
+    modes = ("bilinear", "nearest")
     shift = RandAffined(
         keys, prob=1.0, translate_range=[(2, 2), (0, 0), (0, 0)], mode=modes, padding_mode="zeros"
     )
@@ -168,7 +171,8 @@ def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed():
     x = MetaTensor(
         normalised_brain("zscore", 0), affine=torch.diag(torch.tensor([6.0, 6.0, 6.0, 1.0]))
     )
-    given, before = {"image": x, "age": 30.0}, x.as_tensor().clone()
+    given = {"image": x, "age": 30.0}
+    before = x.as_tensor().clone()
     settings = AugmentSettings.sites().model_copy(update={"affine": None})
     made = brain_views(settings).set_random_state(seed=0)(given)
     assert set(given) == set(made) == {"image", "age"}

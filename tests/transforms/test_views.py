@@ -174,7 +174,8 @@ def test_a_transform_may_change_its_input_in_place_or_return_it_in_another_order
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_views_are_float32_whatever_comes_and_whatever_is_around(pipeline, volumes, dtype):
-    views, given = TwoViews(pipeline, seed=0), volumes.to(dtype)
+    views = TwoViews(pipeline, seed=0)
+    given = volumes.to(dtype)
     plain = views.view(given.float(), NAMES, epoch=0, view=0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         made = views.view(given, NAMES, epoch=0, view=0)

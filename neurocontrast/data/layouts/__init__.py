@@ -31,7 +31,8 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
         subject, session, entities = identity_of(name)
         if "desc" in entities or "space" in entities:
             continue
-        dataset, parts = placed[1] or "", {*re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_")}
+        dataset = placed[1] or ""
+        parts = {*re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_")}
         # A JSON file holds for all images below it whose names have all parts of its own (BIDS:
         # inheritance).
         sidecars = [
@@ -121,7 +122,9 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
     better).
     """
     for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
-        folder, stem, end = path.rpartition("/")[0], named[1], f".nii{named[2] or ''}"
+        folder = path.rpartition("/")[0]
+        stem = named[1]
+        end = f".nii{named[2] or ''}"
         subject, session, entities = identity_of(scan_of_stream(stem))
         stream = streams_of([stem])[0]
         if stream != "cross":
@@ -130,7 +133,8 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
             key: tree.first(joined_path(folder, f"{prefix}{stem}{end}"))
             for key, prefix in _OF_CAT12.items()
         }
-        head, above = found.pop("head"), folder.rpartition("/")[0]
+        head = found.pop("head")
+        above = folder.rpartition("/")[0]
         text = _text(
             tree,
             *(

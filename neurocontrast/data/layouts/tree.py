@@ -27,7 +27,8 @@ class Tree:
         self, folder: str, name: str
     ) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
         """Give the path of every file whose folder and whose name match two regular expressions, with the matches."""
-        of_folder, of_name = re.compile(folder), re.compile(name)
+        of_folder = re.compile(folder)
+        of_name = re.compile(name)
         for each in sorted(self.folders):
             if found := of_folder.fullmatch(each):
                 for file in self.folders[each]:
@@ -51,7 +52,8 @@ def joined_path(folder: str, name: str) -> str:
 
 def read_tree(root: Path) -> Tree:
     """List all files below a folder, without those of hidden folders such as ``.git``; links in circles are refused."""
-    tree, circles = Tree(root), []
+    tree = Tree(root)
+    circles = []
     waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
     while waiting:
         folder, above = waiting.pop()

@@ -67,7 +67,8 @@ def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
 
 def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
     """Give the regions of a file, a row for each atlas and measure."""
-    text, named = read_text(path), _XML.fullmatch(path.name)
+    text = read_text(path)
+    named = _XML.fullmatch(path.name)
     try:
         if "<!" in text:  # declarations of entities can unfold to any size
             raise ElementTree.ParseError("it holds declarations, which CAT12 does not write")
@@ -89,5 +90,9 @@ def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
             cells = dict(zip(names, numbers, strict=True))
             if len(cells) < len(names):
                 raise DataError(f"{path}: {atlas.tag} names a region twice.")
-            yield ScanRow(path, named[1] if named else "", cells,
-                          {"measure": values.tag, "atlas": atlas.tag, **CAT12})  # fmt: skip
+            yield ScanRow(
+                path,
+                named[1] if named else "",
+                cells,
+                {"measure": values.tag, "atlas": atlas.tag, **CAT12},
+            )

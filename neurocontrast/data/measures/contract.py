@@ -77,15 +77,21 @@ class MeasuresContract(MeasureSettings):
             raise DataError(
                 f"data.measures: {len(varying)} measures differ between people; at least 2 are needed."
             )
-        zeros, ones = (0.0,) * len(varying), (1.0,) * len(varying)
+        zeros = (0.0,) * len(varying)
+        ones = (1.0,) * len(varying)
         known = cls(
             **settings.model_dump(include=set(MeasureSettings.model_fields)),
             columns=tuple(varying),
             is_volume=tuple(table.kinds[name] == "volume" for name in varying),
-            medians=zeros, means=zeros, sds=ones, slopes=zeros, head=0.0,
-            atlas=table.atlas, software=table.software,
+            medians=zeros,
+            means=zeros,
+            sds=ones,
+            slopes=zeros,
+            head=0.0,
+            atlas=table.atlas,
+            software=table.software,
             left_out=tuple(str(name) for name in values if str(name) not in varying),
-        )  # fmt: skip
+        )
         raw = known._logarithms(values[varying].to_numpy(dtype=np.float64))
         if needs_head:
             known = known.model_copy(
@@ -244,7 +250,8 @@ class MeasuresContract(MeasureSettings):
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the slope of each measure on head size; that of head size itself is 0."""
-        slopes, head = np.zeros(raw.shape[1]), self._head(raw)
+        slopes = np.zeros(raw.shape[1])
+        head = self._head(raw)
         for place, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
             if is_volume and name != HEAD_SIZE:
                 known = ~np.isnan(raw[:, place])

@@ -121,7 +121,9 @@ def read_freesurfer_table(path: Path) -> Sheet:
     first = _FIRST.match(text)
     if first is None:
         raise DataError(f"{path}: the first cell names no measure.")
-    side, atlas, measure = first[1] or "", first[2] or "", first[3] or first[4]
+    side = first[1] or ""
+    atlas = first[2] or ""
+    measure = first[3] or first[4]
     split = re.compile(" +" if first[5].startswith(" ") else re.escape(first[5]))
     lines = [
         (n, line.rstrip("\r\t,; ").strip(" ")) for n, line in enumerate(text.split("\n"), start=1)
@@ -157,10 +159,8 @@ def read_freesurfer_table(path: Path) -> Sheet:
         table, numbers = table.T, [1] * len(table.columns)
     repeated = table.columns[table.columns.duplicated()]
     if len(repeated):
-        names, n_times = (
-            "first column" if is_transposed else "header",
-            list(table.columns).count(repeated[0]),
-        )
+        names = "first column" if is_transposed else "header"
+        n_times = list(table.columns).count(repeated[0])
         raise DataError(f"{path.name}: the {names} names '{repeated[0]}' {n_times} times.")
     cells = {str(name): column.tolist() for name, column in table.items()}
     return Sheet(path, table.index.tolist(), cells, numbers, (), side, measure, atlas)
@@ -197,7 +197,8 @@ def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
     assert named is not None
     regions, channels = _resource(paths[0], named[3])
     of_software = {"software": "FreeSurfer", "scale": 1.0} if named[3] else CAT12
-    shape, rows = (len(channels), len(regions)), []
+    shape = (len(channels), len(regions))
+    rows = []
     for path in paths:
         array = read_array(path)
         if (

@@ -124,7 +124,8 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
         people.table[name].astype(str).tolist() for name in ("participant_id", "session")
     )
     rows = rows_of(table, participants, sessions)
-    problems, names = Problems(people.source.name), people.names()
+    problems = Problems(people.source.name)
+    names = people.names()
     for row in rows.lacking.tolist() if all_measured else []:
         problems.add("no table of measures has a row of this scan", name=names[row])
     problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")

@@ -148,7 +148,8 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
     if (
         not own_side and text[:1].lower() in _SIDE and _folded(text)[1:] in _CORTEX
     ):  # CAT12 writes lbankssts
-        own_side, text = _SIDE[text[0].lower()], text[1:]
+        own_side = _SIDE[text[0].lower()]
+        text = text[1:]
     structure = _ASEG.get(own_side[:1] + _folded(text))
     if structure and spelled in ("", "volume"):
         return structure

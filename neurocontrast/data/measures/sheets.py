@@ -90,8 +90,15 @@ def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
             source /= files[0].name
         cells = pd.DataFrame([row.cells for row in found], dtype=object).fillna("").to_dict("list")
         people = [row.identifier for row in found]
-        sheets.append(Sheet(source, people, {str(name): each for name, each in cells.items()},
-                            files=files, **dict(about)))  # fmt: skip
+        sheets.append(
+            Sheet(
+                source,
+                people,
+                {str(name): each for name, each in cells.items()},
+                files=files,
+                **dict(about),
+            )
+        )
     return sheets
 
 
@@ -103,7 +110,8 @@ def by_identifier(path: Path) -> Sheet:
     about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     cells = {str(name): column.tolist() for name, column in table.items()}
-    people, sessions = cells.pop(found), cells.pop(session) if session else ()
+    people = cells.pop(found)
+    sessions = cells.pop(session) if session else ()
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
     sheet = Sheet(path, people, cells, table.index.tolist(), sessions, subjects=subjects)
     return replace(sheet, atlas=atlas, software=software)

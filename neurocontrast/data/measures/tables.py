@@ -238,7 +238,8 @@ def _merge(
 
 def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -> None:
     """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
-    problems, source = merged.problems, f"{sheet.source.name}: " if several else ""
+    problems = merged.problems
+    source = f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
     left_out: list[str] = []
     for column, cells in sheet.cells.items():
@@ -316,7 +317,8 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: _Merged, source: s
 
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
-    people, sessions = [], []
+    people = []
+    sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
         person, session = identity(cell, has_session=bool(sheet.sessions))
         if is_missing(person):

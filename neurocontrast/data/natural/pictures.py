@@ -280,7 +280,8 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
     """Return CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
-    length, parts = len(columns) + _N_PIXELS, dict[str, Pixels]()
+    length = len(columns) + _N_PIXELS
+    parts = dict[str, Pixels]()
     for name in (*train, test):
         content = np.frombuffer(_content(files, name, dataset), dtype=np.uint8)
         if not len(content) or len(content) % length:
@@ -291,7 +292,8 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
         parts[name] = content.reshape(-1, length)
         for number, (column, (_, n_classes)) in enumerate(columns.items()):
             _check_codes(name, column, parts[name][:, number], n_classes)
-    records, labels = np.concatenate(list(parts.values())), dict[str, list[str]]()
+    records = np.concatenate(list(parts.values()))
+    labels = dict[str, list[str]]()
     for number, (column, (file, n_classes)) in enumerate(columns.items()):
         known = _content(files, file, dataset).decode("utf-8", errors="replace").split()
         if len(known) != n_classes or len(set(known)) != len(known):
@@ -332,7 +334,8 @@ def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:
     """Return the four idx files of MNIST or Fashion-MNIST: ``train-images-idx3-ubyte`` and so on."""
-    names, parts = np.array(_CLASSES[dataset], dtype=object), {}
+    names = np.array(_CLASSES[dataset], dtype=object)
+    parts = {}
     for split, prefix in (("train", "train"), ("test", "t10k")):
         pixels, codes = (
             _read_file(files, f"{prefix}-{kind}", n_dims=n)
@@ -383,7 +386,8 @@ def read_idx(name: str, content: bytes, *, n_dims: int) -> Pixels:
     if len(content) < start:
         raise DataError(f"{name}: it is cut or damaged (it ends within its header). Copy it again.")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
-    announced, n_found = math.prod(shape), len(content) - start
+    announced = math.prod(shape)
+    n_found = len(content) - start
     if 0 in shape or n_found != announced:
         raise DataError(
             f"{name}: its header announces {announced:,} bytes, and it holds {n_found:,}."

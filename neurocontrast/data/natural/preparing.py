@@ -263,7 +263,8 @@ def divide(
             pool = ordered("train")
             chosen[pool[: round(fraction * len(pool))]] = part
     for part in SPLITS:
-        n_kept, pool = getattr(settings, f"n_{part}"), ordered(part)
+        n_kept = getattr(settings, f"n_{part}")
+        pool = ordered(part)
         if n_kept is not None and n_kept > len(pool):
             made = (
                 ""

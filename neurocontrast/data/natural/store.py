@@ -84,7 +84,8 @@ class ImageStore:
 
     def sums(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the number of pixels, their sum and that of their squares, (3,), by channel (columns), exactly."""
-        rows, sums = np.sort(np.asarray(indices, dtype=np.int64)), np.zeros((3, 3), dtype=np.int64)
+        rows = np.sort(np.asarray(indices, dtype=np.int64))
+        sums = np.zeros((3, 3), dtype=np.int64)
         n_at_once = max(
             1, _BYTES_AT_ONCE // (8 * int(np.prod(self.shape)))
         )  # int64 is 8 bytes a pixel
@@ -141,7 +142,8 @@ class Located:
                 problem = f"found {shown(path, 200)}; {rule}"
             else:
                 problem = located.add(path)
-            first, last = located.stores[:1], located.store_of[-1:]
+            first = located.stores[:1]
+            last = located.store_of[-1:]
             if not problem and first[0].shape != located.stores[last[0]].shape:
                 own, others = (
                     "×".join(map(str, store.shape[1:]))
@@ -166,7 +168,8 @@ def statistics_of(
     total, first, second = sums.astype(object)
     if not total.all():
         raise DataError("mean and standard deviation need at least one image.")
-    means, deviations = first / total / 255, (total * second - first * first) ** 0.5 / total / 255
+    means = first / total / 255
+    deviations = (total * second - first * first) ** 0.5 / total / 255
     return means.astype(np.float64), deviations.astype(np.float64)
 
 
@@ -199,7 +202,8 @@ def doubt_about_copies(
 ) -> str:
     """Say what repeated images mean for an evaluation, or return "" if no image is repeated."""
     first: dict[bytes, int] = {}
-    n_images, across = 0, []
+    n_images = 0
+    across = []
     for row, image in enumerate(images):
         digest = hashlib.blake2b(image.tobytes(), digest_size=16).digest()
         before = first.setdefault(digest, row)

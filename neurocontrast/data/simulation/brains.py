@@ -18,16 +18,21 @@ from neurocontrast.transforms.preprocessing import (
     mni_grid,
 )
 
-GREY, FLUID = 0.651 / 0.864, 0.298 / 0.864
+GREY = 0.651 / 0.864
+FLUID = 0.298 / 0.864
 """Intensities of the template's tissues over that of its white matter."""
 
-_MEDIAL_TEMPORAL, _WIDTH_MM = ((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0)), 11.0
+_MEDIAL_TEMPORAL = ((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0))
+_WIDTH_MM = 11.0
 _MISALIGNED_MM = 3.5  # standard deviation of where one person's fold lies in another's affine space
-_SULCI_APART_MM, _FOLD_BANDWIDTH = 12.0, 0.3
-_FOLD_CONTROL_MM, _SMOOTH_CONTROL_MM = 6.0, 12.0
+_SULCI_APART_MM = 12.0
+_FOLD_BANDWIDTH = 0.3
+_FOLD_CONTROL_MM = 6.0
+_SMOOTH_CONTROL_MM = 12.0
 
 _LARGEST_STORED = 32_000.0
-_BORDER, _MENINGES = 0.12, 0.35
+_BORDER = 0.12
+_MENINGES = 0.35
 """Intensities over white matter's: of the brain's border, and of what a loose skull-stripping leaves."""
 
 # Fitted to real brains: benchmarks/simulation.py.
@@ -36,7 +41,8 @@ _STIFF_RIM = 0.6  # of the deformation, less at the brain's rim, which the affin
 _DEFORMATION_MM = 2.2  # standard deviation of the smooth displacements of a person, along each axis
 _SEX_MM = 0.18  # how far men are displaced along a pattern, and women the other way (standard deviation over the brain)
 _CORTEX_LOSS = 2.0  # between 20 and 80 years: shift of where fluid begins, in standard deviations of the folding
-_VENTRICLES_MM, _VENTRICLES_SD_MM = 4.0, 1.3
+_VENTRICLES_MM = 4.0
+_VENTRICLES_SD_MM = 1.3
 _CONTRAST_LOSS = 0.15  # of white over grey matter, between 20 and 80 years
 
 Array = NDArray[np.float32]
@@ -119,14 +125,13 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
     ]
     region = np.minimum(sum(np.exp(-0.5 * distance / _WIDTH_MM**2) for distance in squared), 1.0)
     x, y, z = positions / 80.0
-    terms, inside = (
-        np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z]),
-        flat["head"] > 0.5,
-    )
+    terms = np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z])
+    inside = flat["head"] > 0.5
     terms -= terms[:, inside].mean(axis=1, keepdims=True)
     # Sulci that are closer than a voxel is wide are seen by their mean alone.
     seen = math.exp(-0.5 * (2.0 * math.pi * math.hypot(sigma, 0.5) / _SULCI_APART_MM) ** 2)
-    white, fluid = np.clip(flat["white"], 1e-3, 0.999), np.clip(flat["fluid"], 1e-3, 0.999)
+    white = np.clip(flat["white"], 1e-3, 0.999)
+    fluid = np.clip(flat["fluid"], 1e-3, 0.999)
     return Anatomy(
         spacing_mm=spacing_mm,
         shape=shape,
@@ -285,10 +290,8 @@ def _individual(
 ) -> tuple[Array, Array]:
     """Return the person's image in template space and the positions to sample it at."""
     generator = derive_generator("simulated-anatomy", settings.seed, person.index)
-    angles, shift = (
-        np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3),
-        _SHIFT_MM * generator.standard_normal(3),
-    )
+    angles = np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3)
+    shift = _SHIFT_MM * generator.standard_normal(3)
     displacement = anatomy.smooth.draw(generator, 3).reshape(3, -1)[:, anatomy.brain]
     crossing = special.ndtr(np.abs(anatomy.folding.draw(generator).ravel()[anatomy.brain]))
     # A standard normal field that is high where another one crosses 0: sheets, as sulci are.
@@ -306,7 +309,8 @@ def _individual(
     # Of one severity, the disease takes more in the old, and it cannot take more than there is.
     focal = person.focal_loss * (0.6 + 0.8 * np.clip(years, 0.0, 1.0))
     taken = grey * -np.expm1(np.float32(-focal) * anatomy.medial_temporal)
-    grey, fluid = grey - taken, fluid + taken
+    grey = grey - taken
+    fluid = fluid + taken
     contrast = _CONTRAST_LOSS * (years - 0.3) - scanner.white_shift
     signal = (
         (1.0 - np.float32(contrast * (1.0 - GREY))) * white

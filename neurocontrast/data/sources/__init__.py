@@ -120,9 +120,11 @@ def source_of_run(
         )
     except DataError as error:
         raise CheckpointError(f"{run / _CONTRACT}: {error}") from error
-    of_run, problems = source.in_run(contract["preprocessing"]), []
+    of_run = source.in_run(contract["preprocessing"])
+    problems = []
     for name in sorted(of_run.keys() & data.model_fields_set):
-        asked, trained = getattr(data, name), of_run[name]
+        asked = getattr(data, name)
+        trained = of_run[name]
         asked = ("t1",) if name == "channels" and asked is None else asked
         if asked != trained:
             shown = [json.dumps(each, default=str) for each in (asked, trained)]

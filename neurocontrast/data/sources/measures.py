@@ -81,7 +81,8 @@ class RegionalMeasures(Source):
 
     def _compared(self, cohort: Cohort) -> Cohort:
         """Refuse a cohort that lacks columns of a run; warn where its measures are of another atlas or program."""
-        table, contract = cohort.measures, self.contract_
+        table = cohort.measures
+        contract = self.contract_
         assert table is not None
         if contract is None:
             return cohort
@@ -327,10 +328,8 @@ class PairedBrains(BrainVolumes):
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
         """Return what makes a view of the scans and a view of the measures of a batch."""
-        first, second = (
-            self.two_views(augment, seed=seed),
-            self.second.two_views(self.augment_2, seed=seed),
-        )
+        first = self.two_views(augment, seed=seed)
+        second = self.second.two_views(self.augment_2, seed=seed)
 
         def one_of_each(images: Any, names: Sequence[str], *, epoch: int) -> tuple[Any, Any]:
             made = (first, images[0], 0), (second, images[1], 1)

@@ -51,7 +51,8 @@ class NaturalImages(Source):
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
         """Return the source with the size of the images, and colours' mean and deviation over the training rows."""
-        images, standardise = self.images(cohort), self.data.standardise
+        images = self.images(cohort)
+        standardise = self.data.standardise
         shape: Any = tuple(images.image_shape)
         if standardise == "none":
             return replace(self, known=ImageContract(shape=shape, standardise=standardise))

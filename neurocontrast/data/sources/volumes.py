@@ -200,7 +200,8 @@ class BrainVolumes(Source):
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
         """Preprocess the scans that the cache does not hold, and return why rows cannot be used."""
-        scans, failures = self._with_channels(cohort).scans, dict[ScanFiles, str]()
+        scans = self._with_channels(cohort).scans
+        failures = dict[ScanFiles, str]()
         self.cache.prepare(
             scans, n_workers=self.data.n_workers, progress=progress, failures=failures
         )

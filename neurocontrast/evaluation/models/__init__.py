@@ -22,8 +22,21 @@ from neurocontrast.evaluation.models.model import (
 )
 from neurocontrast.evaluation.models.regional import make_regional
 
-__all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "OutOfFold", "Prediction", "ProbeModel", "Rival",
-           "cross_validate", "decide_scores", "fit_probe", "gather", "split_seed"]  # fmt: skip
+__all__ = [
+    "MODELS",
+    "ConstantModel",
+    "GivenModel",
+    "Model",
+    "OutOfFold",
+    "Prediction",
+    "ProbeModel",
+    "Rival",
+    "cross_validate",
+    "decide_scores",
+    "fit_probe",
+    "gather",
+    "split_seed",
+]
 
 MODELS = (make_baseline, make_regional, make_kernel)
 """What the embedding is compared with: each returns its model of a study, None without a use for it,

@@ -44,7 +44,8 @@ def make_baseline(study: Study) -> Model:
 
     Images that no covariate is known of have the shares of the classes as their baseline.
     """
-    settings, target = study.settings, study.target
+    settings = study.settings
+    target = study.target
     leaving = any(split.held_out_site is not None for split in study.splits)
     names, dropped = choose_covariates(
         study.table, settings.covariates, target=target.name, sites_held_out=leaving

@@ -90,10 +90,8 @@ def fit_probe(
             validation=validation,
         )
     estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
-    continuous, own = (
-        target.kind == "continuous",
-        "" if isinstance(estimator, Probe) else describe_own(estimator)[0],
-    )
+    continuous = target.kind == "continuous"
+    own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
     with one_thread():
         if isinstance(estimator, Probe):
             model = fit_built_in(estimator, design, train, test, target.values, pairs, settings)
@@ -103,7 +101,8 @@ def fit_probe(
             )
         scores = _scores(model.estimator, target, model.x_test, own=own)
         if not continuous and not gives_probabilities(model.estimator):
-            decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
+            decisions = model.estimator.predict(model.x_test).astype(np.int64)
+            threshold = None
         else:
             decisions, threshold = decide_scores(scores, target, train, settings)
     found = Prediction(
@@ -179,13 +178,17 @@ def constant_prediction(target: Target, train: Rows, n_test: int) -> Prediction:
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
     """Return the predictions of all splits as arrays over the scans of the target."""
-    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
+    n = len(target.values)
+    n_repeats = 1 + max(split.repeat for split in splits)
     shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
-    scores, decisions = np.full(shape, np.nan), np.zeros((n_repeats, n), dtype=np.int64)
+    scores = np.full(shape, np.nan)
+    decisions = np.zeros((n_repeats, n), dtype=np.int64)
     folds = np.full((n_repeats, n), -1, dtype=np.intp)
     for split, each in zip(splits, predictions, strict=True):
         place = (split.repeat, split.test)
-        scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
+        scores[place] = each.scores
+        decisions[place] = each.decisions
+        folds[place] = split.fold
     return OutOfFold(scores, decisions, folds, predictions)
 
 

@@ -14,5 +14,16 @@ from neurocontrast.evaluation.splits.splitters import (
     subject_values,
 )
 
-__all__ = ["LeaveSiteOut", "SiteStratifiedGroupKFold", "Split", "check_class_sizes", "check_splits", "deal_subjects",
-           "group_sites", "leave_site_out", "parts_of", "stratified", "subject_values"]  # fmt: skip
+__all__ = [
+    "LeaveSiteOut",
+    "SiteStratifiedGroupKFold",
+    "Split",
+    "check_class_sizes",
+    "check_splits",
+    "deal_subjects",
+    "group_sites",
+    "leave_site_out",
+    "parts_of",
+    "stratified",
+    "subject_values",
+]

@@ -81,7 +81,8 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
         _align(frame[frame["repeat"] == repeat], table, repeat)
         for repeat in range(frame["repeat"].max() + 1)
     ]
-    subjects, splits = table["subject_id"].to_numpy(dtype=object).astype(str), list[Split]()
+    subjects = table["subject_id"].to_numpy(dtype=object).astype(str)
+    splits = list[Split]()
     for repeat, folds in enumerate(folds_of):
         if folds.max() == _NEVER_TESTED:
             raise DataError(
@@ -130,7 +131,8 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
         raise DataError(
             f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and repeat."
         )
-    unlisted, foreign = np.flatnonzero(~keys.isin(given)), given[~given.isin(keys)]
+    unlisted = np.flatnonzero(~keys.isin(given))
+    foreign = given[~given.isin(keys)]
     if len(unlisted):
         raise DataError(
             f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to evaluate "
@@ -179,7 +181,8 @@ def splits_from_cv(
     repeat = fold = 0
     for train, test in pairs:
         if tested[test].any():
-            repeat, fold = repeat + 1, 0
+            repeat = repeat + 1
+            fold = 0
             tested[:] = False
         tested[test] = True
         splits.append(Split(repeat, fold, train, test))
@@ -243,7 +246,8 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
     """Return the splits with the sites held out, if each split tests all scans of one site."""
-    places, found = site_names(sites), []
+    places = site_names(sites)
+    found = []
     for split in splits:
         tested = set(places[split.test])
         site = tested.pop()

@@ -17,7 +17,8 @@ from neurocontrast.seeds import derive_generator
 
 Pairs = Sequence[tuple[Rows, Rows]]
 
-MIN_INNER_SITES, MAX_INNER_SITES = 2, 10
+MIN_INNER_SITES = 2
+MAX_INNER_SITES = 10
 """Least and largest number of inner folds that leave sites out."""
 MIN_LEFT_OUT_SUBJECTS = 10
 """Sites, or groups of sites, with fewer subjects are fitted on and not left out: their loss says little."""
@@ -113,9 +114,11 @@ def inner_folds(
     value_of = subject_values(target.values[train], owners, average=target.kind == "continuous")
     generator = derive_generator("inner-folds", seed)
     if target.kind != "continuous" and _smallest_class(value_of) < FEW_PER_INNER_FOLD * n_folds:
-        keys, n_folds = [value_of], min(n_folds, _smallest_class(value_of))
+        keys = [value_of]
+        n_folds = min(n_folds, _smallest_class(value_of))
     else:
-        keys, n_folds = [np.zeros(len(value_of))], min(n_folds, len(value_of))
+        keys = [np.zeros(len(value_of))]
+        n_folds = min(n_folds, len(value_of))
     if n_folds < 2:
         return []
     fold_of = deal_subjects(keys, n_folds, generator)[np.unique(owners, return_inverse=True)[1]]
@@ -133,11 +136,9 @@ def site_inner_folds(
     than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty
     on.
     """
-    places, owners, pairs = (
-        sites[train].astype(str),
-        subjects[train].astype(str),
-        list[tuple[Rows, Rows]](),
-    )
+    places = sites[train].astype(str)
+    owners = subjects[train].astype(str)
+    pairs = list[tuple[Rows, Rows]]()
     for group in group_sites(places, MAX_INNER_SITES):
         tried = np.isin(places, group)
         if len(set(owners[tried])) < MIN_LEFT_OUT_SUBJECTS:

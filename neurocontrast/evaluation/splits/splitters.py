@@ -107,8 +107,10 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
                 raise ConfigError(f"{name}: must be a whole number from {least} on, got {value!r}.")
         if kind not in ("auto", "categorical", "continuous"):
             raise ConfigError(f"kind: must be 'auto', 'categorical' or 'continuous', got {kind!r}.")
-        self.n_splits, self.n_repeats = n_splits, n_repeats
-        self.kind, self.random_state = kind, random_state
+        self.n_splits = n_splits
+        self.n_repeats = n_repeats
+        self.kind = kind
+        self.random_state = random_state
 
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
@@ -361,7 +363,8 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
 
 
 def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
-    people, values = owners[split.train], target.values[split.train]
+    people = owners[split.train]
+    values = target.values[split.train]
     if target.kind == "continuous":
         varies = len(values) > 1 and np.ptp(values.astype(float)) > 0
         return None if varies else f"it does not vary in the {len(values)} scans that remain"

@@ -145,10 +145,16 @@ def compare_models(
     target, units = _target_of(first)
     models = {name: _out_of_fold(files, target) for name, files in evaluations.items()}
     drawn = bootstrap_metrics(
-        target, models, units, n_bootstraps=n_bootstraps, seed=derive_seed("compare", seed),
-        rows=models[reference].tested, plain=RANKED if first.fixed and target.kind == "multiclass" else (),
-    )  # fmt: skip
-    table, differences = [], []
+        target,
+        models,
+        units,
+        n_bootstraps=n_bootstraps,
+        seed=derive_seed("compare", seed),
+        rows=models[reference].tested,
+        plain=RANKED if first.fixed and target.kind == "multiclass" else (),
+    )
+    table = []
+    differences = []
     for metric in target.metric_names:
         for name in models:
             table.append(
@@ -177,30 +183,29 @@ def compare_models(
 
 def _target_of(files: EvaluationFolder) -> tuple[Target, Texts]:
     """Return the target of each scan, and the units that a bootstrap resamples."""
-    evaluation, rows = files.summary, files.predictions.drop_duplicates(_SCAN)
-    classes, values = tuple(evaluation.classes), rows["y_true"].to_numpy()
+    evaluation = files.summary
+    rows = files.predictions.drop_duplicates(_SCAN)
+    classes = tuple(evaluation.classes)
+    values = rows["y_true"].to_numpy()
     if evaluation.kind != "continuous":
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
     target = Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive)
-    subjects, unit = (
-        rows["subject_id"].to_numpy(dtype=object),
-        evaluation.bootstrap.unit or "subject",
-    )
+    subjects = rows["subject_id"].to_numpy(dtype=object)
+    unit = evaluation.bootstrap.unit or "subject"
     return target, choose_units(unit, site_names(rows["site"]), subjects, target=target.name).labels
 
 
 def _out_of_fold(files: EvaluationFolder, target: Target) -> OutOfFold:
     """Return predictions as arrays (repeat, scan); scans in the order of `_target_of`."""
     table = files.predictions
-    n, n_repeats = len(target.values), int(table["repeat"].max()) + 1
+    n = len(target.values)
+    n_repeats = int(table["repeat"].max()) + 1
     place = table["repeat"].to_numpy(), table.groupby(_SCAN, sort=True).ngroup().to_numpy()
     columns = _score_columns(files.summary)
     scores = np.full((n_repeats, n, len(columns)), np.nan)
     scores[place] = table[columns].to_numpy(dtype=float)
-    decisions, folds = (
-        np.zeros((n_repeats, n), dtype=np.int64),
-        np.full((n_repeats, n), -1, dtype=np.intp),
-    )
+    decisions = np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
     folds[place] = table["fold"]
     if target.kind != "continuous":
         decisions[place] = pd.Categorical(table["y_pred"], categories=target.classes).codes
@@ -227,8 +232,10 @@ def _paired_test(
 
     The test takes images for independent draws: there is none where units hold several.
     """
-    rows, found = model.tested, {"n_folds": 1, "p_value": None, "test": None}
-    truth, both = target.values[rows], (model, reference)
+    rows = model.tested
+    found = {"n_folds": 1, "p_value": None, "test": None}
+    truth = target.values[rows]
+    both = (model, reference)
     if len(set(units[rows])) < len(rows):
         return found
     hits = [each.decisions[0, rows] == truth for each in both]
@@ -265,7 +272,8 @@ def compare_tables(
 
 def at_unseen_sites(files: EvaluationFolder, metric: str) -> dict[str, float | None]:
     """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
-    new_site, found = files.summary.part(NewSite) or NewSite(), dict[str, float | None]()
+    new_site = files.summary.part(NewSite) or NewSite()
+    found = dict[str, float | None]()
     for name in ("unseen", "ratio"):
         estimate = getattr(new_site, name).get("embedding", {}).get(metric, Estimate())
         found |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
@@ -282,7 +290,8 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
         name: files.summary.part(LearningCurve) or LearningCurve()
         for name, files in evaluations.items()
     }
-    first, files = next(iter(curves.values())), next(iter(evaluations.values()))
+    first = next(iter(curves.values()))
+    files = next(iter(evaluations.values()))
     baselines = {"covariates only": first.baseline}
     baselines |= {each.name: first.of_model(each.key) for each in rivals(files.summary)}
     parts = {name: curve.metrics for name, curve in curves.items()}
@@ -343,9 +352,24 @@ def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str
 
 
 _TRADEOFF = [
-    "site_balanced_accuracy", "site_low", "site_high", "site_chance", "metric", "known", "known_low", "known_high",
-    "unseen", "unseen_low", "unseen_high", "ratio", "ratio_low", "ratio_high", "constant", "n", "n_outside",
-]  # fmt: skip
+    "site_balanced_accuracy",
+    "site_low",
+    "site_high",
+    "site_chance",
+    "metric",
+    "known",
+    "known_low",
+    "known_high",
+    "unseen",
+    "unseen_low",
+    "unseen_high",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "constant",
+    "n",
+    "n_outside",
+]
 
 
 def tradeoff_table(
@@ -359,11 +383,10 @@ def tradeoff_table(
     rows = []
     for row in models.to_dict("records"):
         own: Mapping[Any, Any] = row
-        files, place = evaluations[row["model"]], evaluations[row["model"]].sites_tested
-        new_site, outside = (
-            files.summary.part(NewSite) or NewSite(),
-            files.summary.part(Outlyingness) or Outlyingness(),
-        )
+        files = evaluations[row["model"]]
+        place = evaluations[row["model"]].sites_tested
+        new_site = files.summary.part(NewSite) or NewSite()
+        outside = files.summary.part(Outlyingness) or Outlyingness()
         reading = site_reading(column_readings(files))
         site = (
             {} if reading is None else reading.reindex(["value", "low", "high", "chance"]).to_dict()
@@ -371,18 +394,23 @@ def tradeoff_table(
         if (
             place == "mixed"
         ):  # scans without a site, or some sites held out: not all figures are of known sites
-            own, place = (
-                new_site.home.get("embedding", {}).get(row["metric"], Estimate()).model_dump(),
-                "known",
-            )
-        rows.append(row | {
-            "site_balanced_accuracy": site.get("value"),
-            **{f"site_{key}": site.get(key) for key in ("low", "high", "chance")},
-            place: own["value"], f"{place}_low": own["low"], f"{place}_high": own["high"],
-            "constant": new_site.unseen.get("constant", {}).get(row["metric"], Estimate()).value,
-            "n": outside.n,
-            "n_outside": outside.n_outside,
-        })  # fmt: skip
+            own = new_site.home.get("embedding", {}).get(row["metric"], Estimate()).model_dump()
+            place = "known"
+        rows.append(
+            row
+            | {
+                "site_balanced_accuracy": site.get("value"),
+                **{f"site_{key}": site.get(key) for key in ("low", "high", "chance")},
+                place: own["value"],
+                f"{place}_low": own["low"],
+                f"{place}_high": own["high"],
+                "constant": new_site.unseen.get("constant", {})
+                .get(row["metric"], Estimate())
+                .value,
+                "n": outside.n,
+                "n_outside": outside.n_outside,
+            }
+        )
     table = pd.DataFrame(rows).reindex(columns=["model", *_TRADEOFF])
     measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
     return table if measured else table.iloc[:0]

@@ -95,7 +95,8 @@ class Comparison(Results):
 
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
-    s, items = files.summary, files.words.items
+    s = files.summary
+    items = files.words.items
     design = f"the same training, validation and test {items} for every model"
     if not files.fixed:
         design = f"{naming('splits', files)}; the same {items} and folds for every model"
@@ -120,11 +121,14 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
 def build_comparison(files: Comparison) -> list[Section]:
     """Return the sections of a comparison that have something to say, in the order in which they are read."""
     built = (
-        _build_warnings(files), _build_result(files), _build_new_sites(files),
-        _build_learning(files), _build_methods(files),
+        _build_warnings(files),
+        _build_result(files),
+        _build_new_sites(files),
+        _build_learning(files),
+        _build_methods(files),
         Section("silences", "What this page does not say", [Items(write_paragraphs(_TEXT, files))]),
         _build_provenance(files),
-    )  # fmt: skip
+    )
     return [section for section in built if section is not None]
 
 
@@ -184,7 +188,8 @@ def _draw_models(files: Comparison, metric: str) -> Picture | None:
     rows = files.models[
         (files.models["metric"] == metric) & files.models["value"].notna()
     ].reset_index(drop=True)
-    about, pooled = files.describe(metric), "" if files.fixed else ", pooled out-of-fold"
+    about = files.describe(metric)
+    pooled = "" if files.fixed else ", pooled out-of-fold"
     return draw_intervals(
         f"models_{metric}",
         [Series(rows)],
@@ -201,7 +206,8 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
     """Draw the difference of every model from the reference; None without other models."""
     rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
     rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
-    about, reference = files.describe(metric), plain_label(files.reference, length=24)
+    about = files.describe(metric)
+    reference = plain_label(files.reference, length=24)
     settled = (rows["low"] > 0) | (rows["high"] < 0)
     return draw_intervals(
         f"differences_{metric}",
@@ -265,7 +271,8 @@ def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool 
 
 
 def _build_learning(files: Comparison) -> Section | None:
-    table, words = files.learning_curves, files.words
+    table = files.learning_curves
+    words = files.words
     drawn = [
         draw_learning(files, words, table, metric, how="draws and folds")
         for metric in files.leading[:2]
@@ -294,7 +301,8 @@ def _build_methods(files: Comparison) -> Section:
 
 def _build_provenance(files: Comparison) -> Section:
     """Return what was recorded of each model's pretraining and embeddings, and of the environment, folded away."""
-    keys, s = ("run", "objective", "embeddings", "n_overlap", "simulated"), files.summary
+    keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
+    s = files.summary
     blocks = [
         record_block(
             f"{model['name']}: {naming('pretraining', model.get('run') or {}, model.get('objective'))}",

@@ -98,7 +98,9 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     why_not = _why_not(study)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
-    sites, owners, home = study.sites, study.subjects.astype(str), _tested_at_home(study)
+    sites = study.sites
+    owners = study.subjects.astype(str)
+    home = _tested_at_home(study)
     if not home.any():
         return SitesLeftOut(
             why_not="the main folds hold sites out already, so their figures are those of unseen sites"
@@ -112,7 +114,8 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     for group in groups:
         # Trained on are scans of other, known sites, of subjects who were never at a site of the
         # group.
-        known, members = sites != NO_SITE, np.isin(sites, group)
+        known = sites != NO_SITE
+        members = np.isin(sites, group)
         train = known & ~members & ~np.isin(owners, owners[members])
         split = Split(
             0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group)
@@ -164,13 +167,15 @@ def _why_skipped(study: Study, rows: Rows) -> str | None:
 
 
 def _why_untrainable(study: Study, split: Split) -> str | None:
-    target, n = study.target, len(split.train)
+    target = study.target
+    n = len(split.train)
     if target.kind == "continuous":
         varies = n >= 2 and np.ptp(target.values[split.train].astype(float)) > 0
         return (
             None if varies else f"'{target.name}' does not vary in the {n} scans of the other sites"
         )
-    owners, values = study.subjects[split.train].astype(str), target.values[split.train]
+    owners = study.subjects[split.train].astype(str)
+    values = target.values[split.train]
     needed = (
         range(2) if target.kind == "binary" else np.unique(target.values[split.test]).astype(int)
     )
@@ -230,9 +235,14 @@ def _predict(
             model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance
         ) -> OutOfFold:
             return cross_validate(
-                model, study.target, splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
+                model,
+                study.target,
+                splits,
+                subjects=study.subjects,
+                settings=study.settings,
+                sites=study.sites,
                 advance=advance,
-            )  # fmt: skip
+            )
 
         constant = ConstantModel("constant")
         home = {name: models[name] for name in fitted} | {
@@ -244,10 +254,8 @@ def _predict(
 
 def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
     """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
-    names, level = (
-        [*study.target.metric_names, *ON_REQUEST[study.target.kind]],
-        study.settings.confidence_level,
-    )
+    names = [*study.target.metric_names, *ON_REQUEST[study.target.kind]]
+    level = study.settings.confidence_level
     errors = [name for name in names if name in LOWER_IS_BETTER]
     known, new = (
         resample(study, models, rows, names, study.units.labels, "new-site-intervals")
@@ -280,7 +288,8 @@ def _site_table(
     study: Study, plan: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
 ) -> pd.DataFrame:
     """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
-    target, found = study.target, []
+    target = study.target
+    found = []
     names = [
         name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE
     ]

@@ -31,8 +31,16 @@ from neurocontrast.page.wording import (
     number_text,
 )
 
-_ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
-           "calibration_intercept"}  # fmt: skip
+_ORDERS = {
+    "auc",
+    "auc_within_fold",
+    "average_precision",
+    "pearson",
+    "spearman",
+    "age_bias_slope",
+    "calibration_slope",
+    "calibration_intercept",
+}
 """Metrics of the order of scans: a guess that is the same for everybody has no order."""
 _BIAS_ASIDE = {"bias": "Bias", "spread": "Spread"}
 _ABOUT_BIAS = (
@@ -51,7 +59,8 @@ def show_new_site(files: EvaluationFolder) -> Section:
             why = why or "new_sites.tsv is absent or empty; it is written from two sites on."
             text = f"Not shown: how the model does at a site that it has not seen. {why}"
         return replace(section("new_site", [note(text)]), lead="")
-    rows, quote = site_rows(files, metric), say_new_site(files)
+    rows = site_rows(files, metric)
+    quote = say_new_site(files)
     details = write("new_site.j2", files, n_sites=len(rows) - 1)
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
     blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
@@ -66,7 +75,8 @@ def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
 
 def new_site_metric(files: EvaluationFolder) -> str | None:
     """Return the metric that the panel leads with, or None without any metric."""
-    block, table = files.summary.part(NewSite), _sites_of(files)
+    block = files.summary.part(NewSite)
+    table = _sites_of(files)
     if block is None or table is None:
         return None
     metrics = [name for name in table.columns if f"home_{name}" in table]
@@ -154,10 +164,8 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
         values = table[table["model"] == model].set_index("site").reindex(rows["site"])
         found = _estimate(files, part, model, metric) or Estimate()
         for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
-            key, source = (
-                f"{model}_{part}{end}",
-                f"home_{metric}{end}" if part == "home" else f"{metric}{end}",
-            )
+            key = f"{model}_{part}{end}"
+            source = f"home_{metric}{end}" if part == "home" else f"{metric}{end}"
             rows[key] = values[source].to_numpy(dtype=float) if source in values else np.nan
             pooled[key] = (
                 np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
@@ -169,7 +177,8 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
     """Draw a metric of every site, known and left out."""
     rows = site_rows(files, metric)
-    about, chance = files.describe(metric), files.chance(metric)
+    about = files.describe(metric)
+    chance = files.chance(metric)
     series = [
         Series(
             rows,
@@ -205,7 +214,8 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
         ratio.iloc[-1] = grown.value
     trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
     rows = rows.assign(ratio=ratio, n_detail=trained)
-    error, about = is_error(metric), files.describe(metric)
+    error = is_error(metric)
+    about = files.describe(metric)
     short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
     long: Any = {"interval": True, **short}
     few: Any = {"digits": 2, "reason": "of single sites with enough subjects"}
@@ -232,6 +242,11 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
 
 
 NEW_SITE = Finding(
-    "new_site", show_new_site, measure_new_sites, record=NewSite, methods="methods_unseen_sites.j2", of=("scans",),
+    "new_site",
+    show_new_site,
+    measure_new_sites,
+    record=NewSite,
+    methods="methods_unseen_sites.j2",
+    of=("scans",),
     last=True,
-)  # fmt: skip
+)

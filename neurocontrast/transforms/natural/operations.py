@@ -76,7 +76,8 @@ def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
     − k, 1)) with k = (n + h) mod 6 and n = 5, 3, 1 for red, green, blue; so that saturation is
     never needed.
     """
-    value, low = x_BCHW.amax(1, keepdim=True), x_BCHW.amin(1, keepdim=True)
+    value = x_BCHW.amax(1, keepdim=True)
+    low = x_BCHW.amin(1, keepdim=True)
     red, green, blue = x_BCHW.split(1, dim=1)
     # Ones and zeros as numbers: a third of the time of choosing with torch.where on a CPU.
     is_red = red.clone().eq_(value)

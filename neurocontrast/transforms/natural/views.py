@@ -70,7 +70,8 @@ class RandImageViewd(RandBatchTransform):
         from neurocontrast.transforms.natural import operations
 
         _check(images, len(seeds))
-        settings, size = self.settings, (images.shape[2], images.shape[3])
+        settings = self.settings
+        size = (images.shape[2], images.shape[3])
         x_BCHW = images.to(torch.float32, copy=True)
         if images.dtype == torch.uint8:
             x_BCHW = x_BCHW.div_(255.0)
@@ -93,8 +94,10 @@ class RandImageViewd(RandBatchTransform):
             applied = _drawn("grayscale", seeds, 1)[:, 0] < settings.grayscale.probability
             x_BCHW = chosen(applied, operations.to_gray(x_BCHW))
         if settings.blur:
-            u, blur = _drawn("blur", seeds, 2), settings.blur
-            sigma, largest = _between(blur.sigma_pixels, u[:, 1]), blur.sigma_pixels[1]
+            u = _drawn("blur", seeds, 2)
+            blur = settings.blur
+            sigma = _between(blur.sigma_pixels, u[:, 1])
+            largest = blur.sigma_pixels[1]
             kernel: dict[str, Any] = {"radius_pixels": blur.radius_pixels, "largest": largest}
             x_BCHW = chosen(
                 u[:, 0] < blur.probability, operations.blur(x_BCHW, sigma_pixels=sigma, **kernel)
@@ -156,7 +159,8 @@ def draw_affine(
     angle = np.deg2rad(_between((-settings.degrees, settings.degrees), u[:, 1]))
     zoom = np.exp(_between(np.log(settings.scale), u[:, 3]))
     translation = _between((-settings.translate, settings.translate), u[:, 4:6]) * np.array(size)
-    sine, cosine = np.sin(angle), np.cos(angle)
+    sine = np.sin(angle)
+    cosine = np.cos(angle)
     # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
     # (cos·row − sin·column, sin·row + cos·column).
     linear = (

@@ -49,7 +49,8 @@ def test_people_and_measures_become_two_tables_that_join(subjects):
     assert recorded[str(source)]["digest"] == digest_of_file(source)
     assert recorded[str(source)]["n_bytes"] == source.stat().st_size
     assert len(recorded) == 6  # of one atlas
-    again, raw = read_tables(subjects / "out" / "measures.tsv"), read_tables(subjects / "subjects")
+    again = read_tables(subjects / "out" / "measures.tsv")
+    raw = read_tables(subjects / "subjects")
     pd.testing.assert_frame_equal(again.values, raw.values)
     assert (again.kinds, again.atlas, again.software) == (raw.kinds, raw.atlas, raw.software)
 

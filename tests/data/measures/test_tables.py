@@ -115,10 +115,8 @@ def test_another_unit_is_refused_by_name_and_never_converted(table, column, valu
 
 
 def test_participants_are_one_with_and_without_their_prefix(table):
-    one, two = (
-        table("participant_id\tLhippo\nsub-01\t4000\n", "one.tsv"),
-        table("ID\tRhippo\n01\t4100\n", "two.tsv"),
-    )
+    one = table("participant_id\tLhippo\nsub-01\t4000\n", "one.tsv")
+    two = table("ID\tRhippo\n01\t4100\n", "two.tsv")
     found = read_tables([one, two]).values
     assert found.index.tolist() == [("sub-01", "")]
     assert found.to_dict("records") == [{"Left-Hippocampus": 4000, "Right-Hippocampus": 4100}]

@@ -121,7 +121,8 @@ def test_scaling_covers_the_size_and_crops_the_middle():
 # --------------------------------------------------------------------------------------------
 def link(name, kind=tarfile.SYMTYPE, target="/etc/passwd"):
     info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
+    info.type = kind
+    info.linkname = target
     return info
 
 

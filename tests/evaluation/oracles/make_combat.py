@@ -10,7 +10,8 @@ import pandas as pd
 from neuroCombat.neuroCombat import it_sol
 
 generator = np.random.default_rng(20)
-N, P = 48, 7
+N = 48
+P = 7
 sites = np.array(["london", "paris", "rome"])[np.repeat([0, 1, 2], [20, 16, 12])]
 age = np.round(generator.uniform(20, 80, N), 2)
 sex = generator.integers(0, 2, N).astype(float)

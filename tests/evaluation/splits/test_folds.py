@@ -71,7 +71,9 @@ def test_a_continuous_target_has_alike_folds():
 
 
 def test_repeats_differ_and_seeds_decide():
-    target, sites, subjects = binary(np.arange(40) % 2), ["a"] * 40, names(40)
+    target = binary(np.arange(40) % 2)
+    sites = ["a"] * 40
+    subjects = names(40)
     first, again, other = (
         [
             split.test.tolist()
@@ -189,7 +191,8 @@ def test_too_few_subjects_for_the_folds_are_told_with_what_to_do(target, message
 
 
 def test_a_class_of_which_one_subject_is_left_cannot_be_learned():
-    subjects, codes = np.array(["1", "1", "2", "3", "4", "5"], dtype=object), [1, 1, 0, 0, 1, 0]
+    subjects = np.array(["1", "1", "2", "3", "4", "5"], dtype=object)
+    codes = [1, 1, 0, 0, 1, 0]
     split = Split(0, 0, np.arange(4), np.array([4, 5]))
     with pytest.raises(DataError, match="only one subject of 'patient' is left to train on"):
         check_splits([split], binary(codes), subjects)

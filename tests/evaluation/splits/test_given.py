@@ -39,7 +39,8 @@ def sessions(make_cohort):
 @pytest.fixture
 def folds(sessions) -> pd.DataFrame:
     frame = sessions.table[["participant_id", "session"]].copy()
-    frame["repeat"], frame["fold"] = 0, np.tile(np.arange(40) % 4, 2)
+    frame["repeat"] = 0
+    frame["fold"] = np.tile(np.arange(40) % 4, 2)
     return frame
 
 

@@ -69,7 +69,8 @@ def test_a_fold_whose_fitted_rows_lack_a_class_is_left_out():
     codes[:5] = 1  # patients at the first site alone
     found = site_inner_folds(binary(codes), train, subjects, sites)
     assert [set(sites[tried]) for _, tried in found] == [{"1"}, {"2"}]
-    codes[:5], codes[::10] = 0, 1
+    codes[:5] = 0
+    codes[::10] = 1
     assert len(site_inner_folds(binary(codes), train, subjects, sites)) == 3
 
 
@@ -90,7 +91,8 @@ def test_random_folds_test_every_row_once_and_keep_subjects_together():
 def test_a_class_below_five_a_fold_is_spread_evenly(n_patients, even):
     codes = np.zeros(100, dtype=int)
     codes[:n_patients] = 1
-    train, subjects = np.arange(100), names(100)
+    train = np.arange(100)
+    subjects = names(100)
     spreads = [
         np.ptp(
             [
@@ -105,7 +107,8 @@ def test_a_class_below_five_a_fold_is_spread_evenly(n_patients, even):
 
 def test_fewer_subjects_of_a_class_than_folds_give_as_many_folds_and_one_gives_none():
     codes = np.array([1] * 3 + [0] * 9)
-    train, subjects = np.arange(12), names(12)
+    train = np.arange(12)
+    subjects = names(12)
     assert len(inner_folds(binary(codes), train, subjects, n_folds=5, seed=0)) == 3
     codes[:2] = 0
     assert inner_folds(binary(codes), train, subjects, n_folds=5, seed=0) == []

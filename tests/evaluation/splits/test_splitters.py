@@ -55,11 +55,9 @@ def test_permutation_test_score_takes_both_by_metadata_routing_and_sites_as_one_
     cohort, groups, splitter
 ):
     """Its `groups` are those within which labels are permuted, in one column."""
-    x, y, given = (
-        cohort.features,
-        cohort.table["diagnosis"],
-        {"cv": splitter, "n_permutations": 9, "random_state": 0},
-    )
+    x = cohort.features
+    y = cohort.table["diagnosis"]
+    given = {"cv": splitter, "n_permutations": 9, "random_state": 0}
     with sklearn.config_context(enable_metadata_routing=True):
         params = {"groups": groups["subject_id"], "sites": groups["site"]}
         score, permuted, p = permutation_test_score(

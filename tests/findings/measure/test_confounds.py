@@ -132,12 +132,14 @@ def test_readings_are_those_of_their_own_predictions_and_chance_of_what_the_trai
     make_cohort,
 ):
     cohort = make_cohort(100, site=0.4)
-    result, study = evaluate(cohort), quick.plan(cohort)
+    result = evaluate(cohort)
+    study = quick.plan(cohort)
     reading = read_column(study, "site", np.arange(100))
     expected = balanced_accuracy_score(reading.target.values, reading.model.decisions[0])
     assert row(result, "site")["value"] == pytest.approx(expected)
     reading = read_column(study, "age", np.arange(100))
-    ages, errors = reading.target.values, []
+    ages = reading.target.values
+    errors = []
     for split in reading.splits:
         guess = DummyRegressor(strategy="median").fit(
             np.zeros((len(split.train), 1)), ages[split.train]

@@ -104,7 +104,8 @@ def test_several_scans_of_a_subject_are_resampled_together(make_cohort):
 def test_age_is_tested_externally(make_cohort):
     training, test = pair(make_cohort)
     summary, tables, _ = run(training, test, target="age")
-    mae, found = summary["metrics"]["mae"], tables["external_predictions"]
+    mae = summary["metrics"]["mae"]
+    found = tables["external_predictions"]
     assert mae["value"] == pytest.approx((found["y_true"] - found["y_score"]).abs().mean())
     assert mae["interval"][0] < mae["value"] < mae["interval"][1]
 

@@ -43,7 +43,8 @@ def test_every_beginning_of_a_draw_has_the_classes_in_their_shares(data):
 
 def test_sites_are_drawn_in_their_shares_and_draws_differ():
     generator = np.random.default_rng(0)
-    codes, sites = np.arange(300) % 2, generator.choice(["a", "b", "c"], 300, p=[0.6, 0.3, 0.1])
+    codes = np.arange(300) % 2
+    sites = generator.choice(["a", "b", "c"], 300, p=[0.6, 0.3, 0.1])
     subjects = np.array([f"s{row:03d}" for row in range(300)], dtype=object)
     target = Target("dx", "binary", codes, ("control", "patient"), "patient")
     orders = [draw_order(target, list(sites), subjects, seed=seed) for seed in (0, 1)]
@@ -72,7 +73,8 @@ def test_the_curve_rises_and_its_figures_are_those_of_its_table(make_cohort):
 
 
 def test_folds_and_draws_are_the_same_for_every_encoder(make_cohort):
-    one, other = make_cohort(90), make_cohort(90, n_features=7, seed=0)
+    one = make_cohort(90)
+    other = make_cohort(90, n_features=7, seed=0)
     other.features = np.random.default_rng(5).normal(size=other.features.shape)
     other.table = one.table
     studies = [plan(cohort, train_sizes=(20,)) for cohort in (one, other)]
@@ -85,7 +87,8 @@ def test_folds_and_draws_are_the_same_for_every_encoder(make_cohort):
 
 
 def test_each_size_is_that_many_subjects_with_all_their_sessions(make_cohort, monkeypatch):
-    fitted, fit = [], learning._fit
+    fitted = []
+    fit = learning._fit
     monkeypatch.setattr(learning, "_fit", lambda *given: fitted.append(given[2]) or fit(*given))
     study = plan(make_cohort(90, n_sessions=2), train_sizes=(20, 40), n_draws=1, C=(1e-2,))
     measure_learning_curve(Inputs(study, {}))

@@ -54,17 +54,16 @@ def test_a_shift_between_sites_shows_as_an_error_at_the_unseen_one(shifted):
     assert home["value"] == pytest.approx(shifted.evaluation.metrics["mae"].pooled)
     assert ratio["value"] == pytest.approx(unseen["value"] / home["value"])
     assert 1.5 < ratio["low"] < ratio["value"] < ratio["high"]
-    gain, constant = (
-        block["unseen_minus_constant"]["embedding"]["mae"],
-        block["unseen"]["constant"]["mae"],
-    )
+    gain = block["unseen_minus_constant"]["embedding"]["mae"]
+    constant = block["unseen"]["constant"]["mae"]
     assert gain["value"] == pytest.approx(unseen["value"] - constant["value"])
     assert "new_site_worse" in quick.warnings(shifted)
     json.dumps(block, allow_nan=False)
 
 
 def test_the_table_has_each_site_unseen_and_known(shifted):
-    table, sites = shifted.tables["new_sites"], shifted.tables["sites"].set_index("site")
+    table = shifted.tables["new_sites"]
+    sites = shifted.tables["sites"].set_index("site")
     assert set(table["model"]) == {"embedding", "baseline", "constant"}
     own = table[table["model"] == "embedding"].set_index("site")
     np.testing.assert_allclose(own["home_mae"], sites.loc[own.index, "mae"])
@@ -172,7 +171,8 @@ def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):
 
 def test_the_constant_is_what_training_says():
     target = Target("age", "continuous", np.array([1.0, 2.0, 9.0, 50.0]))
-    constant, split = ConstantModel("constant"), Split(0, 0, np.array([0, 1, 2]), np.array([3]))
+    constant = ConstantModel("constant")
+    split = Split(0, 0, np.array([0, 1, 2]), np.array([3]))
     assert constant.predict(target, split).scores == [2.0]
     classes = Target("d", "binary", np.array([0, 0, 0, 1, 1]), ("a", "b"), "b")
     found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])))
@@ -212,10 +212,8 @@ def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
 
 
 def test_a_penalty_chosen_for_unseen_sites_is_stronger_where_sites_shift_the_features(make_cohort):
-    cohort, grid = (
-        make_cohort(240, n_sites=6, n_features=100, age=0.5, site=1.5, diagnosis=0.0),
-        3.0 ** np.arange(1, 8),
-    )
+    cohort = make_cohort(240, n_sites=6, n_features=100, age=0.5, site=1.5, diagnosis=0.0)
+    grid = 3.0 ** np.arange(1, 8)
     options = {"target": "age", "alpha": tuple(grid), "n_inner_folds": 5}
     stratified, by_site = (
         quick.evaluate(cohort, **options, inner_splits=inner).tables["folds"]["alpha"].median()

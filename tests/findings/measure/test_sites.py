@@ -19,7 +19,8 @@ def measured(make_cohort):
 
 @pytest.mark.parametrize("name", ["sites", "groups"])
 def test_each_part_has_the_figures_of_its_own_predictions(measured, name):
-    found, table = measured.tables[name], measured.tables["predictions"]
+    found = measured.tables[name]
+    table = measured.tables["predictions"]
     if name == "sites":
         rows = {("site", site): table["site"] == site for site in sorted(set(table["site"]))}
     else:
@@ -79,7 +80,8 @@ def test_scans_without_age_or_sex_form_groups_and_the_target_none(make_cohort):
 
 def test_of_age_each_band_has_its_error(make_cohort):
     result = evaluate(make_cohort(150, age=2.0), target="age")
-    groups, table = result.tables["groups"].set_index("group"), result.tables["predictions"]
+    groups = result.tables["groups"].set_index("group")
+    table = result.tables["predictions"]
     young = table["age"].between(18, 30, inclusive="left")
     expected = mean_absolute_error(table["y_true"][young], table["y_score"][young])
     assert groups.loc["18 to <30", "mae"] == pytest.approx(expected)

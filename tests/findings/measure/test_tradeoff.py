@@ -22,7 +22,8 @@ def evaluated(
         "metrics": {},
         "splits": "stratified",
     }
-    empty, found = pd.DataFrame(), Evaluation.model_validate(base | summary)
+    empty = pd.DataFrame()
+    found = Evaluation.model_validate(base | summary)
     tested = pd.DataFrame({"repeat": 0, "fold": [0, 1], "site": site})
     return EvaluationFolder(Path(), found, tested, empty, empty, tables={"confounds": confounds})
 

@@ -93,7 +93,8 @@ def evaluate_images(
     folder: Path, *, n: int = 140, classes=CLASSES, target: str = "label", **options
 ) -> Path:
     """Evaluate `n` test images, with 200 for training and 60 for validation."""
-    random, parts = np.random.default_rng(0), {"train": 200, "validation": 60, "test": n}
+    random = np.random.default_rng(0)
+    parts = {"train": 200, "validation": 60, "test": n}
     codes = np.arange(sum(parts.values())) % len(classes)
     names = [f"image-{row:05d}" for row in range(len(codes))]
     table = pd.DataFrame({"participant_id": names, "label": np.array(classes, dtype=object)[codes]})

@@ -90,7 +90,8 @@ def test_names_of_users_are_escaped(evaluated, render):
 def test_identifiers_are_hidden_unless_asked_for(folder, render):
     message = "1 image stands under two names: sub-0003 = sub-0010."
     rewrite(folder, warnings=[{"code": "duplicate_overlap", "message": message}])
-    hidden, shown = render(folder), render(folder, show_ids=True)
+    hidden = render(folder)
+    shown = render(folder, show_ids=True)
     assert not re.search(r"sub-\d{4}", hidden)
     assert "[id] = [id]" in hidden
     assert "sub-0003 = sub-0010" in shown

@@ -33,18 +33,12 @@ def evaluated(tmp_path_factory):
         {"participant_id": names, "subject_id": names, "session": "", "site": ["a", "b"] * (N // 2)}
     )
     table["path"] = str(folder / "brain.nii.gz")
-    table.loc[1, "path"], table.loc[2, "path"] = (
-        str(folder / "torn.nii.gz"),
-        str(folder / "gone.nii.gz"),
-    )
-    table["age"], table["sex"] = (
-        np.where(np.arange(N) == 3, np.nan, 20.0 + np.arange(N)),
-        ["F", "F", "M", "M"] * 6,
-    )
-    table["diagnosis"], table["ward"] = (
-        ["control", "patient", "patient"] * 8,
-        ["</script><b>", "a & b"] * (N // 2),
-    )
+    table.loc[1, "path"] = str(folder / "torn.nii.gz")
+    table.loc[2, "path"] = str(folder / "gone.nii.gz")
+    table["age"] = np.where(np.arange(N) == 3, np.nan, 20.0 + np.arange(N))
+    table["sex"] = ["F", "F", "M", "M"] * 6
+    table["diagnosis"] = ["control", "patient", "patient"] * 8
+    table["ward"] = ["</script><b>", "a & b"] * (N // 2)
     write_embeddings(
         folder / "emb.parquet", table, generator.normal(size=(N, 5)).astype(np.float32), {}
     )

@@ -62,10 +62,13 @@ def _pillow_per_channel(image: np.ndarray, change) -> np.ndarray:
 
 def test_an_affine_is_pillows_transform(pixels):
     """Turn and enlarge about the centre, then shift: Pillow is given the way back."""
-    turn, zoom, shift = np.deg2rad(20.0), 1.2, np.array([1.5, -2.25])
+    turn = np.deg2rad(20.0)
+    zoom = 1.2
+    shift = np.array([1.5, -2.25])
     # In x and y, y downwards.
     rotation = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
-    way, centre = np.linalg.inv(zoom * rotation), np.array([10.0, 12.0])
+    way = np.linalg.inv(zoom * rotation)
+    centre = np.array([10.0, 12.0])
     offset = centre - way @ (centre + shift[::-1])
     coefficients = (*way[0], offset[0], *way[1], offset[1])
     made = levels(warp(to_batch(pixels), *WHOLE, back(turn, zoom, shift)))

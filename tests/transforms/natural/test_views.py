@@ -179,7 +179,8 @@ def test_without_kornia_the_message_says_what_to_install(monkeypatch):
 # ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
 def test_operations_are_applied_as_often_as_said(probability):
-    n, size = 4000, (32, 32)
+    n = 4000
+    size = (32, 32)
     affine = draw_affine(ImageAffineSettings(probability=probability), range(n), size)
     _, boxes = draw_boxes(
         ResizedCropSettings(probability=probability, scale=(0.2, 0.5)), range(n), size
@@ -235,7 +236,8 @@ def test_areas_are_uniform_and_ratios_even_on_a_logarithmic_scale():
 def test_affine_numbers_lie_where_they_should():
     settings = ImageAffineSettings(degrees=20.0, translate=0.1, scale=(0.5, 2.0))
     back = draw_affine(settings, range(3000), (20, 40))
-    linear, centre = back[:, :, :2], np.array([9.5, 19.5])
+    linear = back[:, :, :2]
+    centre = np.array([9.5, 19.5])
     assert np.isclose(
         np.abs(np.rad2deg(np.arctan2(linear[:, 0, 1], linear[:, 0, 0]))).max(), 20.0, atol=0.1
     )

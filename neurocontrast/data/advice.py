@@ -17,6 +17,8 @@ MANY_PEOPLE = 1000
 """People from which on a large network is suited."""
 FEW_PEOPLE = 100
 """Fewer people than these have regional measures learned by their principal components."""
+FEWEST_PEOPLE = 10
+"""Of fewer people nothing is learned, and no number of components is advised."""
 _COMPONENTS = {"measures_linear": 120, "tissue_linear": 60, "tissue_discriminants": 60}
 """Components of the linear recipes, which must be fewer than people."""
 _METADATA = ("age", "sex")
@@ -138,8 +140,8 @@ def advise(table: TableContent) -> Advice:
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:
         settings.append("data.channels=[gm]")
     n_components = _COMPONENTS.get(rule.recipe)
-    if n_components is not None and table.n_people <= n_components:
-        settings.append(f"encoder.n_components={max(1, table.n_people // 2)}")
+    if n_components is not None and FEWEST_PEOPLE <= table.n_people <= n_components:
+        settings.append(f"encoder.n_components={table.n_people // 2}")
     if rule.recipe == "ntxent":
         probed = sorted(table.columns.intersection(_METADATA))
         settings.append(f"training.probe_columns=[{', '.join(probed)}]")

@@ -139,7 +139,7 @@ def test_predictions_print_what_was_predicted_and_say_what_calibration_moved(of_
     assert "age predicted for 30 scans" in printed
     assert str(found) == str(tmp_path / "p.tsv")
     assert f"site ucla moved by {moved:.2f}".replace("-", "−") in printed
-    assert "learned from 12 people" in printed
+    assert "learned from 12 labelled people" in printed
     assert (tmp_path / "p.tsv").samefile(found)
     assert found.read_text().startswith("participant_id")
 

@@ -12,7 +12,10 @@ _Value = TypeVar("_Value")
 
 @contextmanager
 def default_torch_state() -> Iterator[None]:
-    """Compute in float32, with gradients, without autocast; restore the caller's choice."""
+    """Compute in float32, with gradients, without autocast; restore the caller's choice.
+
+    Whoever builds a network on the device ``meta`` wants shapes without weights, and gets them.
+    """
     torch = sys.modules.get("torch")
     if torch is None:  # nothing can be set yet
         yield
@@ -26,7 +29,7 @@ def default_torch_state() -> Iterator[None]:
             for device in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(device):
                     stack.enter_context(torch.autocast(device, enabled=False))
-            if torch.get_default_device().type != "cpu":
+            if torch.get_default_device().type not in ("cpu", "meta"):
                 stack.enter_context(torch.device("cpu"))
             yield
     finally:

@@ -274,7 +274,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
     if launched().rank:
         return
     if as_json:
-        path = {} if result.path is None else {"path": str(result.path)}
+        path = {} if result.path is None else {"path": f"{result.path}"}
         print(as_json_text({**result.facts, **path}, indent=2))
         return
     console = _console(sys.stdout)
@@ -298,8 +298,10 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
             console.out(line.rstrip(), highlight=False)
         if len(result.table) > _MOST_ROWS:
             console.print(f"… {len(result.table) - _MOST_ROWS} more rows")
-    following = [f"Next: neurocontrast {shlex.join(map(str, result.next))}"] if result.next else []
-    for line in [*result.notes, *following, *([] if result.path is None else [str(result.path)])]:
+    following = (
+        [f"Next: neurocontrast {shlex.join(map(format, result.next))}"] if result.next else []
+    )
+    for line in [*result.notes, *following, *([] if result.path is None else [f"{result.path}"])]:
         console.print(Text(line), soft_wrap=True)
 
 

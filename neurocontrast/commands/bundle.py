@@ -95,7 +95,7 @@ def bundle(
             )
         sha256 = contract["weights"]["sha256"]
         n_features = int(contract["n_features"])
-        probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
+        probe.check_encoder(sha256, n_features, place=f"{evaluation}", what="its probe")
         nobody: dict[str, frozenset[str]] = {
             "trained_on": frozenset(),
             "trained_contents": frozenset(),

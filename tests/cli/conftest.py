@@ -33,7 +33,9 @@ FEW = [
 def refused(arguments, capsys, *said, code=2):
     """Assert that a command line ends with a code and a message, which says these words and is no defect's."""
     capsys.readouterr()
-    assert run([*map(str, arguments), "--quiet"]) == code
+    # An evaluation is a path whose text is its figures.
+    words = [f"{argument}" for argument in arguments]
+    assert run([*words, "--quiet"]) == code
     shown = " ".join(capsys.readouterr().err.split())
     assert "unexpected" not in shown
     assert "Traceback" not in shown

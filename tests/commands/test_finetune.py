@@ -178,7 +178,18 @@ def test_the_command_ends_with_the_metric_of_the_network_beside_the_covariates(
         tmp_path / "out",
         *given,
     ]
-    assert run([*map(str, arguments), "--n-folds", "2", "--allow-overlap", "--from-scratch"]) == 0
+    assert (
+        run(
+            [
+                *(f"{word}" for word in arguments),
+                "--n-folds",
+                "2",
+                "--allow-overlap",
+                "--from-scratch",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "network from scratch" in shown
     assert "covariates only" in shown

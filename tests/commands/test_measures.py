@@ -185,7 +185,7 @@ def test_a_person_who_lacks_measures_stops_no_other(of_measures, people, tmp_pat
         "--out",
         out,
     ]
-    assert neurocontrast(list(map(str, given))) == 1
+    assert neurocontrast([f"{word}" for word in given]) == 1
     found = predictions_of(out).set_index("participant_id")
     assert "sub-b: lacks 9 of" in found.loc["sub-b", "error"]
     assert found["y_score"].notna().tolist() == [name != "sub-b" for name in found.index]
@@ -197,7 +197,7 @@ def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(
     (run, _, probe), path = of_measures, tmp_path / "new.tsv"
     table = people.measures.values.head(2).assign(participant_id=["a", "b"])
     table.drop(columns="lh_G_front_sup_thickness").to_csv(path, sep="\t", index=False)
-    given = ["predict", str(probe), str(path), "--run", str(run), "--out", str(tmp_path / "p.tsv")]
+    given = ["predict", f"{probe}", str(path), "--run", str(run), "--out", str(tmp_path / "p.tsv")]
     refused(given, capsys, "new.tsv: 1 of the", "'lh_G_front_sup_thickness'")
     assert not (tmp_path / "p.tsv").exists()
     table.to_csv(path, sep="\t", index=False)
@@ -346,7 +346,7 @@ def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
     ]
     refused([*given, "--patch-mm", "20"], capsys, "explanation.patch_mm: is of scans")
     assert not (tmp_path / "x").exists()
-    assert neurocontrast([*map(str, given), "--n-subjects", "40"]) == 0
+    assert neurocontrast([*(f"{word}" for word in given), "--n-subjects", "40"]) == 0
     assert "Left-Amygdala" in capsys.readouterr().out
     assert read_json(tmp_path / "x" / "explain.json")["n_subjects"] == 40
 

@@ -11,10 +11,10 @@ _Value = TypeVar("_Value")
 
 
 @contextmanager
-def default_torch_state() -> Iterator[None]:
-    """Compute in float32, with gradients, without autocast; restore the caller's choice.
+def default_torch_state(*, keep_device: bool = False) -> Iterator[None]:
+    """Compute in float32 on the CPU, with gradients, without autocast; restore the caller's choice.
 
-    Whoever builds a network on the device ``meta`` wants shapes without weights, and gets them.
+    With `keep_device` the default device stays: a network built on ``meta`` has shapes alone.
     """
     torch = sys.modules.get("torch")
     if torch is None:  # nothing can be set yet
@@ -29,7 +29,7 @@ def default_torch_state() -> Iterator[None]:
             for device in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(device):
                     stack.enter_context(torch.autocast(device, enabled=False))
-            if torch.get_default_device().type not in ("cpu", "meta"):
+            if not keep_device and torch.get_default_device().type != "cpu":
                 stack.enter_context(torch.device("cpu"))
             yield
     finally:
@@ -44,6 +44,17 @@ def in_default_torch_state(
     @wraps(function)
     def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Value:
         with default_torch_state():
+            return function(*arguments, **options)
+
+    return run
+
+
+def in_default_precision(function: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
+    """Return a function that runs within `default_torch_state`, on the caller's default device."""
+
+    @wraps(function)
+    def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Value:
+        with default_torch_state(keep_device=True):
             return function(*arguments, **options)
 
     return run

@@ -14,10 +14,10 @@ from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
-from neurocontrast.torch_state import in_default_torch_state
+from neurocontrast.torch_state import in_default_precision, in_default_torch_state
 
 
-@in_default_torch_state
+@in_default_precision
 def build_encoder(
     settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0
 ) -> Encoder:
@@ -47,7 +47,7 @@ def build_encoder(
         )
 
 
-@in_default_torch_state
+@in_default_precision
 def build_model(
     settings: EncoderSettings, *, n_channels: int = 1, n_outputs: int | None = None, seed: int = 0
 ) -> ContrastiveModel:

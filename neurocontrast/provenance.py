@@ -106,7 +106,7 @@ class Recognised:
     renamed: frozenset[str]
     """Subjects with another identifier, of whom a scan or row of measures was learned from."""
     n_not_compared: int
-    """Rows whose content could not be compared."""
+    """Subjects of whom a row's content could not be compared."""
 
     @property
     def subjects(self) -> frozenset[str]:
@@ -158,10 +158,13 @@ class KnownPeople:
         for subject, content in zip(subjects, contents, strict=True):
             if not self.contents.isdisjoint(content.split()):
                 alike.add(subject)
-        n_not_compared = len(contents)
+        not_compared = set(subjects)
         if self.is_complete:
-            n_not_compared -= sum(map(bool, contents))
-        return Recognised(frozenset(named), frozenset(alike - named), n_not_compared)
+            not_compared = set()
+            for subject, content in zip(subjects, contents, strict=True):
+                if not content:
+                    not_compared.add(subject)
+        return Recognised(frozenset(named), frozenset(alike - named), len(not_compared))
 
 
 def _git_revision() -> dict[str, Any] | None:

@@ -42,11 +42,13 @@ def with_sessions(cohort):
 
 def test_people_of_pretraining_are_people():
     people = pd.DataFrame({"subject_id": list("abcdef")})
-    table = people.iloc[several(people)].reset_index(drop=True)
+    table = people.iloc[several(people)].reset_index(drop=True).assign(content_digest="")
     info = {"pretraining_subjects": [subject_digest(name) for name in "bdz"]}
-    n_overlap, (notice,) = check_overlap(table, info, allow_overlap=True)
-    assert n_overlap == 2
-    assert notice.message.startswith("2 of 6 subjects")
+    overlap = check_overlap(table, info, allow_overlap=True)
+    assert overlap.facts["n_overlap"] == 2
+    not_compared, seen = overlap.notices
+    assert not_compared.message.startswith("Of 6 of 6 subjects")
+    assert seen.message.startswith("2 of 6 subjects")
     with pytest.raises(LeakageError, match=r"^2 of 6 subjects .* \(b, d\)"):
         check_overlap(table, info)
     assert pretrained(table, info).sum() == table["subject_id"].isin(["b", "d"]).sum() == 6

@@ -299,7 +299,7 @@ class TestMeasures:
         said = []
         out = nc.predict(evaluation, of_new, out=tmp_path / "p.tsv", progress=Saying(said))
         assert pd.read_csv(out, sep="\t")["trained_on"].all()
-        assert any("only the subject's identifier could be compared" in text for text in said)
+        assert any("subjects only the identifier could be compared" in text for text in said)
 
     def test_a_selection_by_pandas_keeps_the_people_of_pretraining(self, of_renamed, tmp_path):
         selected = pd.read_parquet(of_renamed).query("age < 75")

@@ -3,6 +3,7 @@
 import datetime
 import os
 import platform
+import re
 import subprocess
 import sys
 import unicodedata
@@ -27,6 +28,7 @@ _PACKAGES = (
     "pyarrow",
 )
 
+_PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 CONTENT = "content_digest"
 """Column with digests of each scan's content, by which a renamed person is found."""
 
@@ -57,11 +59,12 @@ def describe_environment() -> dict[str, Any]:
 
 
 def subject_label(identifier: str) -> str:
-    """Return an identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written."""
+    """Return an identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written.
+
+    The prefix counts in any case, and with an underscore: ``SUB-01`` and ``sub_01`` are ``01``.
+    """
     label = unicodedata.normalize("NFC", identifier).strip()
-    while label.startswith("sub-") and label != "sub-":
-        label = label.removeprefix("sub-")
-    return label
+    return _PREFIXES.sub("", label)
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
@@ -88,7 +91,9 @@ def _possible_digests(subject_id: str) -> set[str]:
     """Return digests of a subject's spellings: earlier versions digested identifiers as written."""
     label = subject_label(subject_id)
     labels = {label, unicodedata.normalize("NFD", label)}
-    spellings = {subject_id, *labels, *map("sub-{}".format, labels)}
+    spellings = {subject_id, *labels}
+    for prefix in ("sub-", "SUB-", "Sub-", "sub_", "SUB_", "Sub_"):
+        spellings.update(prefix + spelling for spelling in labels)
     return set(map(_digest_as_written, spellings))
 
 
@@ -101,7 +106,7 @@ class Recognised:
     renamed: frozenset[str]
     """Subjects with another identifier, of whom a scan or row of measures was learned from."""
     n_not_compared: int
-    """Rows whose content could not be compared."""
+    """Subjects of whom a row's content could not be compared."""
 
     @property
     def subjects(self) -> frozenset[str]:
@@ -153,10 +158,13 @@ class KnownPeople:
         for subject, content in zip(subjects, contents, strict=True):
             if not self.contents.isdisjoint(content.split()):
                 alike.add(subject)
-        n_not_compared = len(contents)
+        not_compared = set(subjects)
         if self.is_complete:
-            n_not_compared -= sum(map(bool, contents))
-        return Recognised(frozenset(named), frozenset(alike - named), n_not_compared)
+            not_compared = set()
+            for subject, content in zip(subjects, contents, strict=True):
+                if not content:
+                    not_compared.add(subject)
+        return Recognised(frozenset(named), frozenset(alike - named), len(not_compared))
 
 
 def _git_revision() -> dict[str, Any] | None:

@@ -408,9 +408,9 @@ def _doubts(
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
     """Warn of people whom the probe was fitted on, and of contents that cannot be compared."""
     people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+    n_subjects = tidy["subject_id"].nunique()
     if people.subjects:
         n_scans = tidy["subject_id"].isin(people.subjects).sum()
-        n_subjects = tidy["subject_id"].nunique()
         yield (
             f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on "
             f"(trained_on): {len(people.subjects)} of {n_subjects} subjects{people.renamed_text}. "
@@ -418,7 +418,7 @@ def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
         )
     if fitted.trained_on and people.n_not_compared:
         yield (
-            f"Of {people.n_not_compared} of {len(tidy)} scans only the subject's identifier could "
+            f"Of {people.n_not_compared} of {n_subjects} subjects only the identifier could "
             "be compared with the people that the probe was fitted on, not the content: trained_on "
             "misses people with another identifier."
         )

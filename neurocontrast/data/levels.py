@@ -11,6 +11,7 @@ from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _N_LEVELS = 5
+_BOOLEANS = ("true", "false")
 _N_ROWS = 3
 _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
@@ -66,6 +67,27 @@ def unseen_levels(
         if level is not None and level not in learned:
             rows.setdefault(level, []).append(str(name))
     return UnseenLevels(column, rows, tuple(sorted(filter(None, learned))))
+
+
+def check_one_coding(column: str, levels: Sequence[str | None], *, names: Sequence[object]) -> None:
+    """Refuse a column of sexes where some are understood, and others are bare numbers or booleans.
+
+    One site's 0 and 1 beside another's F and M would be four sexes.
+    """
+    if not is_of_sex(column) or not {"F", "M"} & set(levels):
+        return
+    codes: dict[str, list[str]] = {}
+    for level, name in zip(levels, names, strict=True):
+        if level is not None and (number_in("", level) is not None or level.lower() in _BOOLEANS):
+            codes.setdefault(level, []).append(str(name))
+    if codes:
+        listed = []
+        for level, rows in codes.items():
+            listed.append(f"'{level}' in {len(rows)} rows ({_first_of(rows, _N_ROWS)})")
+        raise DataError(
+            f"column '{column}' has F or M in some rows, and codes in others: "
+            f"{', '.join(listed)}. Write F and M in all of them."
+        )
 
 
 def spelled_alike(levels: Iterable[str]) -> list[list[str]]:

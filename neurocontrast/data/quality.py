@@ -147,11 +147,11 @@ def doubts_about(cohort: Cohort) -> list[str]:
         :10
     ]
     if "site" in table:
-        counts = table["site"].value_counts()
+        counts = table.groupby("site")["subject_id"].nunique()
         small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
         if small:
             doubts.append(
-                f"sites with fewer than {_N_SMALL_SITE} scans: {', '.join(sorted(small))}"
+                f"sites with fewer than {_N_SMALL_SITE} people: {', '.join(sorted(small))}"
             )
     if "site" in table and "diagnosis" in table:
         n_classes = table.groupby("site")["diagnosis"].nunique()

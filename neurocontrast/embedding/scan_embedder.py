@@ -187,9 +187,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             warn(f"{overlap}: their scores flatter it.", NeurocontrastWarning, stacklevel=3)
         if people.n_not_compared:
             warn(
-                f"{people.n_not_compared} of {len(contents)} scans could not be compared with "
-                f"the pretraining of '{self.run}', for want of digests: people of it are not "
-                "recognised by their scans.",
+                f"The scans of {people.n_not_compared} of {len(set(subjects))} subjects could not be "
+                f"compared with the pretraining of '{self.run}', for want of digests: people of it "
+                "are not recognised by their scans.",
                 NeurocontrastWarning,
                 stacklevel=3,
             )

@@ -24,6 +24,10 @@ _KEY = b"neurocontrast"
 _FORMAT = 1
 _FEATURE = "feature_"
 _N_ROWS = 8192  # of a row group
+_OF_PANDAS = b"PANDAS_ATTRS"
+"""Key of a Parquet file under which pandas keeps `DataFrame.attrs`."""
+_PEOPLE = ("pretraining_subjects", "pretraining_contents", "pretraining_contents_complete")
+_N_FEATURES = "n_features"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,8 @@ def write_embeddings(
 ) -> None:
     """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` …; one row a scan.
 
-    `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``.
+    `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``. The people of
+    pretraining are kept for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
     """
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(
@@ -63,7 +68,9 @@ def write_embeddings(
     fields = [(name, values.type) for name, values in known.items()] + [
         (name, pyarrow.from_numpy_dtype(features.dtype)) for name in names
     ]
-    schema = pyarrow.schema(fields, metadata={_KEY: text.encode()})
+    of_pandas = {_KEY.decode(): _people_as_text(info, len(names))}
+    keys = {_KEY: text.encode(), _OF_PANDAS: json.dumps(of_pandas).encode()}
+    schema = pyarrow.schema(fields, metadata=keys)
     with (
         atomic_path(path) as temporary,
         pyarrow.parquet.ParquetWriter(temporary, schema, use_dictionary=list(known)) as writer,
@@ -100,7 +107,28 @@ def write_frame(
         raise DataError(
             f"{parameter}: the feature columns must hold numbers ({said(error)})."
         ) from error
-    write_embeddings(path, frame.drop(columns=names).apply(inferred), features, {})
+    metadata = frame.drop(columns=names).apply(inferred)
+    write_embeddings(path, metadata, features, _people_in(frame.attrs, len(names), parameter))
+
+
+def _people_as_text(info: Mapping[str, Any], n_features: int) -> str:
+    """Return the people of pretraining as text, which pandas copies without cost; "" if unknown."""
+    if info.get(_PEOPLE[0]) is None or info.get("pretraining_unknown"):
+        return ""
+    people = {key: info[key] for key in _PEOPLE if key in info}
+    return json.dumps({_N_FEATURES: n_features, **people})
+
+
+def _people_in(attrs: Mapping[Any, Any], n_features: int, place: str) -> dict[str, Any]:
+    """Return the people of pretraining that pandas kept with a table; none of other features."""
+    text = attrs.get(_KEY.decode())
+    if not isinstance(text, str) or not text:
+        return {}
+    remedy = "Read the embeddings again."
+    people: dict[str, Any] = parse_json(text.encode(), place=f"{place}: its attrs", remedy=remedy)
+    if people.pop(_N_FEATURES, None) != n_features:
+        return {}
+    return people
 
 
 def embeddings_file(
@@ -149,7 +177,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         raise DataError(
             f"{path}: features are not finite for {', '.join(metadata['participant_id'][bad].astype(str))}."
         )
-    return Embeddings(metadata, features, _info(path, file.schema_arrow.metadata or {}))
+    return Embeddings(metadata, features, _info(path, file.schema_arrow.metadata or {}, len(names)))
 
 
 def _read_groups(
@@ -168,12 +196,14 @@ def _read_groups(
     return table.loc[:, ~table.columns.str.startswith("__index_level_")], features
 
 
-def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
+def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> dict[str, Any]:
     place = f"{path}: its description"
-    info: dict[str, Any] = parse_json(
-        schema.get(_KEY, b"{}"), place=place, remedy="Embed the scans again."
-    )
-    if info and info.get("format") != _FORMAT:
+    remedy = "Embed the scans again."
+    info: dict[str, Any] = parse_json(schema.get(_KEY, b"{}"), place=place, remedy=remedy)
+    if _KEY not in schema and _OF_PANDAS in schema:  # pandas wrote the table again
+        attrs = parse_json(schema[_OF_PANDAS], place=place, remedy=remedy)
+        info = _people_in(attrs, n_features, str(path))
+    elif info and info.get("format") != _FORMAT:
         raise DataError(
             f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT})."
         )

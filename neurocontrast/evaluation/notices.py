@@ -319,10 +319,10 @@ def check_overlap(
         instead: official sets of images hold some twice.
     """
     people = _find_pretrained(table, info)
-    compared, notices = _look_at_comparison(info, people, n_rows=len(table))
+    n_all = table["subject_id"].nunique()
+    compared, notices = _look_at_comparison(info, people, n_subjects=n_all)
     if not people.subjects:
         return Overlap(frozenset(), compared, tuple(notices))
-    n_all = table["subject_id"].nunique()
     text = f"{len(people.subjects)} of {n_all} subjects were in the pretraining cohort"
     text += people.renamed_text
     if allow_overlap:
@@ -339,7 +339,7 @@ def check_overlap(
 
 
 def _look_at_comparison(
-    info: Mapping[str, object], people: Recognised, *, n_rows: int
+    info: Mapping[str, object], people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
     """Return how people of pretraining were looked for, and a warning if contents were not."""
     unknown = info.get("pretraining_unknown")
@@ -349,7 +349,7 @@ def _look_at_comparison(
     if info.get("pretraining_subjects") is None:
         return (), [Notice.of("overlap_unknown", who="The embeddings do")]
     if people.n_not_compared:
-        notice = Notice.of("contents_unknown", n=people.n_not_compared, n_all=n_rows)
+        notice = Notice.of("contents_unknown", n=people.n_not_compared, n_all=n_subjects)
         return ("identifiers",), [notice]
     return ("identifiers", "contents"), []
 

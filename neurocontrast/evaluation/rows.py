@@ -14,9 +14,11 @@ from neurocontrast.data.columns import (
     number_in,
     number_of,
 )
-from neurocontrast.data.levels import level_column
+from neurocontrast.data.levels import check_one_coding, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
+from neurocontrast.data.sexes import CODES as CODES_OF_SEX
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.progress import warn_caller
 from neurocontrast.provenance import CONTENT, unify_subjects
 from neurocontrast.seeds import derive_generator
 
@@ -62,6 +64,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     for name in ("sex", "site"):
         cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
         tidy[name] = level_column(name, cells)
+    _look_at_sexes(table.get("sex"), tidy)
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -69,6 +72,20 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
     check_units_of_table(tidy)
     return tidy
+
+
+def _look_at_sexes(written: pd.Series | None, tidy: pd.DataFrame) -> None:
+    """Refuse sexes in two codings, and warn that 1 was read as male and 2 as female."""
+    names = row_names(tidy, range(len(tidy)))
+    check_one_coding("sex", tidy["sex"].tolist(), names=names)
+    if written is None:
+        return
+    codes = set(CODES_OF_SEX) & set(map(number_of, filter(None, map(level_of, written.unique()))))
+    if codes and not tidy["sex"].isin(["1", "2"]).any():
+        warn_caller(
+            "embeddings: column 'sex' holds codes that nothing explains: 1 is read as male and 2 "
+            "as female; write F and M if they mean otherwise."
+        )
 
 
 def check_units_of_table(tidy: pd.DataFrame) -> None:

@@ -81,7 +81,7 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
     known = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
-    adjusted = (known * range(len(known), 0, -1)).clip(upper=1.0).cummax()
+    adjusted = (known * np.arange(len(known), 0, -1)).clip(upper=1.0).cummax()
     return [
         None if value is None else float(adjusted[place]) for place, value in enumerate(p_values)
     ]

@@ -45,7 +45,9 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     if target.kind == "continuous":
         values = pd.Series(target.values.astype(float), index=table.index).groupby(sites)
         counted = values.agg(["size", "mean", "std", "min", "max"])
-        return counted.rename(columns={"size": "n", "std": "sd"}).reset_index()
+        counted = counted.rename(columns={"size": "n", "std": "sd"})
+        counted.insert(1, "n_subjects", table["subject_id"].groupby(sites).nunique())
+        return counted.reset_index()
     labels = pd.Categorical(target.labels(), categories=target.classes)
     counts = pd.crosstab(sites, labels).reindex(columns=list(target.classes), fill_value=0)
     counts.columns = pd.Index(list(target.classes))

@@ -72,12 +72,13 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
     if files.kind == "continuous":
         titles = {
             "n": "Scans",
+            "n_subjects": "Subjects",
             "mean": f"Mean {files.target}",
             "sd": "SD",
             "min": "Smallest",
             "max": "Largest",
         }
-        kinds = {"n": "count"}
+        kinds = {"n": "count", "n_subjects": "count"}
         digits = 1
         few = "fewer than two scans"
         if (
@@ -85,8 +86,9 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
             and not files.show_ids
             and {"mean", "sd", "min", "max"} <= set(names)
         ):
-            # Of fewer than five scans, mean and spread would tell the age that is not shown.
-            told = (cohort["max"] < OLDEST_SHOWN) | (cohort["n"] >= 5)
+            # Of fewer than five people, mean and spread would tell the age that is not shown.
+            n_people = cohort.get("n_subjects", cohort["n"])
+            told = (cohort["max"] < OLDEST_SHOWN) | (n_people >= 5)
             cohort = cohort.assign(**{name: cohort[name].where(told) for name in ("mean", "sd")})
             cohort = cohort.assign(**{name: rough_ages(cohort[name]) for name in ("min", "max")})
             kinds = kinds | {"min": "text", "max": "text"}

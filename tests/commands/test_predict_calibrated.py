@@ -87,7 +87,7 @@ def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(
     assert found["home"]["outside"].mean() < 0.1
     assert found["home"]["mahalanobis_percentile"].median() == pytest.approx(50, abs=20)
     (not_compared,) = heard["home"].warned  # the embeddings have no digests of contents
-    assert "only the subject's identifier could be compared" in not_compared
+    assert "subjects only the identifier could be compared" in not_compared
 
 
 def test_the_folder_holds_no_features_of_a_person(of_age, folder):

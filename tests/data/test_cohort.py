@@ -335,5 +335,5 @@ def test_doubts_about_a_cohort(write_table):
     assert "column 'age' is missing in 1 of 9 scans" in doubts
     assert "subjects with two sexes: 'b1'" in doubts
     assert "'A0', 'a0' count as different subjects" in doubts
-    assert "sites with fewer than 5 scans: B (3)" in doubts
+    assert "sites with fewer than 5 people: B (2)" in doubts
     assert any("sites with a single diagnosis: 'B'" in doubt for doubt in doubts)

@@ -15,6 +15,7 @@ from neurocontrast.evaluation.notices import (
 )
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.splitters import subject_values
+from neurocontrast.evaluation.tables import cohort_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
@@ -42,11 +43,13 @@ def with_sessions(cohort):
 
 def test_people_of_pretraining_are_people():
     people = pd.DataFrame({"subject_id": list("abcdef")})
-    table = people.iloc[several(people)].reset_index(drop=True)
+    table = people.iloc[several(people)].reset_index(drop=True).assign(content_digest="")
     info = {"pretraining_subjects": [subject_digest(name) for name in "bdz"]}
-    n_overlap, (notice,) = check_overlap(table, info, allow_overlap=True)
-    assert n_overlap == 2
-    assert notice.message.startswith("2 of 6 subjects")
+    overlap = check_overlap(table, info, allow_overlap=True)
+    assert overlap.facts["n_overlap"] == 2
+    not_compared, seen = overlap.notices
+    assert not_compared.message.startswith("Of 6 of 6 subjects")
+    assert seen.message.startswith("2 of 6 subjects")
     with pytest.raises(LeakageError, match=r"^2 of 6 subjects .* \(b, d\)"):
         check_overlap(table, info)
     assert pretrained(table, info).sum() == table["subject_id"].isin(["b", "d"]).sum() == 6
@@ -180,3 +183,13 @@ def test_the_constant_of_classes_is_their_shares_and_the_most_frequent():
     three = constant_prediction(classes, np.arange(4), 1)
     assert three.scores.tolist() == [[0.25, 0.25, 0.5]]
     assert three.decisions.tolist() == [2]
+
+
+def test_the_spread_of_a_target_at_a_site_says_of_how_many_people(make_cohort):
+    cohort = with_sessions(make_cohort(12, n_sites=2))
+    study = plan(cohort, target="age", n_folds=2)
+    table = cohort_table(study.table, study.target).set_index("site")
+    people = cohort.table.groupby("site")
+    assert table["n"].to_dict() == people.size().to_dict()
+    assert table["n_subjects"].to_dict() == people["subject_id"].nunique().to_dict()
+    assert (table["n"] > table["n_subjects"]).all()

@@ -142,6 +142,25 @@ def test_sexes_of_0_and_1_in_both_tables_stay_as_they_are(external, usual):
         external(EXTERNAL, training)
 
 
+@pytest.mark.parametrize("codes", [{"F": 0, "M": 1}, {"F": True, "M": False}])
+def test_one_sites_codes_beside_anothers_words_are_refused(codes, external):
+    coded = TRAINING["sex"].map(codes).astype(object)
+    table = TRAINING.assign(sex=TRAINING["sex"].where(TRAINING["site"] != "1", coded))
+    with pytest.raises(DataError, match="has F or M in some rows, and codes in others"):
+        external(EXTERNAL, training=table)
+    with pytest.raises(DataError, match="has F or M in some rows, and codes in others"):
+        Residualiser(["sex"]).fit(table[[*FEATURES, "sex"]])
+
+
+def test_codes_1_and_2_of_a_dataframe_are_read_with_a_warning(external, usual):
+    with pytest.warns(NeurocontrastWarning, match="1 is read as male and 2 as female"):
+        assert external(EXTERNAL.assign(sex=EXTERNAL["sex"].map(CODES))) == usual
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        external(EXTERNAL.assign(sex=EXTERNAL["sex"].map(WORDS)))
+    assert not [warning for warning in caught if "read as male" in str(warning.message)]
+
+
 def test_another_category_of_levels_never_seen_is_refused_by_name(external):
     training = TRAINING.assign(hand=np.where(TRAINING.index % 2, "R", "L"))
     test = EXTERNAL.assign(hand=np.where(EXTERNAL.index % 2, "right", "L"))

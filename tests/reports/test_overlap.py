@@ -105,6 +105,11 @@ class TestNormalForm:
             ("sub-", "sub-"),
             ("submarine", "submarine"),
             ("Jose\u0301", "Jos\u00e9"),
+            ("SUB-01", "01"),
+            ("sub_01", "01"),
+            ("Sub-sub_01", "01"),
+            ("sub- 01", "01"),
+            ("subject-01", "subject-01"),
         ],
     )
     def test_prefix_and_form_of_unicode_do_not_matter_and_zeros_do(self, written, label):
@@ -112,8 +117,8 @@ class TestNormalForm:
         assert subject_label(label) == label
         assert subject_digest(written) == subject_digest(label)
 
-    @pytest.mark.parametrize("written", ["sub-01", "01"])
-    @pytest.mark.parametrize("now", ["sub-01", "01"])
+    @pytest.mark.parametrize("written", ["sub-01", "01", "SUB-01", "sub_01"])
+    @pytest.mark.parametrize("now", ["sub-01", "01", "Sub_01"])
     def test_digests_of_earlier_versions_are_recognised(self, written, now):
         people = KnownPeople(frozenset({digest_as_written(written)}))
         assert people.find([now, "1"], ["", ""]).named == {now}
@@ -143,6 +148,24 @@ class TestContentOfMeasures:
     def test_a_factor_between_units_does_not_matter(self):
         assert all(self.is_found(self.table / 1000 * 1000))
 
+    @pytest.mark.parametrize("how", ["pandas", "format", "spreadsheet"])
+    def test_two_decimals_do_not_hide_a_person(self, how):
+        rules = {
+            "pandas": lambda value: float(np.round(value, 2)),
+            "format": lambda value: float(f"{value:.2f}"),
+            "spreadsheet": lambda value: (round(value * 1000) + 5) // 10 / 100,
+        }
+        assert all(self.is_found(self.table.map(rules[how])))
+
+    def test_people_are_found_by_the_measures_of_one_hemisphere(self):
+        left = self.table.filter(like="lh_")
+        assert len(left.columns) == len(self.table.columns) / 2
+        assert all(self.is_found(left.reindex(columns=self.table.columns)))
+
+    def test_no_two_people_share_a_digest(self):
+        digests = " ".join(contents_of_measures(self.table)).split()
+        assert len(set(digests)) == len(digests)
+
     def test_a_missing_value_does_not_hide_a_person(self):
         changed = self.table.copy()
         changed.iloc[:, 3] = np.nan
@@ -155,6 +178,7 @@ class TestContentOfMeasures:
 
     def test_few_measures_tell_nobody_apart(self):
         assert set(contents_of_measures(self.table.iloc[:, :3])) == {""}
+        assert set(contents_of_measures(self.table.iloc[:, :0])) == {""}
         assert set(contents_of_measures(self.table * 0)) == {""}
 
 
@@ -275,7 +299,27 @@ class TestMeasures:
         said = []
         out = nc.predict(evaluation, of_new, out=tmp_path / "p.tsv", progress=Saying(said))
         assert pd.read_csv(out, sep="\t")["trained_on"].all()
-        assert any("only the subject's identifier could be compared" in text for text in said)
+        assert any("subjects only the identifier could be compared" in text for text in said)
+
+    def test_a_selection_by_pandas_keeps_the_people_of_pretraining(self, of_renamed, tmp_path):
+        selected = pd.read_parquet(of_renamed).query("age < 75")
+        n = len(selected)
+        with pytest.raises(LeakageError, match=f"{n} of {n} subjects .* under another identifier"):
+            nc.evaluate(selected, out=tmp_path / "e", **FAST)
+        selected.to_parquet(tmp_path / "selected.parquet")
+        with pytest.raises(LeakageError, match=f"{n} of {n} subjects .* under another identifier"):
+            nc.evaluate(tmp_path / "selected.parquet", out=tmp_path / "e", **FAST)
+
+    def test_a_selection_of_others_is_compared(self, of_new, tmp_path):
+        selected = pd.read_parquet(of_new).query("age < 75")
+        found = nc.evaluate(selected, out=tmp_path / "e", **FAST)
+        assert found.record.overlap_by == ["identifiers", "contents"]
+
+    def test_other_features_are_not_said_to_be_of_that_pretraining(self, of_new, tmp_path):
+        fewer = pd.read_parquet(of_new).drop(columns="feature_0000")
+        found = nc.evaluate(fewer, out=tmp_path / "e", **FAST)
+        assert found.record.overlap_by == []
+        assert "overlap_unknown" in {notice.code for notice in found.record.warnings}
 
     def test_a_joined_table_keeps_what_was_read(self, of_renamed, tmp_path):
         read = read_embeddings(of_renamed)

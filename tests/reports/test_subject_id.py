@@ -58,6 +58,35 @@ class TestSubjectsAreTakenOver:
         assert subjects_of(found.table) == dict(zip(VISITS, "1122", strict=True))
         assert not any("subject_id:" in note for note in found.measures.notes)
 
+    def measures_with_subjects(self, tmp_path, subjects):
+        path = write_measures(tmp_path / "visits" / "measures.tsv", VISITS)
+        table = pd.read_csv(path, sep="\t").assign(subject_id=subjects)
+        table.to_csv(path, sep="\t", index=False, na_rep="n/a")
+        return path
+
+    @pytest.mark.parametrize("prefix", ["sub-", "", "SUB-"])
+    def test_of_measures_beside_people_without_the_column(self, tmp_path, prefix):
+        measures = self.measures_with_subjects(tmp_path, SUBJECTS)
+        people = write_people(tmp_path / "people.tsv", None)
+        people.write_text(people.read_text().replace("sub-", prefix))
+        cohort = read_measures(people, measures)
+        assert cohort.table["subject_id"].tolist() == SUBJECTS
+
+    def test_measures_without_some_subjects_are_refused_beside_such_people(self, tmp_path):
+        measures = self.measures_with_subjects(tmp_path, ["P01", None, None, "P02"])
+        with pytest.raises(DataError, match="nothing in it for this scan") as caught:
+            read_measures(write_people(tmp_path / "people.tsv", None), measures)
+        assert "sub-1b" in str(caught.value)
+        assert "sub-2a" in str(caught.value)
+        with_column = write_people(tmp_path / "people.tsv")
+        assert read_measures(with_column, measures).table["subject_id"].tolist() == SUBJECTS
+
+    def test_other_subjects_in_the_measures_are_refused(self, tmp_path):
+        measures = self.measures_with_subjects(tmp_path, ["P01", "P01", "P02", "P03"])
+        people = write_people(tmp_path / "people.tsv")
+        with pytest.raises(DataError, match="found 'P02', and 'P03' in the measures"):
+            read_measures(people, measures)
+
     def test_a_table_of_a_session_may_lack_the_subject_that_participants_tsv_has(
         self, tmp_path, write_nifti, brain
     ):

@@ -1,5 +1,7 @@
 """Digests of people's measures, by which a person is recognised under any name."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -8,19 +10,24 @@ from neurocontrast.files import digest_of
 
 N_DIGITS = 4
 """Significant digits that are compared: FreeSurfer writes a thickness with four."""
+N_COARSE_DIGITS = 3
+"""Significant digits of further digests, for tables that were rounded to two decimals."""
 _N_EXACT = 9  # significant digits; conversions of units change later ones
 _N_DIGESTS = 8  # of a row, at most
 _N_OF_DIGEST = 8  # measures, at least, where there are as many
+_N_COARSE_GROUPS = 6
+_N_OF_COARSE_DIGEST = 11
 _N_LEAST = 4  # measures of a digest that are not 0
 _N_CHARACTERS = 16
-_FORMAT = f"{{:.{N_DIGITS}g}}"
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return the digests of each row of measures; "" for too few measures to tell people apart.
 
     They are separated by spaces. Every digest is of some of the columns, so that a person is
-    recognised by any of them where single values were rounded otherwise, or are missing.
+    recognised by any of them where single values were rounded otherwise, or are missing. Digests of
+    three digits are of neighbours in the alphabet, mostly of one kind: thicknesses recognise a
+    person whose volumes are missing or whole numbers.
 
     Parameters
     ----------
@@ -29,21 +36,57 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
         columns does not matter.
     """
     names = sorted(map(str, values.columns))
-    n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
     table = values.set_axis(values.columns.astype(str), axis=1)
-    digests: list[list[str]] = [[] for _ in range(len(table))]
-    for first in range(n_digests):
-        columns = names[first::n_digests]
-        for row, numbers in enumerate(rounded(table[columns].to_numpy(float))):
-            if not np.isnan(numbers).any() and np.count_nonzero(numbers) >= _N_LEAST:
-                digest = digest_of("measures", *columns, *map(_FORMAT.format, numbers))
-                digests[row].append(digest[:_N_CHARACTERS])
+    digests: list[dict[str, None]] = [{} for _ in range(len(table))]
+    for columns, n_digits in _groups_of(names):
+        numbers = rounded(table[columns].to_numpy(float))
+        is_enough = ~np.isnan(numbers).any(axis=1) & (np.count_nonzero(numbers, axis=1) >= _N_LEAST)
+        versions = [numbers]
+        if n_digits == N_COARSE_DIGITS:
+            versions += [_as_numpy_rounds(numbers), _halves_up(numbers)]
+        for version in versions:
+            for row in np.flatnonzero(is_enough).tolist():
+                cells = [f"{number:.{n_digits}g}" for number in version[row]]
+                digests[row][digest_of("measures", *columns, *cells)[:_N_CHARACTERS]] = None
     return list(map(" ".join, digests))
+
+
+def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
+    """Yield the columns of each digest, and to how many digits their values are compared."""
+    n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
+    for first in range(n_digests):
+        yield names[first::n_digests], N_DIGITS
+    n_groups = min(len(names) // _N_OF_COARSE_DIGEST, _N_COARSE_GROUPS)
+    if n_groups:
+        for positions in np.array_split(np.arange(len(names)), n_groups):
+            yield [names[position] for position in positions], N_COARSE_DIGITS
+
+
+def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Round numbers to three digits as numpy and pandas do, halves after a multiplication to even.
+
+    C, Python's formats and R's round a half by its binary digits.
+    """
+    scale = _scale_of(values, N_COARSE_DIGITS)
+    return np.rint(values * scale) / scale
+
+
+def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Round numbers to three digits as spreadsheets do, halves away from zero."""
+    scale = _scale_of(values, N_COARSE_DIGITS)
+    size = np.floor(rounded(np.abs(values) * scale) + 0.5)
+    return np.copysign(size, values) / scale
+
+
+def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
+    """Return the power of ten that makes whole numbers of a number's first digits."""
+    size = np.abs(values)
+    size[(values == 0) | np.isnan(values)] = 1.0
+    scale: npt.NDArray[np.float64] = 10.0 ** (n_digits - 1 - np.floor(np.log10(size)))
+    return scale
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Round numbers to nine digits, so that factors between units decide no later rounding."""
-    size = np.abs(values)
-    size[(values == 0) | np.isnan(values)] = 1.0
-    scale = 10.0 ** (_N_EXACT - 1 - np.floor(np.log10(size)))
+    scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

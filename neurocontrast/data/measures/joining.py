@@ -14,11 +14,15 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_name
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError
-from neurocontrast.provenance import subject_label
+from neurocontrast.provenance import subject_label, unify_subjects
 
 _BESIDE_PARTICIPANTS = "measures.tsv"
+_NO_SUBJECT = (
+    "the measures have a column subject_id, and nothing in it for this scan; give it there, or "
+    "subject_id of everybody in the table of people"
+)
 
 
 def measures_of_table(participants: Path) -> Path:
@@ -111,7 +115,7 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
-    participants = sites["participant_id"].str.removeprefix("sub-")
+    participants = sites["participant_id"].map(subject_label)
     return dict(zip(participants, sites["site"], strict=True))
 
 
@@ -131,15 +135,50 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
     problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")
     problems.raise_if_any()
     joined = replace(table, values=rows.values)
+    subjects = _subjects_of(people, table, rows.positions)
+    people = replace(people, table=people.table.assign(subject_id=subjects))
     return replace(people, measures=joined, warnings=(*people.warnings, *table.notes))
 
 
+def _subjects_of(
+    people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
+) -> list[str]:
+    """Return the subject of each scan, by the measures where the table of people names none.
+
+    Two visits that the measures say are of one person would be two subjects by the names of
+    participants. Another subject in both tables is refused, and so is a scan without one.
+    """
+    subjects = people.table["subject_id"].astype(str).tolist()
+    if not table.subjects:
+        return subjects
+    labels = list(map(subject_label, subjects))
+    is_own = labels != list(map(subject_label, people.table["participant_id"].astype(str)))
+    problems = Problems(people.source.name)
+    names = people.names()
+    joined = list(subjects)
+    for row in np.flatnonzero(positions >= 0).tolist():
+        stated = table.subjects.get(table.values.index[positions[row]], "")
+        if stated:
+            joined[row] = stated
+        elif not is_own:
+            problems.add(_NO_SUBJECT, column="subject_id", name=names[row])
+        if is_own and stated and subject_label(stated) != labels[row]:
+            text = f"found {shown(subjects[row])}, and {shown(stated)} in the measures"
+            problems.add(text, column="subject_id", name=names[row])
+    problems.raise_if_any()
+    return subjects if is_own else unify_subjects(joined)
+
+
 class Rows(NamedTuple):
-    """Measures in the order of the scans, positions of scans without a row, and names of rows without a scan."""
+    """Measures in the order of the scans, positions of scans without a row, and names of rows without a scan.
+
+    `positions` are those of each scan's row in the table of measures, -1 for none.
+    """
 
     values: pd.DataFrame
     lacking: npt.NDArray[np.int64]
     not_asked: list[str]
+    positions: npt.NDArray[np.int64]
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
@@ -180,4 +219,5 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
         values,
         np.flatnonzero(rows < 0),
         [scan_name(*scan) for scan in table.values.index[not_asked]],
+        rows,
     )

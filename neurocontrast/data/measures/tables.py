@@ -300,7 +300,7 @@ def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> Pe
     of_rows = []
     for participant, session in values.index:
         names.append(scan_name(str(participant), str(session)))
-        of_rows.append(sites.get(str(participant).removeprefix("sub-"), ""))
+        of_rows.append(sites.get(subject_label(str(participant)), ""))
     return People(source, names, of_rows)
 
 

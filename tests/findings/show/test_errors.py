@@ -71,12 +71,14 @@ def test_names_are_hidden_and_ages_are_rough(folder):
 def test_the_age_that_is_predicted_is_as_rough(age_folder, tmp_path, build):
     folder = shutil.copytree(age_folder, tmp_path / "e")
     edit(folder, "predictions", lambda table: table.assign(y_true=93.7, y_score=60.2))
-    edit(folder, "cohort", lambda t: t.assign(n=1, mean=93.7, min=93.7, max=93.7))
+    # One person with six scans.
+    edit(folder, "cohort", lambda t: t.assign(n=6, n_subjects=1, mean=93.7, min=93.7, max=93.7))
     files = open_folder(folder)
     (table,) = build("worst", files).blocks
     assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("89+", "60", "–")}
     assert set(draw_predicted(files).numbers["true"]) == {89.0}
     assert [cell.text for cell in build("cohort", files).blocks[-1].rows[0][1:]] == [
+        "6",
         "1",
         "–",
         "–",

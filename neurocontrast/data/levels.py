@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from neurocontrast.data.cells import Refusal
 from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
+from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _N_LEVELS = 5
@@ -17,6 +19,10 @@ _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
 class UnseenLevelError(DataError, ValueError):
     """A level of a category, or text in a column of numbers, of which a model learned nothing."""
+
+
+class UnclearSexError(DataError, ValueError):
+    """A value in a column of sexes that may mean F or M, beside others that do."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,28 @@ def unseen_levels(
         if level is not None and level not in learned:
             rows.setdefault(level, []).append(str(name))
     return UnseenLevels(column, rows, tuple(sorted(filter(None, learned))))
+
+
+def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
+    """Refuse a column of sexes in which some levels are F or M and others may mean one of them.
+
+    Each spelling would be a level of its own: ``H`` a third sex beside F and M. Other sexes than F
+    and M are levels, and so are codes without any F or M. `names` are those of the rows.
+    """
+    if not is_of_sex(column):
+        return
+    levels = list(map(level_of, cells))
+    sexes = read_sexes([level or "" for level in levels])
+    rows: dict[str, list[str]] = {}
+    for level, sex, name in zip(levels, sexes.values, names, strict=True):
+        if level and isinstance(sex, Refusal) and level not in sexes.others:
+            rows.setdefault(level, []).append(str(name))
+    if rows and {"F", "M"} & {sex for sex in sexes.values if isinstance(sex, str)}:
+        listed = "; ".join(f"'{level}' in {_first_of(rows[level], _N_ROWS)}" for level in rows)
+        raise UnclearSexError(
+            f"column '{column}' has F or M in some rows, and values that are not understood beside "
+            f"them: {listed}. Write F, M or n/a."
+        )
 
 
 def spelled_alike(levels: Iterable[str]) -> list[list[str]]:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from neurocontrast.data.levels import (
     UnseenLevelError,
+    check_sexes,
     inferred,
     level_column,
     numbers_of,
@@ -71,6 +72,8 @@ class _LevelEncoder(OneHotEncoder):
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
         """Learn the levels of each column."""
+        for name in X:
+            check_sexes(str(name), X[name], names=list(X.index))
         return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
 
     def transform(self, X: pd.DataFrame) -> Floats:

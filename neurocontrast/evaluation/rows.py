@@ -14,7 +14,7 @@ from neurocontrast.data.columns import (
     number_in,
     number_of,
 )
-from neurocontrast.data.levels import level_column
+from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.provenance import CONTENT, unify_subjects
@@ -61,6 +61,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     tidy["subject_id"] = pd.Series(unify_subjects(subjects), dtype=object)
     for name in ("sex", "site"):
         cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
+        check_sexes(name, cells, names=tidy["participant_id"].tolist())
         tidy[name] = level_column(name, cells)
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]

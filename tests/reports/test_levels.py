@@ -1,6 +1,7 @@
 """Sex, site, age and every category have one reading wherever two tables meet."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -111,6 +112,23 @@ def sexes(written, rows=slice(None)) -> pd.DataFrame:
 )
 def test_an_external_set_of_another_spelling_has_the_same_baseline(test, external, usual):
     assert external(test) == usual
+
+
+@pytest.mark.parametrize("word", ["H", "0", "?"])
+def test_a_word_that_is_not_understood_beside_f_and_m_is_no_third_sex(word, tmp_path):
+    table = sexes({"F": "F", "M": word}, EXTERNAL["site"] == "2")
+    with pytest.raises(DataError, match=f"column 'sex' has F or M .*'{re.escape(word)}' in sub-5"):
+        neurocontrast.evaluate(table, target="diagnosis", out=tmp_path / "e", **FASTEST)
+    with pytest.raises(DataError, match="column 'sex' has F or M"):
+        Residualiser(["sex"]).fit(table[["sex", *FEATURES]])
+    with pytest.raises(DataError, match="column 'sex' has F or M"):
+        ComBat("site", preserve=["sex"]).fit(table[["site", "sex", *FEATURES]])
+
+
+def test_other_sexes_and_codes_alone_stay_levels():
+    for sex in (("F", "M", "other"), ("a", "b", "c"), ("0", "1", "1")):
+        table = pd.DataFrame({"sex": sex})
+        assert len(covariate_encoder().fit(table).get_feature_names_out()) == len(set(sex))
 
 
 def test_an_external_set_is_a_dataframe_a_path_or_a_text(external, usual, tmp_path):

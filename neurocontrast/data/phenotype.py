@@ -18,7 +18,12 @@ from neurocontrast.data.columns import (
     identifier_column,
     is_numeric,
 )
-from neurocontrast.data.descriptions import decode_column, description_of, read_descriptions
+from neurocontrast.data.descriptions import (
+    NOTHING,
+    decode_column,
+    description_of,
+    read_descriptions,
+)
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
@@ -325,7 +330,10 @@ def _check_named_once(columns: Iterable[str], source: str) -> None:
 def _decoded_columns(
     table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
-    """Decode each column by its distinct cells."""
+    """Decode each column by its distinct cells.
+
+    Where the JSON files describe ``sex``, and the table has ``gender`` alone, that is described.
+    """
     descriptions = read_descriptions(described_in)
     decoded: dict[str, dict[str, str | Refusal]] = {}
     notes = []
@@ -334,7 +342,10 @@ def _decoded_columns(
         words = [
             " ".join(cell.split()) for cell in spellings
         ]  # a table of tabs holds no line breaks
-        reading = decode_column(kind, column, words, description_of(column, descriptions))
+        description = description_of(column, descriptions)
+        if description is NOTHING and kind not in table:
+            description = description_of(kind, descriptions)
+        reading = decode_column(kind, column, words, description)
         decoded[kind] = dict(zip(spellings, reading.values, strict=True))
         for written, word in zip(spellings, words, strict=True):
             if word in reading.others:

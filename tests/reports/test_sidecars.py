@@ -263,3 +263,10 @@ def test_the_content_of_the_description_changes_the_cohort(tmp_path):
     before = read_cohort(path).digest()
     path.with_suffix(".json").write_text(json.dumps({"sex": {"Levels": {"1": "m", "2": "f"}}}))
     assert read_cohort(path).digest() != before
+
+
+def test_a_description_under_the_plain_name_holds_for_another_usual_name(tmp_path):
+    people = {"gender": [1, 2], "age": [30, 40]}
+    write_table(tmp_path / "bids", people, {"sex": SEXES})
+    indexed = index(tmp_path / "bids", tmp_path / "idx" / "participants.tsv")
+    assert indexed.table["sex"].tolist() == ["F", "M"]

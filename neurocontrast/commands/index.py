@@ -259,4 +259,4 @@ def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, An
             for path in measures.sources
         ],
     }
-    return table.replace("", np.nan).fillna("n/a"), about
+    return table.replace("", np.nan).astype(object).fillna("n/a"), about

@@ -55,7 +55,11 @@ def codes_in_name(column: str) -> dict[str, str]:
 
 def _pairs_of_sexes(tail: str) -> dict[str, str]:
     """Return number → word where numbers and words of sexes alternate: ``1 male, 2 female``."""
-    tokens = _TOKEN.findall(tail)
+    return _alternating(_TOKEN.findall(tail))
+
+
+def _alternating(tokens: list[str]) -> dict[str, str]:
+    """Return number → word of tokens that are a number and a word of a sex in turn, or nothing."""
     first = tokens[0::2]
     second = tokens[1::2]
     if first and len(first) == len(second):
@@ -63,6 +67,28 @@ def _pairs_of_sexes(tail: str) -> dict[str, str]:
             if WORDS.keys() >= set(map(plain_word, words)) and None not in map(number_of, codes):
                 return dict(zip(codes, words, strict=True))
     return {}
+
+
+def sexes_in_words(text: str) -> dict[str, str]:
+    """Return code → word where a text explains sexes, as in ``1 = female, 2 = male``, or nothing.
+
+    Examples
+    --------
+    >>> sexes_in_words("Sex of the participant (0: female; 1: male)")
+    {'0': 'female', '1': 'male'}
+    >>> sexes_in_words("20 women and 30 men")
+    {}
+    """
+    tokens = []
+    for token in _TOKEN.findall(text):
+        is_code = token.isdecimal() and len(token) == 1
+        if is_code or plain_word(token) in WORDS:
+            tokens.append(token)
+    codes = _alternating(tokens)
+    sexes = {WORDS[plain_word(word)] for word in codes.values()}
+    if sexes != {"F", "M"}:
+        return {}
+    return codes
 
 
 def base_name(column: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
-from neurocontrast.data.codes import base_name, codes_first, codes_in_name
+from neurocontrast.data.codes import base_name, codes_first, codes_in_name, sexes_in_words
 from neurocontrast.data.columns import as_age, text_of
 from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import OTHERS, as_sex, plain_word, read_sexes, sex_in
@@ -28,6 +28,7 @@ _LARGEST_ML = 10_000.0
 """A head of more is in mm³, as FreeSurfer writes its eTIV."""
 _MISSING_WORDS = frozenset(("missing", "unknown", "not available", "not recorded", "no data"))
 _IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
+_UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,11 @@ Descriptions = Mapping[str, Description]
 class Decoded:
     """A column as text by one rule: for each cell its value, "" where missing, or a refusal.
 
-    Of a column of sexes, `others` are cells that name another sex than F and M, with its word, and
-    `codes` are numbers that nothing explains, beside words.
+    Of a column of sexes, `others` are cells that name another sex than F and M, with its word.
     """
 
     values: list[str | Refusal]
     others: Mapping[str, str] = field(default_factory=dict)
-    codes: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -74,7 +73,8 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    levels = content.get("Levels") or {}
+    by_key = {key.strip().lower(): value for key, value in reversed(list(content.items()))}
+    levels = by_key.get("levels") or {}
     if not isinstance(levels, dict):
         raise DataError(f"{place}: Levels must be an object of codes and their meanings.")
     meanings = {}
@@ -82,8 +82,9 @@ def _description(content: Mapping[str, object], place: str) -> Description:
         if isinstance(meaning, dict):
             meaning = meaning.get("Description", code)
         meanings[str(code).strip()] = text_of(meaning).strip()
-    words = " ".join(str(content.get(key, "")) for key in ("LongName", "Description"))
-    return Description(str(content.get("Units") or ""), codes_first(meanings), words)
+    words = ", ".join(str(by_key.get(key) or "") for key in ("longname", "description"))
+    units = by_key.get("units") or by_key.get("unit") or ""
+    return Description(str(units), codes_first(meanings), words)
 
 
 def description_of(column: str, descriptions: Descriptions) -> Description:
@@ -100,7 +101,7 @@ def decode_column(
     """Return a column of people decoded by its description and by the codes in its name.
 
     `kind` is age (to years), sex (to F and M), tiv (to mL), or any other, whose codes become their
-    meanings.
+    meanings. Codes of sexes are read from the description's free text where it has no ``Levels``.
     """
     if kind == "age":
         return _ages(column, cells, description)
@@ -155,10 +156,11 @@ def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
     codes = codes_in_name(column)
+    levels = description.levels or sexes_in_words(description.words)
     words = []
     refusals = {}
     for row, cell in enumerate(cells):
-        word = _explained_sex(cell, codes, description.levels)
+        word = _explained_sex(cell, codes, levels)
         if isinstance(word, Refusal):
             refusals[row] = word
             word = ""
@@ -170,7 +172,7 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
         values[row] = refusals.get(row, values[row])
         if words[row] in sexes.others:
             others[cell] = words[row]
-    return Decoded(values, others, sexes.codes, sexes.notes)
+    return Decoded(values, others, sexes.notes)
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
@@ -256,7 +258,8 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
     if unit not in _PER_YEAR:
         allowed = "'years', 'months', 'weeks', 'days'"
         return Refusal(f"Units {shown(description.units)} are not known; {allowed} are")
-    described = {*_IN_UNIT.findall(description.words.lower())}
+    pattern = _IN_UNIT if written else _UNITS_NAMED
+    described = {*pattern.findall(description.words.lower())}
     if base_name(column) == "age_years":
         described.add("year")
     if described and unit not in described:

@@ -7,17 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from neurocontrast.data.cells import Refusal
 from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
+from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _N_LEVELS = 5
-_BOOLEANS = ("true", "false")
 _N_ROWS = 3
 _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
 
 class UnseenLevelError(DataError, ValueError):
     """A level of a category, or text in a column of numbers, of which a model learned nothing."""
+
+
+class UnclearSexError(DataError, ValueError):
+    """A value in a column of sexes that may mean F or M, beside others that do."""
 
 
 @dataclass(frozen=True)
@@ -69,24 +74,25 @@ def unseen_levels(
     return UnseenLevels(column, rows, tuple(sorted(filter(None, learned))))
 
 
-def check_one_coding(column: str, levels: Sequence[str | None], *, names: Sequence[object]) -> None:
-    """Refuse a column of sexes where some are understood, and others are bare numbers or booleans.
+def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
+    """Refuse a column of sexes in which some levels are F or M and others may mean one of them.
 
-    One site's 0 and 1 beside another's F and M would be four sexes.
+    Each spelling would be a level of its own: ``H`` a third sex beside F and M. Other sexes than F
+    and M are levels, and so are codes without any F or M. `names` are those of the rows.
     """
-    if not is_of_sex(column) or not {"F", "M"} & set(levels):
+    if not is_of_sex(column):
         return
-    codes: dict[str, list[str]] = {}
-    for level, name in zip(levels, names, strict=True):
-        if level is not None and (number_in("", level) is not None or level.lower() in _BOOLEANS):
-            codes.setdefault(level, []).append(str(name))
-    if codes:
-        listed = []
-        for level, rows in codes.items():
-            listed.append(f"'{level}' in {len(rows)} rows ({_first_of(rows, _N_ROWS)})")
-        raise DataError(
-            f"column '{column}' has F or M in some rows, and codes in others: "
-            f"{', '.join(listed)}. Write F and M in all of them."
+    levels = list(map(level_of, cells))
+    sexes = read_sexes([level or "" for level in levels])
+    rows: dict[str, list[str]] = {}
+    for level, sex, name in zip(levels, sexes.values, names, strict=True):
+        if level and isinstance(sex, Refusal) and level not in sexes.others:
+            rows.setdefault(level, []).append(str(name))
+    if rows and {"F", "M"} & {sex for sex in sexes.values if isinstance(sex, str)}:
+        listed = "; ".join(f"'{level}' in {_first_of(rows[level], _N_ROWS)}" for level in rows)
+        raise UnclearSexError(
+            f"column '{column}' has F or M in some rows, and values that are not understood beside "
+            f"them: {listed}. Write F, M or n/a."
         )
 
 

@@ -39,7 +39,7 @@ USUAL_NAMES = {
 """Columns of an index, and their usual names; the first that a table has, with any cell, is taken."""
 _TOKENS = {
     "age": frozenset("age ages alter edad leeftijd".split()),
-    "sex": frozenset("sex gender geschlecht sexe sexo sesso mf".split()),
+    "sex": frozenset("sex gender geschlecht sexe sexo sesso mf female male".split()),
     "site": frozenset("site sites center centre centro scanner standort zentrum hospital".split()),
 }
 """Words in the name of a column that may be of this meaning."""
@@ -159,10 +159,12 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
     """Return the columns that look like age, sex or site, for each meaning that is not `taken`."""
     columns: dict[str, list[str]] = {}
+    is_filled = ~cells.map(is_missing).all()
+    filled = [*map(str, cells.columns[is_filled])]
     for kind, tokens in _TOKENS.items():
         if kind in taken:
             continue
-        for column in map(str, cells.columns):
+        for column in filled:
             words = set(_LETTERS.findall(plain_word(_CAMEL.sub(" ", column))))
             is_named = bool(words & tokens) or base_name(column) in USUAL_NAMES[kind]
             if is_named or (kind == "sex" and _holds_sexes(cells[column])):

@@ -1,7 +1,9 @@
 """Known facts of people: tables of BIDS and of hospitals, decoded and joined to scans."""
 
+import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,15 +18,20 @@ from neurocontrast.data.columns import (
     identifier_column,
     is_numeric,
 )
-from neurocontrast.data.descriptions import decode_column, description_of, read_descriptions
+from neurocontrast.data.descriptions import (
+    NOTHING,
+    decode_column,
+    description_of,
+    read_descriptions,
+)
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
 from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
 
-_UNEXPLAINED = Refusal("a code needs Levels in the JSON file of the same name, or letters")
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
@@ -255,7 +262,7 @@ def read_phenotype(
     identifiers = [subject_label(subject)] * len(table)
     if named_by:
         identifiers = _identifiers(table, named_by)
-    columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep)
+    columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep, source)
     decoded = _decoded_columns(table, columns, [*descriptions, path.with_suffix(".json")])
     rows = _Rows(Phenotype(source, notes=decoded.notes), problems)
     rows.phenotype.not_taken = look_alikes(table, columns)
@@ -289,10 +296,11 @@ class _DecodedColumns(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _taken_columns(table: pd.DataFrame, keep: Sequence[str]) -> dict[str, str]:
+def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
     """Return kind → column: the first of its usual names with any cell, and columns to keep."""
     is_filled = ~table.map(is_missing).all()
     filled = table.columns[is_filled]
+    _check_named_once(filled, source)
     columns = {}
     for kind, names in USUAL_NAMES.items():
         column = first_of(filled, names)
@@ -307,10 +315,25 @@ def _taken_columns(table: pd.DataFrame, keep: Sequence[str]) -> dict[str, str]:
     return columns
 
 
+def _check_named_once(columns: Iterable[str], source: str) -> None:
+    """Refuse two columns with cells whose names differ in case alone, where one would be taken."""
+    usual = {SUBJECT, *itertools.chain.from_iterable(USUAL_NAMES.values())}
+    counts = Counter(str(column).lower() for column in columns)
+    for name, n_columns in counts.items():
+        if name in usual and n_columns > 1:
+            raise DataError(
+                f"{source}: the header names the column '{name}' twice, in different cases. "
+                "Rename or remove the one that is not meant."
+            )
+
+
 def _decoded_columns(
     table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
-    """Decode each column by its distinct cells."""
+    """Decode each column by its distinct cells.
+
+    Where the JSON files describe ``sex``, and the table has ``gender`` alone, that is described.
+    """
     descriptions = read_descriptions(described_in)
     decoded: dict[str, dict[str, str | Refusal]] = {}
     notes = []
@@ -319,13 +342,14 @@ def _decoded_columns(
         words = [
             " ".join(cell.split()) for cell in spellings
         ]  # a table of tabs holds no line breaks
-        reading = decode_column(kind, column, words, description_of(column, descriptions))
+        description = description_of(column, descriptions)
+        if description is NOTHING and kind not in table:
+            description = description_of(kind, descriptions)
+        reading = decode_column(kind, column, words, description)
         decoded[kind] = dict(zip(spellings, reading.values, strict=True))
         for written, word in zip(spellings, words, strict=True):
             if word in reading.others:
                 decoded[kind][written] = reading.others[word]
-            elif word in reading.codes:
-                decoded[kind][written] = _UNEXPLAINED
         if reading.others:
             recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
             notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")

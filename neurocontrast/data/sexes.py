@@ -48,12 +48,11 @@ class SexColumn:
     """A column of sexes: for each cell "F", "M", "" where missing, or a refusal.
 
     `others` are the refused cells, as written, that name another sex or say that it is not known;
-    `codes` are unexplained numbers in a column of words; `notes` say how codes were read.
+    `notes` say how codes were read.
     """
 
     values: tuple[str | Refusal, ...]
     others: frozenset[str] = frozenset()
-    codes: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -119,9 +118,7 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
         if isinstance(reading, str):
             (words_read if number_of(cell) is None else codes).add(cell)
     notes = _notes(codes, is_mixed=bool(words_read))
-    if not words_read:
-        codes = set()
-    return SexColumn(values, frozenset(others), frozenset(codes), notes)
+    return SexColumn(values, frozenset(others), notes)
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from neurocontrast.data.levels import (
     UnseenLevelError,
-    check_one_coding,
+    check_sexes,
     inferred,
     level_column,
     numbers_of,
@@ -72,10 +72,9 @@ class _LevelEncoder(OneHotEncoder):
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
         """Learn the levels of each column."""
-        levels = X.apply(lambda cells: level_column(str(cells.name), cells))
-        for name in levels:
-            check_one_coding(str(name), levels[name].tolist(), names=list(X.index))
-        return super().fit(levels, y)
+        for name in X:
+            check_sexes(str(name), X[name], names=list(X.index))
+        return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
 
     def transform(self, X: pd.DataFrame) -> Floats:
         """Return the columns of the levels; one not seen is refused, or ignored with a warning."""

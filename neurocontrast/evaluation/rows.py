@@ -14,7 +14,7 @@ from neurocontrast.data.columns import (
     number_in,
     number_of,
 )
-from neurocontrast.data.levels import check_one_coding, level_column
+from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.data.sexes import CODES as CODES_OF_SEX
 from neurocontrast.exceptions import DataError, one_of
@@ -63,6 +63,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     tidy["subject_id"] = pd.Series(unify_subjects(subjects), dtype=object)
     for name in ("sex", "site"):
         cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
+        check_sexes(name, cells, names=tidy["participant_id"].tolist())
         tidy[name] = level_column(name, cells)
     _look_at_sexes(table.get("sex"), tidy)
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
@@ -75,9 +76,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _look_at_sexes(written: pd.Series | None, tidy: pd.DataFrame) -> None:
-    """Refuse sexes in two codings, and warn that 1 was read as male and 2 as female."""
-    names = row_names(tidy, range(len(tidy)))
-    check_one_coding("sex", tidy["sex"].tolist(), names=names)
+    """Warn that 1 was read as male and 2 as female."""
     if written is None:
         return
     codes = set(CODES_OF_SEX) & set(map(number_of, filter(None, map(level_of, written.unique()))))

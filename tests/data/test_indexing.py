@@ -148,7 +148,7 @@ def test_all_problems_come_at_once_and_nothing_is_written(bids, tmp_path):
         "sub-05/anat/sub-05_T1w.nii.gz",
         "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
     )
-    table = "participant_id age sex\nsub-01 30 F\nsub-02 40 1\nsub-03 50 F\nsub-05 x F\nsub-09 50 F"
+    table = "participant_id age sex\nsub-01 30 F\nsub-02 40 0\nsub-03 50 F\nsub-05 x F\nsub-09 50 F"
     put(bids, "participants.tsv", rows(table))
     put(bids, "phenotype/intake.tsv", rows("participant_id age sex\nsub-01 44 M"))
     with pytest.raises(DataError) as error:
@@ -160,7 +160,7 @@ def test_all_problems_come_at_once_and_nothing_is_written(bids, tmp_path):
         "sub-04/anat/sub-04_T1w.nii.gz: is empty (0 bytes)",
         "sub-04: there is an image, and no table has a row",
         "is a pointer of git-lfs",
-        "column 'sex': found '1'; a code needs Levels",
+        "column 'sex': found '0'; sex is M, F",
         "column 'age': found 'x'",
         "age is '44' in phenotype/intake.tsv and '30' in participants.tsv",
         "sex is 'M' in phenotype/intake.tsv and 'F' in participants.tsv",

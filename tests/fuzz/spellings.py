@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 N_PEOPLE = 16
+N_DIGITS = 3
+"""Characters at the end of a person's name that no change of spelling touches."""
 SITES = ("Köln", "2")
 """A name with an accent, and one that a spreadsheet turns into a number."""
 VOLUMES_MM3 = {
@@ -67,6 +69,7 @@ def plain_cohort() -> Spelling:
             "sex": ["FM"[number // 2 % 2] for number in range(N_PEOPLE)],
             "site": [SITES[number % 2] for number in range(N_PEOPLE)],
             "diagnosis": [("control", "patient")[number // 4 % 2] for number in range(N_PEOPLE)],
+            "tiv": [f"{volume:.0f}" for volume in generator.uniform(1250, 1700, N_PEOPLE)],
         }
     )
     measures = pd.DataFrame({"participant_id": names})
@@ -218,20 +221,88 @@ def shuffle(cohort: Spelling, chance: random.Random) -> str:
     seed = chance.randrange(2**32)
     cohort.people = cohort.people.sample(frac=1, random_state=seed)
     cohort.measures = cohort.measures.sample(frac=1, random_state=seed + 1)
-    columns = list(cohort.measures.columns[1:])
+    columns = [name for name in cohort.measures if name != "participant_id"]
     chance.shuffle(columns)
     cohort.measures = cohort.measures[["participant_id", *columns]]
     return "shuffled"
 
 
 def change_units(cohort: Spelling, chance: random.Random) -> str:
-    """Write volumes in mL instead of mm³, of everybody, of one site or of one person."""
+    """Write volumes in mL or thicknesses in cm, of everybody, of one site or of one person."""
     rows = rows_changed(plain_cohort().people, chance)
     people = plain_cohort().people["participant_id"][rows]
-    names = cohort.measures["participant_id"].str.removeprefix("sub-")
+    names = cohort.measures["participant_id"].str[-N_DIGITS:]
     chosen = names.isin(set(people)).to_numpy()
+    if chance.random() < 0.5:
+        cohort.measures.loc[chosen, list(THICKNESSES)] /= 10
+        return f"cm of {chosen.sum()}"
     cohort.measures.loc[chosen, list(VOLUMES_MM3)] /= 1000
     return f"mL of {chosen.sum()}"
+
+
+def change_head_size(cohort: Spelling, chance: random.Random) -> str:
+    """Write head sizes in mm³, which their size tells, or in a unit of the JSON file."""
+    rows = rows_changed(plain_cohort().people, chance)
+    unit = chance.choice(("mm3", "cm3", "L", "none", "none"))
+    if unit != "none":
+        rows = np.ones(N_PEOPLE, dtype=bool)
+        cohort.sidecar["tiv"] = {"Units": unit}
+    factor = {"mm3": 1000.0, "cm3": 1.0, "L": 0.001, "none": 1000.0}[unit]
+    volumes = cohort.people["tiv"].astype(float) * factor
+    cohort.people["tiv"] = cohort.people["tiv"].mask(rows, volumes.map("{:.3f}".format))
+    return f"tiv times {factor} of {rows.sum()}, Units {unit}"
+
+
+def rename_people(cohort: Spelling, chance: random.Random) -> str:
+    """Give everybody another name in both tables, with an accent in one or the other form."""
+    for table in (cohort.people, cohort.measures):
+        form = chance.choice(("NFC", "NFD"))
+        names = table["participant_id"].str[-N_DIGITS:]
+        table["participant_id"] = unicodedata.normalize(form, "Zoë") + names
+    return "everybody renamed"
+
+
+def code_levels(cohort: Spelling, chance: random.Random) -> str:
+    """Write site or diagnosis as codes that the JSON file explains."""
+    column = chance.choice(("site", "diagnosis"))
+    words = list(cohort.people[column].unique())
+    codes = {word: str(number + 1) for number, word in enumerate(words)}
+    cohort.people[column] = cohort.people[column].map(codes)
+    levels: dict[str, object] = {code: word for word, code in codes.items()}
+    if chance.random() < 0.5:
+        levels = {code: {"Description": word} for code, word in levels.items()}
+    key = chance.choice(("Levels", "levels"))
+    cohort.sidecar[column] = {key: levels}
+    return f"{column} coded with {key}"
+
+
+def add_sessions(cohort: Spelling, chance: random.Random) -> str:
+    """Add the one session of everybody to both tables."""
+    del chance
+    for table in (cohort.people, cohort.measures):
+        table["session_id"] = "ses-1"
+    return "sessions"
+
+
+DTYPES = {
+    "sex": ("category", "string[pyarrow]", "string"),
+    "site": ("category", "string[pyarrow]"),
+    "diagnosis": ("category", "string[pyarrow]"),
+    "age": ("Int64", "Float64", "int64[pyarrow]"),
+}
+
+
+def change_dtype(cohort: Spelling, chance: random.Random) -> str:
+    """Hold a column of people in another dtype of pandas."""
+    column = chance.choice(sorted(DTYPES))
+    if column not in cohort.people or column in cohort.sidecar:
+        return f"no {column} to change"
+    dtype = chance.choice(DTYPES[column])
+    values = cohort.people[column]
+    if column == "age":
+        values = values.astype(float).round()
+    cohort.people[column] = values.astype(dtype)
+    return f"{column} as {dtype}"
 
 
 def empty_column(cohort: Spelling, chance: random.Random) -> str:
@@ -255,7 +326,16 @@ CHANGES: tuple[Callable[[Spelling, random.Random], str], ...] = (
     shuffle,
     change_units,
     empty_column,
+    change_head_size,
+    rename_people,
+    code_levels,
+    add_sessions,
+    change_dtype,
 )
+LAST = (rename_column, explain_sex_in_header, change_dtype)
+"""Changes after which others do not find their column by the usual name, or as text."""
+OF_SITE = {code_levels, number_site, decompose_site}
+OF_NAMES = {rename_people, prefix_names}
 OF_SEX = {spell_sex, code_sex, explain_sex_in_header}
 
 
@@ -264,11 +344,8 @@ def spelled(seed: int) -> Spelling:
     chance = random.Random(seed)
     cohort = plain_cohort()
     chosen = chance.sample(CHANGES, k=chance.choice((1, 1, 2, 3)))
-    if len(OF_SEX & set(chosen)) > 1:
+    if any(len(group & set(chosen)) > 1 for group in (OF_SEX, OF_SITE, OF_NAMES)):
         chosen = chosen[:1]
-    # A column is renamed last, so that each change finds its column by the usual name.
-    for change in sorted(
-        chosen, key=lambda change: change in (rename_column, explain_sex_in_header)
-    ):
+    for change in sorted(chosen, key=lambda change: change in LAST):
         cohort.changes.append(change(cohort, chance))
     return cohort

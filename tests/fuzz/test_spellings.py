@@ -4,6 +4,7 @@ A failure names the seed and its changes: ``python -c "from tests.fuzz.spellings
 print(spelled(SEED).changes)"``.
 """
 
+import re
 import unicodedata
 import warnings
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from neurocontrast.data import read_cohort, read_measures
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.evaluation import ComBat, Residualiser
 from neurocontrast.exceptions import NeurocontrastError
-from tests.fuzz.spellings import Spelling, plain_cohort, spelled
+from tests.fuzz.spellings import N_DIGITS, Spelling, plain_cohort, spelled
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 Content = dict[str, tuple[object, ...]]
@@ -40,14 +41,20 @@ QUICK = {
 
 
 def people_of(cohort: Cohort) -> Content:
-    """Return age, sex, site and diagnosis of each person, whatever the order of the table."""
+    """Return age, sex, site, diagnosis and head size of each person, whatever the order of the table.
+
+    A column that a warning names as not taken counts as refused: without it, nothing can use it.
+    """
     table = cohort.table
+    if re.search("is kept as it is|holds no volumes of heads", " ".join(cohort.warnings)):
+        raise NeurocontrastError("a column is named in a warning, and not taken")
     content: Content = {}
     for row in table.to_dict("records"):
         site = unicodedata.normalize("NFC", str(row.get("site")))
         age = round(float(row.get("age", np.nan)), 1)
-        name = str(row["participant_id"]).removeprefix("sub-")
-        content[name] = (age, row.get("sex"), site, row.get("diagnosis"))
+        size = round(float(row.get("tiv", np.nan)))
+        name = str(row["participant_id"])[-N_DIGITS:]
+        content[name] = (age, row.get("sex"), site, row.get("diagnosis"), size)
     return content
 
 
@@ -80,7 +87,7 @@ def by_measures(cohort: Spelling, folder: Path) -> Content:
     joined = read_measures(table, measures)
     values = joined.measures.values
     values = values[sorted(name for name in values if not values[name].isna().all())]
-    names = joined.table["participant_id"].str.removeprefix("sub-")
+    names = joined.table["participant_id"].str[-N_DIGITS:]
     return {
         name: tuple(np.round(row, 4))
         for name, row in zip(names, values.to_numpy(dtype=float), strict=True)
@@ -95,7 +102,7 @@ def by_indexed_measures(cohort: Spelling, folder: Path) -> Content:
     neurocontrast.index(measures.parent, target, phenotypes=[table])
     joined = read_measures(target)
     values = joined.measures.values[sorted(joined.measures.values)]
-    names = joined.table["participant_id"].str.removeprefix("sub-")
+    names = joined.table["participant_id"].str[-N_DIGITS:]
     return {
         name: tuple(np.round(row, 4))
         for name, row in zip(names, values.to_numpy(dtype=float), strict=True)
@@ -125,7 +132,7 @@ def embedded(cohort: Spelling) -> pd.DataFrame:
     if not {"participant_id", "age", "sex", "site"} <= set(names) or cohort.sidecar:
         raise NeurocontrastError("a table of embeddings has the package's own columns")
     table = cohort.people.reset_index(drop=True)
-    order = table["participant_id"].str.removeprefix("sub-").astype(int)
+    order = table["participant_id"].str[-N_DIGITS:].astype(int)
     features = np.random.default_rng(1).normal(size=(len(table), 4))[order]
     columns = [f"feature_{column:04d}" for column in range(4)]
     return table.join(pd.DataFrame(features, columns=columns))
@@ -134,7 +141,7 @@ def embedded(cohort: Spelling) -> pd.DataFrame:
 def by_evaluating(cohort: Spelling, folder: Path) -> Content:
     """Evaluate a table of embeddings; the order of its rows decides the folds."""
     table = embedded(cohort)
-    order = table["participant_id"].str.removeprefix("sub-").argsort()
+    order = table["participant_id"].str[-N_DIGITS:].argsort()
     result = neurocontrast.evaluate(
         table.iloc[order], target="diagnosis", out=folder / "evaluation", **QUICK
     )
@@ -148,7 +155,7 @@ def by_testing(cohort: Spelling, folder: Path) -> Content:
     """Test a model of the plain cohort on the same people as spelled, of other names."""
     training = embedded(plain_cohort())
     tested = embedded(cohort)
-    tested["participant_id"] = "T" + tested["participant_id"].str.removeprefix("sub-")
+    tested["participant_id"] = "T" + tested["participant_id"].str[-N_DIGITS:]
     columns = [name for name in tested if name.startswith("feature_")]
     tested[columns] += 0.25
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +196,7 @@ def harmonised(transformer: Residualiser | ComBat, cohort: Spelling, folder: Pat
         frame["age"] = frame["age"].astype(float)
     used = [name for name in columns if name != "site" or isinstance(transformer, ComBat)]
     changed = transformer.fit(training[used]).transform(table[used])
-    names = table["participant_id"].str.removeprefix("sub-")
+    names = table["participant_id"].str[-N_DIGITS:]
     rows = np.asarray(changed, dtype=float)
     return {name: tuple(np.round(row, 6)) for name, row in zip(names, rows, strict=True)}
 

@@ -132,6 +132,7 @@ def test_usual_names_are_taken_by_index(scans, tmp_path, column):
     [
         ("Q3", ("male", "female"), "sex"),
         ("PatientSex", ("M", "F"), "sex"),
+        ("is_male", ("1", "0"), "sex"),
         ("age_months", ("360", "400"), "age"),
         ("Age (years)", ("30", "40"), "age"),
         ("recruiting_center", ("a", "b"), "site"),
@@ -157,6 +158,29 @@ def test_bare_codes_are_read_by_one_rule_and_a_message_says_so(scans, tmp_path):
     for text in (" ".join(found.notes), " ".join(cohort.warnings)):
         assert "1 is read as male and 2 as female" in text
         assert "'sex (1=female, 2=male)'" in text
+
+
+def test_codes_beside_words_are_read_by_one_rule_at_every_door(scans, tmp_path):
+    people = write_people(tmp_path, {"sex": alternate("F", "1")})
+    found = index(scans, tmp_path / "out/participants.tsv", phenotypes=[people])
+    cohort = read_cohort(people, channels=())
+    assert found.table["sex"].tolist() == cohort.table["sex"].tolist() == alternate("F", "M")
+    for text in (" ".join(found.notes), " ".join(cohort.warnings)):
+        assert "mixes numbers and letters; 1 is read as male" in text
+
+
+@pytest.mark.parametrize("names", [("sex", "Sex"), ("Age", "age"), ("M/F", "m/f")])
+def test_a_column_named_twice_is_refused_by_index_too(scans, tmp_path, names):
+    first, second = names
+    people = write_people(tmp_path, {first: ["1"] * 6, second: ["2"] * 6})
+    with pytest.raises(DataError, match=f"people.csv: .*'{second.lower()}' twice"):
+        index(scans, tmp_path / "out/participants.tsv", phenotypes=[people])
+
+
+def test_an_empty_column_is_not_advised_to_be_renamed(scans, tmp_path):
+    people = write_people(tmp_path, {"sex": ["n/a"] * 6})
+    found = index(scans, tmp_path / "out/participants.tsv", phenotypes=[people])
+    assert not any("rename" in note for note in found.notes)
 
 
 def test_a_number_beside_one_and_two_makes_all_codes_doubtful():

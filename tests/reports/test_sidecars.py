@@ -46,6 +46,33 @@ def write_table(folder, columns, described=None, *, name="participants"):
     [
         ({"age": [11, 30]}, {"age": {"Units": "months"}}, {"age": [0.9167, 2.5]}),
         ({"age": [11, 30]}, {"AGE": {"Units": "Mo."}}, {"age": [0.9167, 2.5]}),
+        ({"age": [11, 30]}, {"age": {"units": "months"}}, {"age": [0.9167, 2.5]}),
+        ({"age": [11, 30]}, {"age": {"Unit": "months"}}, {"age": [0.9167, 2.5]}),
+        (
+            {"age": [11, 30]},
+            {"age": {"Description": "Age on the day of the scan"}},
+            {"age": [11, 30]},
+        ),
+        (
+            {"sex": [1, 2]},
+            {"sex": {"levels": {"1": "female", "2": "male"}}},
+            {"sex": ["F", "M"]},
+        ),
+        (
+            {"sex": [1, 2]},
+            {"sex": {"Description": "Sex of the participant: 1 = female, 2 = male"}},
+            {"sex": ["F", "M"]},
+        ),
+        (
+            {"sex": [0, 1]},
+            {"sex": {"Description": "female (0), male (1)"}},
+            {"sex": ["F", "M"]},
+        ),
+        (
+            {"sex": [1, 2]},
+            {"sex": {"Description": "Of 1 woman and 20 men"}},
+            {"sex": ["M", "F"]},
+        ),
         ({"Age": [731, 3650]}, {"Age": {"Units": "days"}}, {"age": [2.001, 9.993]}),
         ({"age": [11, 30]}, {"age": {"Units": "years old"}}, {"age": [11, 30]}),
         ({"age": [30, -9]}, {"age": {"Levels": {"-9": "unknown"}}}, {"age": [30, np.nan]}),
@@ -121,6 +148,16 @@ def test_units_and_levels_hold_at_every_door(tmp_path, columns, described, expec
             {"age": [30, 40]},
             {"age": {"Description": "Age in months at the scan"}},
             r"are not given, and .* in months",
+        ),
+        (
+            {"age": [30, 40]},
+            {"age": {"LongName": "Age", "Description": "Age (months)"}},
+            r"are not given, and .* in months",
+        ),
+        (
+            {"sex": [1, 2, 3]},
+            {"sex": {"Description": "1: female, 2: male"}},
+            r"found '3'; .* has '1', '2'",
         ),
         ({"age": [1, 2]}, {"age": {"Levels": {"1": "20-25", "2": "26-30"}}}, r"found '1'"),
     ],
@@ -226,3 +263,10 @@ def test_the_content_of_the_description_changes_the_cohort(tmp_path):
     before = read_cohort(path).digest()
     path.with_suffix(".json").write_text(json.dumps({"sex": {"Levels": {"1": "m", "2": "f"}}}))
     assert read_cohort(path).digest() != before
+
+
+def test_a_description_under_the_plain_name_holds_for_another_usual_name(tmp_path):
+    people = {"gender": [1, 2], "age": [30, 40]}
+    write_table(tmp_path / "bids", people, {"sex": SEXES})
+    indexed = index(tmp_path / "bids", tmp_path / "idx" / "participants.tsv")
+    assert indexed.table["sex"].tolist() == ["F", "M"]

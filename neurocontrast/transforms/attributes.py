@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 from types import FunctionType
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from monai.data import ImageReader
 from monai.transforms import Randomizable
@@ -18,6 +22,16 @@ from neurocontrast.reading import problem_of_place
 _DRAWN_BY_MONAI = ("R", "_do_transform")
 LAST_FILES_OF_READERS = ("filenames", "has_series")
 _DRAWING_METHODS = ("randomize", "__call__")
+_OF_A_HOME = re.compile(r"~\w*[/\\].")
+_PATH_WITHIN = re.compile(
+    r"(?<![\w.)\]])("
+    r"(~\w*|[A-Za-z]:)?/+[^/\s]+/+[^/\s]"  # /data/sub-01, ~/data/sub-01, C:/data/sub-01
+    r"|[A-Za-z]:\\+[^\\\s]+\\+[^\\\s]"  # C:\data\sub-01
+    r"|\\\\\w+\\+\w"  # \\server\data
+    r").*",
+    re.DOTALL,
+)
+PATH_WITHIN = "path within"
 
 
 def attributes_of(value: object) -> dict[str, object] | None:
@@ -78,6 +92,37 @@ def is_absolute(text: str) -> bool:
         return text.strip("/") != ""
     path = PureWindowsPath(text)
     return path.is_absolute() and path.name != ""
+
+
+def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
+    """Describe a text: as written, or by a digest where a path in it would name a person."""
+    if is_absolute(text):
+        return describe_path(text)
+    url = urlsplit(text)
+    if url.scheme == "file" and url.path.strip("/"):
+        return describe_path(url2pathname(url.path))
+    if _OF_A_HOME.match(text):
+        return describe_path(_expand_home(text))
+    path = _PATH_WITHIN.search(text)
+    if path is None:
+        return text
+    return {"text": digest_of("text", text), PATH_WITHIN: describe_path(path[0])}
+
+
+def name_of_text(text: str) -> str:
+    """Return a mapping's key as a name of its description, without the path that a key may be."""
+    description = describe_text(text)
+    if description == text:
+        return text
+    return json.dumps(description)
+
+
+def _expand_home(text: str) -> str:
+    """Return a path with the home folder written out, or as written for an unknown user's."""
+    try:
+        return str(Path(text).expanduser())
+    except RuntimeError:
+        return text
 
 
 def describe_path(text: str) -> dict[str, str]:

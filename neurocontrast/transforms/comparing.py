@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from neurocontrast.transforms.attributes import (
     LAST_FILES_OF_READERS,
-    describe_path,
-    is_absolute,
+    PATH_WITHIN,
+    describe_text,
+    name_of_text,
 )
-from neurocontrast.transforms.describing import AFFINE, METHOD, OWNER, Description
+from neurocontrast.transforms.describing import (
+    AFFINE,
+    CONTAINER,
+    ITEMS,
+    MAKER,
+    METHOD,
+    OWNER,
+    WRAPPED,
+    Description,
+)
 
-_PATH_AS_TEXT = re.compile(r"\w*Path: \w*Path\((['\"])(.+)\1\)", re.DOTALL)
+_PATH_AS_TEXT = re.compile(r"\A\w*Path: \w*Path\((['\"])(.+)\1\)\Z", re.DOTALL)
 
 
 def is_same(stored: Description, current: Description) -> bool | None:
     """Tell whether a stored description is that of an object; None where too little was stored.
 
     Versions before 2026-11-28 wrote absolute paths and the last files of readers, described partial
-    functions and bound methods by their class or name alone, and left out options of `Compose`.
+    functions and bound methods by their class or name alone, and left out options of `Compose`,
+    classes of containers and makers of pickles.
     """
     stored = _renewed(stored)
     if stored == current:
@@ -35,18 +46,14 @@ def _renewed(stored: Description) -> Description:
         return list(map(_renewed, stored))
     if isinstance(stored, dict):
         is_reader = str(stored.get("class")).startswith("monai.data.image_reader.")
-        renewed = dict(zip(stored, map(_renewed, stored.values()), strict=True))
+        names = map(name_of_text, stored)
+        renewed = dict(zip(names, map(_renewed, stored.values()), strict=True))
         for name in LAST_FILES_OF_READERS:
             if is_reader:
                 renewed.pop(name, None)
         return renewed
     if isinstance(stored, str):
-        path = _PATH_AS_TEXT.fullmatch(stored)
-        text = stored
-        if path is not None:
-            text = path[2]
-        if is_absolute(text):
-            return describe_path(text)
+        return describe_text(_PATH_AS_TEXT.sub(r"\2", stored))
     return stored
 
 
@@ -62,10 +69,15 @@ def _of_earlier_version(description: Description) -> Description:
         return {"class": "functools.partial"}
     if description.get("class") == "monai.transforms.compose.Compose":
         return _of_earlier_version(description["transforms"])
+    if CONTAINER in description:
+        return _of_earlier_version(description[ITEMS])
+    if description.keys() == {"class", WRAPPED}:
+        return _of_earlier_version(description[WRAPPED])
     if description.keys() == {"array", AFFINE}:
         return {"array": description["array"]}
-    weaker = map(_of_earlier_version, description.values())
-    return dict(zip(description, weaker, strict=True))
+    weaker = dict(zip(description, map(_of_earlier_version, description.values()), strict=True))
+    weaker.pop(MAKER, None)
+    return weaker
 
 
 def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
@@ -95,3 +107,16 @@ def texts_of(description: Description) -> Iterator[str]:
             yield from texts_of(item)
     elif isinstance(description, str):
         yield description
+
+
+def paths_within(description: Description) -> Iterator[Description]:
+    """Yield the digests of all paths inside texts of a description."""
+    items: Iterable[Description] = ()
+    if isinstance(description, dict):
+        if PATH_WITHIN in description:
+            yield description[PATH_WITHIN]
+        items = description.values()
+    elif isinstance(description, list):
+        items = description
+    for item in items:
+        yield from paths_within(item)

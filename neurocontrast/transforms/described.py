@@ -12,7 +12,8 @@ from monai.transforms import Compose
 
 from neurocontrast.exceptions import DataError, NeurocontrastWarning
 from neurocontrast.files import ScanFiles, digest_of, files_of
-from neurocontrast.transforms.comparing import differences_of, is_same, texts_of
+from neurocontrast.transforms.attributes import describe_path
+from neurocontrast.transforms.comparing import differences_of, is_same, paths_within, texts_of
 from neurocontrast.transforms.describing import Description, describe
 from neurocontrast.transforms.images import apply
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
@@ -77,13 +78,15 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
     item = apply(transforms, {"image": scan})
     after = _describe_all(transforms)
     files = files_of(scan)
+    digests = list(map(describe_path, files))
     problems = []
     for transform, old, new in zip(transforms.transforms, before, after, strict=True):
         name = type(transform).__name__
         for path in differences_of(old, new):
             problems.append(f"{name}: {path} is another after a scan")
-        text = "\n".join(texts_of(new))
-        if any(map(text.__contains__, files)):
+        texts = "\n".join(texts_of(new))
+        is_named = any(map(texts.__contains__, files))
+        if is_named or any(path in digests for path in paths_within(new)):
             problems.append(f"{name} holds the path of the scan")
     if problems:
         raise DataError(f"transforms: {'; '.join(problems)}. {_KEEPS_STATE}")
@@ -141,8 +144,8 @@ def _check_same(
     if unknown:
         warnings.warn(
             f"transforms: {', '.join(unknown)}: the run was written by a version that recorded no "
-            "settings of partial functions and bound methods, so whether they are the run's cannot "
-            "be checked. See to it yourself.",
+            "settings of partial functions, bound methods and containers of other classes, so "
+            "whether they are the run's cannot be checked. See to it yourself.",
             NeurocontrastWarning,
             stacklevel=2,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import logging
 import random
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]
 from dataclasses import dataclass, replace
@@ -15,7 +16,16 @@ from enum import Enum
 from functools import partial, singledispatch
 from operator import itemgetter
 from pathlib import PurePath
-from types import FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -28,7 +38,9 @@ from neurocontrast.files import digest_of
 from neurocontrast.transforms.attributes import (
     attributes_of,
     describe_path,
+    describe_text,
     is_absolute,
+    name_of_text,
     state_names,
 )
 
@@ -50,9 +62,24 @@ _GENERATORS = (
     random.Random,
     torch.Generator,
 )
+_ROUTINES = (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+_MODULES_OF_PICKLE = ("copyreg", "_codecs")
+_PLAIN_CONTAINERS = (dict, frozenset, list, set, tuple)
 METHOD = "method"
 OWNER = "of"
 AFFINE = "affine"
+CONTAINER = "container"
+ITEMS = "items"
+MAKER = "made by"
+WRAPPED = "wrapped"
 
 
 @dataclass(frozen=True)
@@ -100,7 +127,9 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 @singledispatch
 def _describe(value: object, position: Position) -> Description:
     """Describe an object of Python by the recipe of its pickle or by its attributes."""
-    if inspect.isroutine(value) or isinstance(value, np.ufunc):
+    if isinstance(value, np.ufunc):
+        return _name_of_ufunc(value, position)
+    if isinstance(value, _ROUTINES):
         return _describe_routine(value, position)
     kind = type(value)
     if callable(getattr(value, "get_fdata", None)):  # an image of nibabel
@@ -113,9 +142,7 @@ def _describe(value: object, position: Position) -> Description:
 @_describe.register(str)
 def _describe_text(value: str, position: Position) -> Description:
     del position
-    if is_absolute(value):
-        return describe_path(value)
-    return value
+    return describe_text(value)
 
 
 @_describe.register(float)
@@ -172,9 +199,17 @@ def _describe_array(value: np.ndarray, position: Position) -> Description:
 
 @_describe.register
 def _describe_tensor(value: torch.Tensor, position: Position) -> Description:
-    tensor = value.detach().cpu()
+    if value.layout is not torch.strided:
+        dense = _describe_tensor(value.to_dense(), position)
+        return {"layout": str(value.layout), "dense": dense}
+    if value.is_meta or value.is_quantized:
+        position.refuse(_no_description(type(value)))
+    tensor = value.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         return {"bfloat16": _describe_array(tensor.float().numpy(), position)}
+    if tensor.is_floating_point() and tensor.itemsize == 1:
+        name = str(tensor.dtype).removeprefix("torch.")
+        return {name: _describe_array(tensor.float().numpy(), position)}
     description = _describe_array(np.asarray(tensor.numpy()), position)
     if isinstance(value, MetaTensor) and isinstance(description, dict):
         description[AFFINE] = describe(value.affine.numpy(), position)
@@ -210,7 +245,8 @@ def _describe_mapping(value: Mapping, position: Position) -> Description:
         items[key] = describe(item, inside.at(key))
     if isinstance(value, OrderedDict) and len(items) > 1:  # applied in their order
         return list(map(list, items.items()))
-    return dict(sorted(items.items(), key=itemgetter(0)))
+    description = dict(sorted(items.items(), key=itemgetter(0)))
+    return _with_class(value, description, position)
 
 
 def _typed_key(key: object) -> str:
@@ -221,14 +257,31 @@ def _typed_key(key: object) -> str:
 @_describe.register(tuple)
 def _describe_sequence(value: Sequence[object], position: Position) -> Description:
     inside = position.within(value)
-    return list(map(describe, value, map(inside.at, map(str, range(len(value))))))
+    items = list(map(describe, value, map(inside.at, map(str, range(len(value))))))
+    return _with_class(value, items, position)
 
 
 @_describe.register(set)
 @_describe.register(frozenset)
 def _describe_set(value: set[object], position: Position) -> Description:
     inside = position.within(value)
-    return sorted(map(partial(describe, position=inside), value), key=str)
+    items = sorted(map(partial(describe, position=inside), value), key=str)
+    return _with_class(value, items, position)
+
+
+def _with_class(value: object, items: Description, position: Position) -> Description:
+    """Add class and attributes to the items of a container derived from a built-in one."""
+    kind = type(value)
+    if kind in _PLAIN_CONTAINERS or not isinstance(value, _PLAIN_CONTAINERS):
+        return items
+    description: dict[str, Description] = {CONTAINER: _name_of(kind, position), ITEMS: items}
+    attributes = dict(getattr(value, "__dict__", {}))
+    if isinstance(value, defaultdict):
+        attributes["default_factory"] = value.default_factory
+    inside = position.within(value)
+    for name in sorted(attributes):
+        description[name] = describe(attributes[name], inside.at(name))
+    return description
 
 
 @_describe.register
@@ -251,8 +304,12 @@ def _describe_logger(value: logging.Logger, position: Position) -> Description:
 @_describe.register
 def _describe_partial(value: partial, position: Position) -> Description:
     inside = position.within(value)
+    attributes: dict[str, Description] = {}
+    for name in sorted(value.__dict__):
+        attributes[name] = describe(value.__dict__[name], inside.at(name))
     return {
-        "class": _name_of(partial, position),
+        **attributes,
+        "class": _name_of(type(value), position),
         "func": describe(value.func, inside.at("func")),
         "args": describe(value.args, inside.at("args")),
         "keywords": describe(value.keywords, inside.at("keywords")),
@@ -311,7 +368,7 @@ def _describe_pickled(value: object, position: Position) -> Description:
     except Exception:  # the class's own code, which may raise anything
         position.refuse(_no_description(kind))
     if isinstance(recipe, str):
-        return f"{kind.__module__}.{recipe}"
+        return _describe_global(value, recipe, position)
     inside = position.within(value)
     maker, arguments, state, items, pairs = (*recipe, None, None, None)[:5]
     if maker is __newobj__:
@@ -323,10 +380,33 @@ def _describe_pickled(value: object, position: Position) -> Description:
         "pairs": pairs and list(pairs),
     }
     description: dict[str, Description] = {"class": _name_of(kind, position)}
+    if maker is not kind and getattr(maker, "__module__", None) not in _MODULES_OF_PICKLE:
+        description[MAKER] = describe(maker, inside)
     for name, content in contents.items():
         if content is not None:
             description[name] = describe(content, inside)
     return description
+
+
+def _describe_global(value: object, name: str, position: Position) -> Description:
+    """Describe an object by the name under which its module holds it, or by the wrapped one."""
+    kind = type(value)
+    for module in (getattr(value, "__module__", None), kind.__module__):
+        if _object_of(module, name) is value:
+            return f"{module}.{name}"
+    wrapped = getattr(value, "__wrapped__", None)
+    if wrapped is None:
+        position.refuse(_no_description(kind))
+    inside = position.within(value).at(WRAPPED)
+    return {"class": _name_of(kind, position), WRAPPED: describe(wrapped, inside)}
+
+
+def _object_of(module: str | None, name: str) -> object:
+    """Return the object of a loaded module by its dotted name, None where there is none."""
+    value: object = sys.modules.get(module or "")
+    for attribute in name.split("."):
+        value = getattr(value, attribute, None)
+    return value
 
 
 def _describe_attributes(value: object, position: Position) -> Description:
@@ -338,7 +418,9 @@ def _describe_attributes(value: object, position: Position) -> Description:
     inside = position.within(value)
     left_out = set(state_names(kind))
     if kind.__getstate__ is not object.__getstate__:
-        left_out |= attributes.keys() - _kept_by_class(value, attributes, position)
+        state = _state_by_class(value, attributes, position)
+        left_out |= attributes.keys() - state.keys()
+        attributes = {**state, **attributes}
     description: dict[str, Description] = {"class": _name_of(kind, position)}
     if not position.names:
         inside = inside.at(kind.__name__)
@@ -347,15 +429,17 @@ def _describe_attributes(value: object, position: Position) -> Description:
     return description
 
 
-def _kept_by_class(value: object, attributes: Mapping[str, object], position: Position) -> set[str]:
-    """Return the attributes that a class's own ``__getstate__`` keeps."""
+def _state_by_class(
+    value: object, attributes: Mapping[str, object], position: Position
+) -> Mapping[str, object]:
+    """Return the state that a class's own ``__getstate__`` keeps, by name."""
     try:
         state = value.__getstate__()
     except Exception:  # the class's own code, which may raise anything
         position.refuse(_no_description(type(value)))
     if isinstance(state, Mapping):
-        return set(state)
-    return set(attributes)
+        return dict(zip(map(str, state), state.values(), strict=True))
+    return attributes
 
 
 def _no_description(kind: type) -> str:
@@ -367,15 +451,36 @@ def _no_description(kind: type) -> str:
 
 def _key_of(key: object, position: Position) -> str:
     """Return the name of a mapping's key."""
-    if key is None or isinstance(key, str | bool | int | float | tuple | Enum):
+    if isinstance(key, str):
+        return name_of_text(key)
+    if isinstance(key, tuple) and not all(map(_is_plain, key)):
+        return json.dumps(describe(key, position), sort_keys=True)
+    if key is None or isinstance(key, bool | int | float | tuple | Enum):
         return str(key)
     return json.dumps(describe(key, position), sort_keys=True)
 
 
+def _is_plain(value: object) -> bool:
+    """Tell whether the text of a value says all of it and names no path."""
+    if isinstance(value, str):
+        return name_of_text(value) == value
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _name_of_ufunc(value: np.ufunc, position: Position) -> str:
+    """Return the name of a ufunc of numpy or scipy; refuse one of one's own, whose name is free."""
+    modules = map(importlib.import_module, ("numpy", "scipy.special"))
+    if not any(getattr(module, value.__name__, None) is value for module in modules):
+        position.refuse(
+            f"'{value.__name__}' is a ufunc of neither numpy nor scipy, so that its results, which "
+            "are kept on the disk, could not be told from another's. Call it in a function of a "
+            "module."
+        )
+    return f"numpy.{value.__name__}"
+
+
 def _name_of(value: object, position: Position) -> str:
     """Return the name of a class or function; refuse a name by which none can be found again."""
-    if isinstance(value, np.ufunc):
-        return f"numpy.{value.__name__}"
     qualified = getattr(value, "__qualname__", type(value).__name__)
     name = f"{getattr(value, '__module__', '')}.{qualified}"
     if "<" in name or _hides_values(value):
@@ -391,7 +496,4 @@ def _hides_values(value: object) -> bool:
     """Tell whether a function is a closure that its module does not hold under its name."""
     if not isinstance(value, FunctionType) or value.__closure__ is None:
         return False
-    at: object = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        at = getattr(at, part, None)
-    return at is not value
+    return _object_of(value.__module__, value.__qualname__) is not value

@@ -6,8 +6,9 @@ import operator
 import os
 import subprocess
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import nibabel as nib
 import numpy as np
@@ -87,6 +88,67 @@ def scale(image, width=1.0):
     return image * width
 
 
+class Renaming(Filter):
+    """A filter whose state has a name of its own."""
+
+    def __getstate__(self):
+        """Return the state under the name of earlier versions."""
+        return {"w": self.width}
+
+
+class MadeByFunctions(Filter):
+    """A filter that is pickled as the call of a function."""
+
+    def __reduce__(self):
+        """Return the function of its width."""
+        return ((narrow, wide)[self.width > 1], ())
+
+
+def narrow():
+    """Return a filter of width 1."""
+    return MadeByFunctions(1.0)
+
+
+def wide():
+    """Return a filter of width 2."""
+    return MadeByFunctions(2.0)
+
+
+class Decorated:
+    """A callable that binds as methods do, with a setting."""
+
+    def __init__(self, width):
+        self.width = width
+
+    def __get__(self, instance, owner=None):
+        """Return itself."""
+        return self
+
+
+class PartialOfOnesOwn(functools.partial):
+    """A partial of another class."""
+
+
+class Listing(list):
+    """A list with a setting."""
+
+    def __init__(self, items, width):
+        super().__init__(items)
+        self.width = width
+
+
+class Table(dict):
+    """A mapping with a setting."""
+
+    def __init__(self, items, width):
+        super().__init__(items)
+        self.width = width
+
+
+Box = namedtuple("Box", "low high")
+Window = namedtuple("Window", "low high")
+
+
 def image_of(values):
     """Return an image in memory."""
     return nib.Nifti1Image(np.asarray(values, dtype=np.float32), np.eye(4))
@@ -117,6 +179,21 @@ PAIRS = {
             [("b", torch.nn.Tanh()), ("a", torch.nn.ReLU())],
         )
     ],
+    "state of another name": [Renaming(width) for width in (1.0, 2.0)],
+    "function that makes it": [MadeByFunctions(width) for width in (1.0, 2.0)],
+    "keywords of a method's caller": [operator.methodcaller("clip", min=n) for n in (0, 1)],
+    "callable that binds": [Decorated(width) for width in (1.0, 2.0)],
+    "partial of a method of a class": [functools.partialmethod(scale, n) for n in (1, 2)],
+    "class of a partial": [functools.partial(scale), PartialOfOnesOwn(scale)],
+    "class of a named tuple": [Box(0, 1), Window(0, 1)],
+    "attribute of a list": [Listing([1], width) for width in (1.0, 2.0)],
+    "attribute of a mapping": [Table({"a": 1}, width) for width in (1.0, 2.0)],
+    "default of a mapping": [defaultdict(default, a=1) for default in (int, float)],
+    "memory of a function": [functools.lru_cache(f) for f in (scale, with_width)],
+    "sparse": [torch.eye(2).mul(n).to_sparse() for n in (1, 2)],
+    "conjugate": [torch.tensor([complex(1, n)]).conj() for n in (1, 2)],
+    "quarter precision": [torch.tensor([n]).to(torch.float8_e5m2) for n in (1.0, 2.0)],
+    "texts with a path": [f"from /data/{name}/T1w.nii" for name in ("sub-01", "sub-02")],
     "affine": [MetaTensor(torch.ones(2, 2, 2), affine=torch.eye(4) * n) for n in (1, 2)],
     "array of objects": [np.array([Filter(width)], dtype=object) for width in (1.0, 2.0)],
     "mask of an array": [np.ma.masked_array([1, 2], mask=mask) for mask in ([0, 1], [1, 0])],
@@ -143,6 +220,17 @@ def test_other_settings_have_another_description_which_is_json(name):
 def test_functions_that_no_module_can_give_again_are_refused_by_name(lambdas):
     with pytest.raises(DataError, match=r"Lambdad\.func.*functools\.partial"):
         describe(Lambdad("image", func=lambdas[0]))
+
+
+@pytest.mark.parametrize("value", [np.frompyfunc(abs, 1, 1), torch.empty(2, device="meta")])
+def test_values_that_have_no_content_or_name_are_refused(value):
+    with pytest.raises(DataError, match=r"Settings\.method: .*could not"):
+        describe(Settings(1.0, value))
+
+
+def test_the_memory_of_a_closure_is_refused():
+    with pytest.raises(DataError, match="has no name of its own"):
+        describe(functools.lru_cache(with_width(scale, 2.0)))
 
 
 @pytest.mark.parametrize("generator", [np.random.default_rng(0), torch.Generator()])
@@ -190,6 +278,34 @@ def test_an_absolute_path_is_described_by_the_file_s_content(tmp_path):
     assert describe(Settings(1.0, path)) != one[0]
     (tmp_path / "elsewhere.npy").write_bytes(b"one")
     assert describe(Settings(1.0, tmp_path / "elsewhere.npy")) == one[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "file:///data/sub-01_T1w.nii",
+        "~/data/sub-01_T1w.nii",
+        "~somebody/sub-01_T1w.nii",
+        "template=/data/sub-01_T1w.nii",
+        {"/data/sub-01_T1w.nii": 1},
+        {("/data/sub-01_T1w.nii", 1): 1},
+        {(PurePosixPath("/data/sub-01_T1w.nii"),): 1},
+    ],
+)
+def test_no_text_and_no_key_names_a_path(value):
+    assert "sub-01" not in json.dumps(describe(Settings(1.0, value)))
+
+
+@pytest.mark.parametrize(
+    "text", ["T1w/T2w", "a/b/c", "mm/s", "1/2", "image", "~", "//", r"\d+/\d+", r"\s\w"]
+)
+def test_texts_that_are_no_paths_stay_texts(text):
+    assert describe(text) == text
+    assert describe({text: 1}) == {text: 1}
+
+
+def test_a_key_of_objects_is_the_same_in_another_process():
+    assert "0x" not in json.dumps(describe({(Filter(1.0), 1): 2}))
 
 
 class Counting(MapTransform):
@@ -270,6 +386,20 @@ def test_a_partial_that_an_earlier_version_stored_is_warned_of():
     _forget_settings(stored)
     with pytest.warns(NeurocontrastWarning, match="Lambdad: the run was written by a version"):
         DescribedTransforms.from_contract(contract_of([scale], [stored]), given)
+
+
+def test_containers_and_keys_that_an_earlier_version_stored_stay_valid():
+    given = [Settings(1.0, Box(0, 1))]
+    stored = [{"class": f"{Settings.__module__}.Settings", "method": [0, 1], "width": 1.0}]
+    with pytest.warns(NeurocontrastWarning, match="Settings: the run was written by a version"):
+        DescribedTransforms.from_contract(contract_of([scale], stored), Compose(given))
+    given = Compose([Settings(1.0, {"/data/sub-01.nii": 1})])
+    stored[0]["method"] = {"/data/sub-01.nii": 1}
+    assert DescribedTransforms.from_contract(contract_of([scale], stored), given)
+    given = Compose([Settings(1.0, MadeByFunctions(2.0))])
+    stored[0]["method"] = {"class": f"{Settings.__module__}.MadeByFunctions", "arguments": []}
+    with pytest.warns(NeurocontrastWarning, match="Settings: the run was written by a version"):
+        DescribedTransforms.from_contract(contract_of([scale], stored), given)
 
 
 def _forget_settings(stored):

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
-from neurocontrast.data.listing import read_sheet, read_table, write_rows
+from neurocontrast.data.listing import read_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
@@ -190,10 +190,17 @@ def _refuse_other_images(cohort: Cohort) -> None:
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
-    """Return the rating of each scan, n/a for one without; refuse ratings of scans that the table does not have."""
-    sheet = read_sheet(Path(ratings))
+    """Return the rating of each scan, n/a for one without; refuse ratings of unknown scans.
+
+    Codes are decoded by ``Levels`` of the JSON file beside the table of ratings.
+    """
+    rated_people = read_people(Path(ratings), ("participant_id", "session", "qc_rating"))
+    sheet = rated_people.cells
     needed = ("participant_id", "qc_rating")
     problems = Problems(Path(ratings).name)
+    for row, refusal in rated_people.refused.get("qc_rating", {}).items():
+        cell = shown(sheet["qc_rating"].iloc[row])
+        problems.add(f"found {cell}; {refusal.rule}", line=int(sheet.index[row]))
     matching_columns(needed, list(sheet.columns), where=problems.source)
     people, rated = (sheet[column] for column in needed)
     sessions = sheet.get("session", [""] * len(people))

@@ -73,7 +73,7 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    by_key = {key.strip().lower(): value for key, value in reversed(list(content.items()))}
+    by_key = {key.strip().lower(): value for key, value in reversed([*content.items()])}
     levels = by_key.get("levels") or {}
     if not isinstance(levels, dict):
         raise DataError(f"{place}: Levels must be an object of codes and their meanings.")

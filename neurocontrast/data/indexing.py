@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import pandas as pd
 
 from neurocontrast.data.columns import number_of
-from neurocontrast.data.layouts import LAYOUTS
+from neurocontrast.data.layouts import LAYOUTS, derived_among_raw
 from neurocontrast.data.layouts.homes import scans_of_homes
 from neurocontrast.data.layouts.longitudinal import scans_of_stream
 from neurocontrast.data.layouts.tree import (
@@ -121,6 +121,8 @@ def index_scans(
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
     )
+    if name == "bids":
+        index.notes += _notes_on_derived(tree, images)
     scans = _without_links(scans, tree, index)
     if any("stream" in scan.entities for scan in scans):
         scans = _of_stream(scans, stream, index)
@@ -307,6 +309,18 @@ def _scans(
         else " Is it the right folder?"
     )
     raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {len(files)} files.{hint}")
+
+
+def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
+    """Say which images between raw ones were passed over, unless they are of another layout."""
+    of_layouts = {scan.path for scans in images.values() for scan in scans}
+    paths = [path for path in derived_among_raw(tree) if path not in of_layouts]
+    if not paths:
+        return []
+    return [
+        f"{len(paths)} images beside the raw ones are left out, since their names have desc- or "
+        f"space-: they were made of raw images ({paths[0]} first)."
+    ]
 
 
 def _measures_below(

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import importlib
+import json
 import re
 import shutil
 
@@ -189,3 +190,18 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     )  # which would leave out nobody, and is refused
     with pytest.raises(ConfigError, match="holds the table of scans"):
         stage(table, table.parent, ratings=ratings)
+
+
+def test_codes_of_ratings_are_those_of_the_json_file(study, tmp_path):
+    table, found, names = study
+    ratings = tmp_path / "codes.tsv"
+    ratings.write_text(f"participant_id\tqc_rating\n{names[0]}\t0\n{names[1]}\t1\n")
+    described = {"qc_rating": {"Levels": {"0": "fail", "1": "pass"}}}
+    ratings.with_suffix(".json").write_text(json.dumps(described))
+    out = found.page.parent
+    stage(table, out, ratings=ratings)
+    rated = read_cohort(out / "participants.tsv")
+    assert rated.table["qc_rating"].tolist()[:2] == ["fail", "pass"]
+    ratings.write_text(f"participant_id\tqc_rating\n{names[0]}\t5\n")
+    with pytest.raises(DataError, match="line 2: found '5'; Levels of the JSON file has '0', '1'"):
+        stage(table, out, ratings=ratings)

@@ -1,5 +1,7 @@
 """Names that newer versions of programs write: cohorts of infants' templates, CAT12's longitudinal images, Clinica."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,17 @@ def test_freesurfer_of_fmriprep_by_session_is_read(tmp_path, above):
     space = "MNI152NLin2009cAsym"
     assert scans_of(found) == [("sub-01", "1", space), ("sub-01", "2", space)]
     assert len(found.measures.values) == 2
+
+
+def test_images_that_a_program_made_are_named_where_raw_ones_are_taken(tmp_path):
+    root = tmp_path / "bids"
+    put(root, "sub-01/anat/sub-01_T1w.nii.gz", "sub-02/anat/sub-02_T1w.nii.gz")
+    put(root, "sub-02/anat/sub-02_desc-defaced_T1w.nii.gz")
+    found = index(root, tmp_path / "out.tsv")
+    assert len(found.table) == 2
+    note = "1 images beside the raw ones are left out.*sub-02_desc-defaced_T1w.nii.gz first"
+    assert re.search(note, " ".join(found.notes))
+    put(root, "derivatives/fmriprep/sub-01/anat/sub-01_desc-preproc_T1w.nii.gz")
+    (root / "sub-02/anat/sub-02_desc-defaced_T1w.nii.gz").unlink()
+    found = index(root, tmp_path / "out.tsv", overwrite=True)
+    assert "beside the raw ones" not in " ".join(found.notes)

@@ -12,9 +12,12 @@ from neurocontrast.data.layouts.longitudinal import (
 from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
 from neurocontrast.reading import read_bytes
 
-__all__ = ["LAYOUTS"]
+__all__ = ["LAYOUTS", "derived_among_raw"]
 
 _BIDS = r"(?:(?!derivatives/|sourcedata/|code/|phenotype/)([^/]+)/)?sub-[^/]+(?:/ses-[^/]+)?/anat"
+_RAW_T1W = r"sub-.+_T1w(?i:\.nii(?:\.gz)?)"
+_DERIVED = {"desc", "space"}
+"""Parts of a name by which BIDS marks an image that a program made of a raw one."""
 _PREPROCESSED = "_desc-preproc_T1w.nii"
 _CAPS = r"(?:.*/)?sub-[^/]+/ses-[^/]+"
 _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
@@ -26,10 +29,10 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
         folder: [each for each in names if each.endswith("T1w.json")]
         for folder, names in tree.folders.items()
     }
-    for path, placed, _ in tree.matching(_BIDS, r"sub-.+_T1w(?i:\.nii(?:\.gz)?)"):
+    for path, placed, _ in tree.matching(_BIDS, _RAW_T1W):
         folder, _, name = path.rpartition("/")
         subject, session, entities = identity_of(name)
-        if "desc" in entities or "space" in entities:
+        if _DERIVED & set(entities):
             continue
         dataset = placed[1] or ""
         parts = {*re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_")}
@@ -44,6 +47,16 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
             if parts.issuperset(each.removesuffix(".json").split("_"))
         ]
         yield FoundScan(subject, path, session, dataset, entities, sidecars=tuple(sidecars))
+
+
+def derived_among_raw(tree: Tree) -> list[str]:
+    """Return the images that lie where `bids` looks, and whose names say that they are not raw."""
+    paths = []
+    for path, _, _ in tree.matching(_BIDS, _RAW_T1W):
+        _, _, entities = identity_of(path.rpartition("/")[2])
+        if _DERIVED & set(entities):
+            paths.append(path)
+    return paths
 
 
 def fmriprep(tree: Tree) -> Iterator[FoundScan]:

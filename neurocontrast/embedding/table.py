@@ -128,9 +128,7 @@ def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> dict
     if not isinstance(content, str) or not content:
         return {}
     remedy = "Read the embeddings again."
-    people: dict[str, object] = parse_json(
-        content, place=f"{place}: its attrs", remedy=remedy
-    )
+    people: dict[str, object] = parse_json(content, place=f"{place}: its attrs", remedy=remedy)
     if people.pop(_N_FEATURES, None) != n_features:
         return {}
     return people

@@ -93,7 +93,7 @@ def _possible_digests(subject_id: str) -> set[str]:
     labels = {label, unicodedata.normalize("NFD", label)}
     spellings = {subject_id, *labels}
     for prefix in ("sub-", "SUB-", "Sub-", "sub_", "SUB_", "Sub_"):
-        spellings.update(prefix + spelling for spelling in labels)
+        spellings.update(map(f"{prefix}{{}}".format, labels))
     return set(map(_digest_as_written, spellings))
 
 

@@ -111,21 +111,24 @@ def write_frame(
     write_embeddings(path, metadata, features, _people_in(frame.attrs, len(names), parameter))
 
 
-def _people_as_text(info: Mapping[str, Any], n_features: int) -> str:
+def _people_as_text(info: Mapping[str, object], n_features: int) -> str:
     """Return the people of pretraining as text, which pandas copies without cost; "" if unknown."""
     if info.get(_PEOPLE[0]) is None or info.get("pretraining_unknown"):
         return ""
-    people = {key: info[key] for key in _PEOPLE if key in info}
-    return json.dumps({_N_FEATURES: n_features, **people})
+    people: dict[str, object] = {_N_FEATURES: n_features}
+    for key in _PEOPLE:
+        if key in info:
+            people[key] = info[key]
+    return json.dumps(people)
 
 
-def _people_in(attrs: Mapping[Any, Any], n_features: int, place: str) -> dict[str, Any]:
+def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> dict[str, object]:
     """Return the people of pretraining that pandas kept with a table; none of other features."""
-    text = attrs.get(_KEY.decode())
-    if not isinstance(text, str) or not text:
+    content = attrs.get(_KEY.decode())
+    if not isinstance(content, str) or not content:
         return {}
     remedy = "Read the embeddings again."
-    people: dict[str, Any] = parse_json(text.encode(), place=f"{place}: its attrs", remedy=remedy)
+    people: dict[str, object] = parse_json(content, place=f"{place}: its attrs", remedy=remedy)
     if people.pop(_N_FEATURES, None) != n_features:
         return {}
     return people

@@ -37,7 +37,9 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """
     names = sorted(map(str, values.columns))
     table = values.set_axis(values.columns.astype(str), axis=1)
-    digests: list[dict[str, None]] = [{} for _ in range(len(table))]
+    digests: dict[int, dict[str, None]] = {}
+    for row in range(len(table)):
+        digests[row] = {}
     for columns, n_digits in _groups_of(names):
         numbers = rounded(table[columns].to_numpy(float))
         is_enough = ~np.isnan(numbers).any(axis=1) & (np.count_nonzero(numbers, axis=1) >= _N_LEAST)
@@ -46,9 +48,9 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
             versions += [_as_numpy_rounds(numbers), _halves_up(numbers)]
         for version in versions:
             for row in np.flatnonzero(is_enough).tolist():
-                cells = [f"{number:.{n_digits}g}" for number in version[row]]
+                cells = map(f"{{:.{n_digits}g}}".format, version[row])
                 digests[row][digest_of("measures", *columns, *cells)[:_N_CHARACTERS]] = None
-    return list(map(" ".join, digests))
+    return list(map(" ".join, digests.values()))
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
@@ -58,8 +60,8 @@ def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
         yield names[first::n_digests], N_DIGITS
     n_groups = min(len(names) // _N_OF_COARSE_DIGEST, _N_COARSE_GROUPS)
     if n_groups:
-        for positions in np.array_split(np.arange(len(names)), n_groups):
-            yield [names[position] for position in positions], N_COARSE_DIGITS
+        for columns in np.array_split(np.array(names, dtype=object), n_groups):
+            yield columns.tolist(), N_COARSE_DIGITS
 
 
 def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -163,14 +163,16 @@ def _subjects_of(
         elif not is_own:
             problems.add(_NO_SUBJECT, column="subject_id", name=names[row])
         if is_own and stated and subject_label(stated) != labels[row]:
-            text = f"found {shown(subjects[row])}, and {shown(stated)} in the measures"
-            problems.add(text, column="subject_id", name=names[row])
+            conflict = f"found {shown(subjects[row])}, and {shown(stated)} in the measures"
+            problems.add(conflict, column="subject_id", name=names[row])
     problems.raise_if_any()
-    return subjects if is_own else unify_subjects(joined)
+    if is_own:
+        return subjects
+    return unify_subjects(joined)
 
 
 class Rows(NamedTuple):
-    """Measures in the order of the scans, positions of scans without a row, and names of rows without a scan.
+    """Measures in the order of the scans, scans without a row, and rows without a scan.
 
     `positions` are those of each scan's row in the table of measures, -1 for none.
     """

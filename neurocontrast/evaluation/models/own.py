@@ -55,7 +55,7 @@ def keep_fitting(study: Study, model: ProbeModel) -> ProbeModel | Notice:
     why = why_unfit(study, model.design, study.splits[0].train)
     if why is None or model.rival is None:
         return model
-    return Notice.of("rival_left_out", model=model.name, rival=model.rival.what, why=why)
+    return Notice.of("rival_left_out", rival=model.rival.what, why=why)
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:

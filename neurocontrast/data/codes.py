@@ -85,7 +85,7 @@ def sexes_in_words(text: str) -> dict[str, str]:
         if is_code or plain_word(token) in WORDS:
             tokens.append(token)
     codes = _alternating(tokens)
-    sexes = {WORDS[plain_word(word)] for word in codes.values()}
+    sexes = set(map(WORDS.get, map(plain_word, codes.values())))
     if sexes != {"F", "M"}:
         return {}
     return codes

@@ -73,7 +73,9 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    by_key = {key.strip().lower(): value for key, value in reversed([*content.items()])}
+    by_key: dict[str, object] = {}
+    for key, value in content.items():
+        by_key.setdefault(key.strip().lower(), value)
     levels = by_key.get("levels") or {}
     if not isinstance(levels, dict):
         raise DataError(f"{place}: Levels must be an object of codes and their meanings.")
@@ -82,7 +84,7 @@ def _description(content: Mapping[str, object], place: str) -> Description:
         if isinstance(meaning, dict):
             meaning = meaning.get("Description", code)
         meanings[str(code).strip()] = text_of(meaning).strip()
-    words = ", ".join(str(by_key.get(key) or "") for key in ("longname", "description"))
+    words = f"{by_key.get('longname') or ''}, {by_key.get('description') or ''}"
     units = by_key.get("units") or by_key.get("unit") or ""
     return Description(str(units), codes_first(meanings), words)
 
@@ -258,7 +260,9 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
     if unit not in _PER_YEAR:
         allowed = "'years', 'months', 'weeks', 'days'"
         return Refusal(f"Units {shown(description.units)} are not known; {allowed} are")
-    pattern = _IN_UNIT if written else _UNITS_NAMED
+    pattern = _IN_UNIT
+    if not written:
+        pattern = _UNITS_NAMED
     described = {*pattern.findall(description.words.lower())}
     if base_name(column) == "age_years":
         described.add("year")

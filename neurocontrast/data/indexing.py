@@ -313,13 +313,15 @@ def _scans(
 
 def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
     """Say which images between raw ones were passed over, unless they are of another layout."""
-    of_layouts = {scan.path for scans in images.values() for scan in scans}
-    paths = [path for path in derived_among_raw(tree) if path not in of_layouts]
+    paths = set(derived_among_raw(tree))
+    for scans in images.values():
+        for scan in scans:
+            paths.discard(scan.path)
     if not paths:
         return []
     return [
         f"{len(paths)} images beside the raw ones are left out, since their names have desc- or "
-        f"space-: they were made of raw images ({paths[0]} first)."
+        f"space-: they were made of raw images ({min(paths)} first)."
     ]
 
 

@@ -39,16 +39,21 @@ class UnseenLevels:
     def text(self) -> str:
         """Return which levels are new and in which rows, which were learned, and a near one."""
         levels = list(self.rows)
-        listed = ", ".join(map(self._with_rows, levels[:_N_LEVELS]))
-        if len(levels) > _N_LEVELS:
-            listed += f" and {len(levels) - _N_LEVELS} more"
         sentences = (
-            f"column '{self.column}' has levels that were never seen in training: {listed}. "
+            f"column '{self.column}' has levels that were never seen in training: {self.listed()}. "
             f"Learned were {one_of(self.learned)}.{suggestion(levels[0], self.learned)}"
         )
         if is_of_sex(self.column) and "0" in {*levels, *self.learned}:
             sentences += _CODES
         return sentences
+
+    def listed(self) -> str:
+        """Return the levels with the names of their rows, the first of both."""
+        levels = list(self.rows)
+        named = ", ".join(map(self._with_rows, levels[:_N_LEVELS]))
+        if len(levels) > _N_LEVELS:
+            named += f" and {len(levels) - _N_LEVELS} more"
+        return named
 
     def _with_rows(self, level: str) -> str:
         names = self.rows[level]
@@ -83,16 +88,18 @@ def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]
     if not is_of_sex(column):
         return
     levels = list(map(level_of, cells))
-    sexes = read_sexes([level or "" for level in levels])
+    sexes = read_sexes(pd.Series(levels, dtype=object).fillna("").tolist())
     rows: dict[str, list[str]] = {}
+    is_read = False
     for level, sex, name in zip(levels, sexes.values, names, strict=True):
+        is_read |= sex in ("F", "M")
         if level and isinstance(sex, Refusal) and level not in sexes.others:
             rows.setdefault(level, []).append(str(name))
-    if rows and {"F", "M"} & {sex for sex in sexes.values if isinstance(sex, str)}:
-        listed = "; ".join(f"'{level}' in {_first_of(rows[level], _N_ROWS)}" for level in rows)
+    if rows and is_read:
+        unclear = UnseenLevels(column, rows, ())
         raise UnclearSexError(
             f"column '{column}' has F or M in some rows, and values that are not understood beside "
-            f"them: {listed}. Write F, M or n/a."
+            f"them: {unclear.listed()}. Write F, M or n/a."
         )
 
 

@@ -318,7 +318,7 @@ def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dic
 def _check_named_once(columns: Iterable[str], source: str) -> None:
     """Refuse two columns with cells whose names differ in case alone, where one would be taken."""
     usual = {SUBJECT, *itertools.chain.from_iterable(USUAL_NAMES.values())}
-    counts = Counter(str(column).lower() for column in columns)
+    counts = Counter(map(str.lower, columns))
     for name, n_columns in counts.items():
         if name in usual and n_columns > 1:
             raise DataError(

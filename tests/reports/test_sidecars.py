@@ -70,7 +70,7 @@ def write_table(folder, columns, described=None, *, name="participants"):
         ),
         (
             {"sex": [1, 2]},
-            {"sex": {"Description": "Of 1 woman and 20 men"}},
+            {"sex": {"Description": "1 woman had a twin"}},
             {"sex": ["M", "F"]},
         ),
         ({"Age": [731, 3650]}, {"Age": {"Units": "days"}}, {"age": [2.001, 9.993]}),

@@ -78,6 +78,14 @@ def as_on_disk(path: str) -> str:
     return str(folder)
 
 
+def place_on_disk(path: Path) -> Path:
+    """Return a path to read or write, in its folders' form of Unicode as far as they exist."""
+    existing = Path(as_on_disk(str(path)))
+    if os.path.lexists(existing) or path.parent == path:
+        return existing
+    return place_on_disk(path.parent) / path.name
+
+
 def composed(text: str) -> str:
     """Return a text in NFC, letters and accents as one character, to compare names."""
     return unicodedata.normalize("NFC", text)

@@ -28,6 +28,7 @@ from typer.models import OptionInfo
 
 from neurocontrast.display import console_progress, sign_of_life
 from neurocontrast.exceptions import NeurocontrastError
+from neurocontrast.files import place_on_disk
 from neurocontrast.parallel.devices import launched
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     last = Configured.__dataclass_fields__
 
     def run(**options: Any) -> None:
+        for name, value in options.items():
+            options[name] = _on_disk(value)
         given = kind(**{name: options.pop(name) for name in shared}, options=options)
         try:
             with nullcontext() if given.quiet or launched().rank else sign_of_life():
@@ -180,6 +183,15 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     options = [*own.values(), *sorted(shared.values(), key=lambda each: each.name in last)]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return run
+
+
+def _on_disk(value: Any) -> Any:
+    """Return paths among an argument's values in the form of Unicode that the disk has."""
+    if isinstance(value, Path):
+        return place_on_disk(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_on_disk, value))
+    return value
 
 
 def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section: str = "") -> str:

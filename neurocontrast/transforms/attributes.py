@@ -110,7 +110,7 @@ def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
 
 
 def name_of_text(text: str) -> str:
-    """Return a mapping's key as a name of its description, without the path that a key may be."""
+    """Return the name under which a description holds a key of a mapping, paths as digests."""
     description = describe_text(text)
     if description == text:
         return text

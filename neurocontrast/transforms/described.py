@@ -86,7 +86,7 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
             problems.append(f"{name}: {path} is another after a scan")
         texts = "\n".join(texts_of(new))
         is_named = any(map(texts.__contains__, files))
-        if is_named or any(path in digests for path in paths_within(new)):
+        if is_named or any(map(digests.__contains__, paths_within(new))):
             problems.append(f"{name} holds the path of the scan")
     if problems:
         raise DataError(f"transforms: {'; '.join(problems)}. {_KEEPS_STATE}")

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import logging
 import random
-import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial, singledispatch
 from operator import itemgetter
 from pathlib import PurePath
 from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
     MethodType,
-    MethodWrapperType,
     ModuleType,
-    WrapperDescriptorType,
+    NoneType,
 )
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from monai.data import MetaTensor
 from monai.transforms import Compose
 
-from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of
 from neurocontrast.transforms.attributes import (
     attributes_of,
@@ -42,6 +33,18 @@ from neurocontrast.transforms.attributes import (
     is_absolute,
     name_of_text,
     state_names,
+)
+from neurocontrast.transforms.naming import (
+    ROUTINES,
+    Position,
+    is_plain,
+    is_usual_maker,
+    name_of,
+    name_of_ufunc,
+    no_description,
+    object_of,
+    state_by_class,
+    typed_key,
 )
 
 Description: TypeAlias = (
@@ -62,16 +65,6 @@ _GENERATORS = (
     random.Random,
     torch.Generator,
 )
-_ROUTINES = (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
-_MODULES_OF_PICKLE = ("copyreg", "_codecs")
 _PLAIN_CONTAINERS = (dict, frozenset, list, set, tuple)
 METHOD = "method"
 OWNER = "of"
@@ -80,29 +73,6 @@ CONTAINER = "container"
 ITEMS = "items"
 MAKER = "made by"
 WRAPPED = "wrapped"
-
-
-@dataclass(frozen=True)
-class Position:
-    """Position of a value in a described object: names on the way, and the objects around."""
-
-    names: tuple[str, ...] = ()
-    around: tuple[int, ...] = ()
-
-    def within(self, value: object) -> Position:
-        """Return the position inside a value."""
-        return replace(self, around=(*self.around, id(value)))
-
-    def at(self, name: str) -> Position:
-        """Return the position of an attribute."""
-        return replace(self, names=(*self.names, name))
-
-    def refuse(self, problem: str) -> NoReturn:
-        """Raise the error of a value without a description."""
-        path = ".".join(self.names)
-        if path:
-            problem = f"{path}: {problem}"
-        raise DataError(problem)
 
 
 _OUTSIDE = Position()
@@ -128,8 +98,8 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 def _describe(value: object, position: Position) -> Description:
     """Describe an object of Python by the recipe of its pickle or by its attributes."""
     if isinstance(value, np.ufunc):
-        return _name_of_ufunc(value, position)
-    if isinstance(value, _ROUTINES):
+        return name_of_ufunc(value, position)
+    if isinstance(value, ROUTINES):
         return _describe_routine(value, position)
     kind = type(value)
     if callable(getattr(value, "get_fdata", None)):  # an image of nibabel
@@ -203,7 +173,7 @@ def _describe_tensor(value: torch.Tensor, position: Position) -> Description:
         dense = _describe_tensor(value.to_dense(), position)
         return {"layout": str(value.layout), "dense": dense}
     if value.is_meta or value.is_quantized:
-        position.refuse(_no_description(type(value)))
+        position.refuse(no_description(type(value)))
     tensor = value.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         return {"bfloat16": _describe_array(tensor.float().numpy(), position)}
@@ -231,7 +201,7 @@ def _describe_compose(value: Compose, position: Position) -> Description:
         transforms.append(describe(transform, inside.at(type(transform).__name__)))
     if not options:
         return transforms
-    return {"class": _name_of(Compose, position), "transforms": transforms, **options}
+    return {"class": name_of(Compose, position), "transforms": transforms, **options}
 
 
 @_describe.register
@@ -239,7 +209,7 @@ def _describe_mapping(value: Mapping, position: Position) -> Description:
     inside = position.within(value)
     keys = list(map(partial(_key_of, position=inside), value))
     if len(set(keys)) < len(keys):  # 1 and "1"
-        keys = list(map(_typed_key, value))
+        keys = list(map(typed_key, value))
     items: dict[str, Description] = {}
     for key, item in zip(keys, value.values(), strict=True):
         items[key] = describe(item, inside.at(key))
@@ -247,10 +217,6 @@ def _describe_mapping(value: Mapping, position: Position) -> Description:
         return list(map(list, items.items()))
     description = dict(sorted(items.items(), key=itemgetter(0)))
     return _with_class(value, description, position)
-
-
-def _typed_key(key: object) -> str:
-    return f"{type(key).__name__}: {key!r}"
 
 
 @_describe.register(list)
@@ -274,7 +240,7 @@ def _with_class(value: object, items: Description, position: Position) -> Descri
     kind = type(value)
     if kind in _PLAIN_CONTAINERS or not isinstance(value, _PLAIN_CONTAINERS):
         return items
-    description: dict[str, Description] = {CONTAINER: _name_of(kind, position), ITEMS: items}
+    description: dict[str, Description] = {CONTAINER: name_of(kind, position), ITEMS: items}
     attributes = dict(getattr(value, "__dict__", {}))
     if isinstance(value, defaultdict):
         attributes["default_factory"] = value.default_factory
@@ -286,7 +252,7 @@ def _with_class(value: object, items: Description, position: Position) -> Descri
 
 @_describe.register
 def _describe_class(value: type, position: Position) -> Description:
-    return _name_of(value, position)
+    return name_of(value, position)
 
 
 @_describe.register
@@ -309,7 +275,7 @@ def _describe_partial(value: partial, position: Position) -> Description:
         attributes[name] = describe(value.__dict__[name], inside.at(name))
     return {
         **attributes,
-        "class": _name_of(type(value), position),
+        "class": name_of(type(value), position),
         "func": describe(value.func, inside.at("func")),
         "args": describe(value.args, inside.at("args")),
         "keywords": describe(value.keywords, inside.at("keywords")),
@@ -337,13 +303,13 @@ for _generator in _GENERATORS:
 
 def _describe_routine(value: object, position: Position) -> Description:
     """Describe a function by its name, and a bound method by its name and its object."""
-    name = _name_of(value, position)
+    name = name_of(value, position)
     owner = getattr(value, "__self__", None)
     if owner is None or isinstance(owner, ModuleType):
         return name
     if inspect.isclass(owner):
         defining = name.rpartition(".")[0]
-        inheriting = _name_of(owner, position)
+        inheriting = name_of(owner, position)
         is_inherited = isinstance(value, MethodType) and defining != inheriting
         if is_inherited:
             return {METHOD: name, OWNER: inheriting}
@@ -354,7 +320,7 @@ def _describe_routine(value: object, position: Position) -> Description:
 def _describe_image(value: object, position: Position) -> Description:
     """Describe an image of nibabel by voxels and affine, because attributes name its files."""
     return {
-        "class": _name_of(type(value), position),
+        "class": name_of(type(value), position),
         "voxels": describe(np.asarray(value.dataobj), position),  # type: ignore[attr-defined]
         AFFINE: describe(value.affine, position),  # type: ignore[attr-defined]
     }
@@ -366,7 +332,7 @@ def _describe_pickled(value: object, position: Position) -> Description:
     try:
         recipe = value.__reduce_ex__(4)
     except Exception:  # the class's own code, which may raise anything
-        position.refuse(_no_description(kind))
+        position.refuse(no_description(kind))
     if isinstance(recipe, str):
         return _describe_global(value, recipe, position)
     inside = position.within(value)
@@ -379,8 +345,8 @@ def _describe_pickled(value: object, position: Position) -> Description:
         "items": items and list(items),
         "pairs": pairs and list(pairs),
     }
-    description: dict[str, Description] = {"class": _name_of(kind, position)}
-    if maker is not kind and getattr(maker, "__module__", None) not in _MODULES_OF_PICKLE:
+    description: dict[str, Description] = {"class": name_of(kind, position)}
+    if not is_usual_maker(maker, kind):
         description[MAKER] = describe(maker, inside)
     for name, content in contents.items():
         if content is not None:
@@ -392,21 +358,13 @@ def _describe_global(value: object, name: str, position: Position) -> Descriptio
     """Describe an object by the name under which its module holds it, or by the wrapped one."""
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):
-        if _object_of(module, name) is value:
+        if object_of(module, name) is value:
             return f"{module}.{name}"
     wrapped = getattr(value, "__wrapped__", None)
     if wrapped is None:
-        position.refuse(_no_description(kind))
+        position.refuse(no_description(kind))
     inside = position.within(value).at(WRAPPED)
-    return {"class": _name_of(kind, position), WRAPPED: describe(wrapped, inside)}
-
-
-def _object_of(module: str | None, name: str) -> object:
-    """Return the object of a loaded module by its dotted name, None where there is none."""
-    value: object = sys.modules.get(module or "")
-    for attribute in name.split("."):
-        value = getattr(value, attribute, None)
-    return value
+    return {"class": name_of(kind, position), WRAPPED: describe(wrapped, inside)}
 
 
 def _describe_attributes(value: object, position: Position) -> Description:
@@ -414,14 +372,14 @@ def _describe_attributes(value: object, position: Position) -> Description:
     kind = type(value)
     attributes = attributes_of(value)
     if attributes is None:
-        position.refuse(_no_description(kind))
+        position.refuse(no_description(kind))
     inside = position.within(value)
     left_out = set(state_names(kind))
     if kind.__getstate__ is not object.__getstate__:
-        state = _state_by_class(value, attributes, position)
+        state = state_by_class(value, attributes, position)
         left_out |= attributes.keys() - state.keys()
         attributes = {**state, **attributes}
-    description: dict[str, Description] = {"class": _name_of(kind, position)}
+    description: dict[str, Description] = {"class": name_of(kind, position)}
     if not position.names:
         inside = inside.at(kind.__name__)
     for name in sorted(attributes.keys() - left_out):
@@ -429,71 +387,11 @@ def _describe_attributes(value: object, position: Position) -> Description:
     return description
 
 
-def _state_by_class(
-    value: object, attributes: Mapping[str, object], position: Position
-) -> Mapping[str, object]:
-    """Return the state that a class's own ``__getstate__`` keeps, by name."""
-    try:
-        state = value.__getstate__()
-    except Exception:  # the class's own code, which may raise anything
-        position.refuse(_no_description(type(value)))
-    if isinstance(state, Mapping):
-        return dict(zip(map(str, state), state.values(), strict=True))
-    return attributes
-
-
-def _no_description(kind: type) -> str:
-    return (
-        f"a {kind.__name__} has no description, so that a cache could not tell it from another. "
-        "Keep numbers, text, arrays or objects of a module's class in its place."
-    )
-
-
 def _key_of(key: object, position: Position) -> str:
     """Return the name of a mapping's key."""
     if isinstance(key, str):
         return name_of_text(key)
-    if isinstance(key, tuple) and not all(map(_is_plain, key)):
-        return json.dumps(describe(key, position), sort_keys=True)
-    if key is None or isinstance(key, bool | int | float | tuple | Enum):
+    says_all = not isinstance(key, tuple) or all(map(is_plain, key))
+    if says_all and isinstance(key, NoneType | bool | int | float | tuple | Enum):
         return str(key)
     return json.dumps(describe(key, position), sort_keys=True)
-
-
-def _is_plain(value: object) -> bool:
-    """Tell whether the text of a value says all of it and names no path."""
-    if isinstance(value, str):
-        return name_of_text(value) == value
-    return value is None or isinstance(value, bool | int | float)
-
-
-def _name_of_ufunc(value: np.ufunc, position: Position) -> str:
-    """Return the name of a ufunc of numpy or scipy; refuse one of one's own, whose name is free."""
-    modules = map(importlib.import_module, ("numpy", "scipy.special"))
-    if not any(getattr(module, value.__name__, None) is value for module in modules):
-        position.refuse(
-            f"'{value.__name__}' is a ufunc of neither numpy nor scipy, so that its results, which "
-            "are kept on the disk, could not be told from another's. Call it in a function of a "
-            "module."
-        )
-    return f"numpy.{value.__name__}"
-
-
-def _name_of(value: object, position: Position) -> str:
-    """Return the name of a class or function; refuse a name by which none can be found again."""
-    qualified = getattr(value, "__qualname__", type(value).__name__)
-    name = f"{getattr(value, '__module__', '')}.{qualified}"
-    if "<" in name or _hides_values(value):
-        position.refuse(
-            f"'{name}' has no name of its own, so that its results, which are kept on the disk, "
-            "could not be told from another's. Make it a function or a class of a module, and give "
-            "its settings with functools.partial or as attributes."
-        )
-    return name
-
-
-def _hides_values(value: object) -> bool:
-    """Tell whether a function is a closure that its module does not hold under its name."""
-    if not isinstance(value, FunctionType) or value.__closure__ is None:
-        return False
-    return _object_of(value.__module__, value.__qualname__) is not value

@@ -1,5 +1,7 @@
 """Every loss in float32, in which everyone trains, beside float64, at the sizes of a step: whole, in blocks, views."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -114,3 +116,34 @@ def test_every_loss_of_the_registry_is_tried():
     tried = {type(each.build()) for each in specimens.SPECIMENS + specimens.PREDICTIONS}
     registered = {loss_class(name) for name in LOSSES} - {losses.SumOfObjectives}
     assert tried == registered
+
+
+@pytest.mark.parametrize("name", ["float64", "no gradients", "bfloat16"])
+def test_switches_of_pytorch_change_no_value(specimen, name):
+    (views, columns), _ = single_and_double(*random_batch_with_columns())
+    expected = specimen.build()(views[0], views[1], columns)
+    switches = {
+        "float64": other_default,
+        "no gradients": torch.no_grad,
+        "bfloat16": lambda: torch.autocast("cpu", torch.bfloat16),
+    }
+    with switches[name]():
+        value = specimen.build()(views[0], views[1], columns)
+    assert value.dtype == expected.dtype == torch.float32
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+
+
+def random_batch_with_columns():
+    """Return two views and their columns."""
+    z1, z2, metadata = random_batch(64, DIMENSIONS, seed=3)
+    return [z1, z2], metadata
+
+
+@contextmanager
+def other_default():
+    """Set float64 as the default, as a user's program does."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)

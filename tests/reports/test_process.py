@@ -103,6 +103,18 @@ def test_a_mapping_is_a_configuration_and_has_the_same_limit():
             load({"data": {"transforms": shared}})
 
 
+@pytest.mark.parametrize("forms", [("NFD", "NFC"), ("NFC", "NFD")])
+def test_files_on_the_command_line_are_found_in_either_form(forms, cohort, tmp_path, capsys):
+    on_disk, typed = (tmp_path / unicodedata.normalize(form, "étude") for form in forms)
+    on_disk.mkdir()
+    out = typed / "ü" / "participants.tsv"
+    assert run(["simulate", str(out.parent), "--n-subjects", "8", "--spacing-mm", "10"]) == 0
+    assert (on_disk / "ü" / "participants.tsv").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [on_disk.name]
+    assert run(["check", str(out), "--set", "data.shape=[12,14,12]", "--json"]) in (0, 2)
+    assert "no such file" not in capsys.readouterr().err
+
+
 @contextmanager
 def other_default(dtype):
     """Set another default dtype, as a user's program does."""

@@ -1,0 +1,138 @@
+"""Names of classes and functions by which descriptions tell transforms apart, or refuse them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import NoReturn
+
+import numpy as np
+from scipy import special
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.transforms.attributes import name_of_text
+
+ROUTINES = (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+
+
+_MODULES_OF_PICKLE = ("copyreg", "_codecs")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Position of a value in a described object: names on the way, and the objects around."""
+
+    names: tuple[str, ...] = ()
+    around: tuple[int, ...] = ()
+
+    def within(self, value: object) -> Position:
+        """Return the position inside a value."""
+        return replace(self, around=(*self.around, id(value)))
+
+    def at(self, name: str) -> Position:
+        """Return the position of an attribute."""
+        return replace(self, names=(*self.names, name))
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise the error of a value without a description."""
+        path = ".".join(self.names)
+        if path:
+            problem = f"{path}: {problem}"
+        raise DataError(problem)
+
+
+def typed_key(key: object) -> str:
+    """Return the name of a key with its type, where a mapping has the keys 1 and "1"."""
+    return f"{type(key).__name__}: {key!r}"
+
+
+def object_of(module: str | None, name: str) -> object:
+    """Return the object of a loaded module by its dotted name, None where there is none."""
+    value: object = sys.modules.get(module or "")
+    for attribute in name.split("."):
+        value = getattr(value, attribute, None)
+    return value
+
+
+def state_by_class(
+    value: object, attributes: Mapping[str, object], position: Position
+) -> Mapping[str, object]:
+    """Return the state that a class's own ``__getstate__`` keeps, by name."""
+    try:
+        state = value.__getstate__()
+    except Exception:  # the class's own code, which may raise anything
+        position.refuse(no_description(type(value)))
+    if isinstance(state, Mapping):
+        return dict(zip(map(str, state), state.values(), strict=True))
+    return attributes
+
+
+def no_description(kind: type) -> str:
+    """Return the refusal of a class without a description."""
+    return (
+        f"a {kind.__name__} has no description, so that a cache could not tell it from another. "
+        "Keep numbers, text, arrays or objects of a module's class in its place."
+    )
+
+
+def is_plain(value: object) -> bool:
+    """Tell whether the text of a value says all of it and names no path."""
+    if isinstance(value, str):
+        return name_of_text(value) == value
+    return value is None or isinstance(value, bool | int | float)
+
+
+def name_of_ufunc(value: np.ufunc, position: Position) -> str:
+    """Return the name of a ufunc of numpy or scipy; refuse one of one's own, whose name is free."""
+    of_numpy = getattr(np, value.__name__, None)
+    of_scipy = getattr(special, value.__name__, None)
+    if value is not of_numpy and value is not of_scipy:
+        position.refuse(
+            f"'{value.__name__}' is a ufunc of neither numpy nor scipy, so that its results, which "
+            "are kept on the disk, could not be told from another's. Call it in a function of a "
+            "module."
+        )
+    return f"numpy.{value.__name__}"
+
+
+def name_of(value: object, position: Position) -> str:
+    """Return the name of a class or function; refuse a name by which none can be found again."""
+    qualified = getattr(value, "__qualname__", type(value).__name__)
+    name = f"{getattr(value, '__module__', '')}.{qualified}"
+    if "<" in name or _hides_values(value):
+        position.refuse(
+            f"'{name}' has no name of its own, so that its results, which are kept on the disk, "
+            "could not be told from another's. Make it a function or a class of a module, and give "
+            "its settings with functools.partial or as attributes."
+        )
+    return name
+
+
+def _hides_values(value: object) -> bool:
+    """Tell whether a function is a closure that its module does not hold under its name."""
+    if not isinstance(value, FunctionType) or value.__closure__ is None:
+        return False
+    return object_of(value.__module__, value.__qualname__) is not value
+
+
+def is_usual_maker(maker: object, kind: type) -> bool:
+    """Tell whether an object is made by its class or by pickle's functions, as is usual."""
+    return maker is kind or getattr(maker, "__module__", None) in _MODULES_OF_PICKLE

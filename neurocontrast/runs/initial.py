@@ -81,6 +81,7 @@ def start_from(
             "weights of other programs come in."
         )
     earlier, contract = load_encoder(folder)
+    earlier.without_beside()
     tensors, said = earlier.state_dict(), "all weights"
     pairs = [
         (key, getattr(earlier.settings, key), getattr(encoder.settings, key))

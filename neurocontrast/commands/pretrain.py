@@ -43,7 +43,7 @@ from neurocontrast.runs.parts import (
 )
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training import fit
-from neurocontrast.training.components import fit_components
+from neurocontrast.training.components import fit_beside, fit_components
 from neurocontrast.training.loop import suspending
 
 
@@ -226,7 +226,26 @@ def _run(
             engine=engine,
         )
         if engine[1].is_first:
+            _keep_beside(settings, parts, contracts, progress)
             _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
+
+
+def _keep_beside(
+    settings: Config, parts: Parts, contracts: Sequence[dict[str, Any]], progress: Progress
+) -> None:
+    """Fit linear components beside the trained network, where the configuration asks for them."""
+    if settings.encoder.beside is None:
+        return
+    data = parts.data
+    contracts[0]["beside"] = fit_beside(
+        parts.model.encoder,
+        data.images,
+        data.training_rows,
+        subjects_of(parts.cohort, data.training_rows),
+        seed=settings.seed,
+        n_readers=data.n_readers,
+        progress=progress,
+    )
 
 
 def _save(

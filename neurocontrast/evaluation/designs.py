@@ -146,9 +146,11 @@ def one_thread() -> AbstractContextManager[object]:
 def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
     """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
     run = info.get("run")
-    found = run.get("blocks") if isinstance(run, Mapping) else None
-    if not found:
+    if not isinstance(run, Mapping):
         return ()
+    found = run.get("blocks")
+    if not found:
+        return own_blocks(info, n_features)
     try:
         blocks = tuple(
             Block(name, int(each["n_features"]), each.get("encoder"))
@@ -165,6 +167,27 @@ def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
             "tables again."
         )
     return blocks
+
+
+def own_blocks(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
+    """Return the two blocks of an encoder that has linear components beside its network, or none."""
+    run = info["run"]
+    beside = run.get("beside")
+    if not beside or info.get("layer", "encoder") != "encoder":
+        return ()
+    n_components = int(beside["n_components"])
+    sha256 = run["weights"]["sha256"]
+    return (
+        Block("network", n_features - n_components, sha256),
+        Block("components", n_components, sha256),
+    )
+
+
+def is_joined(blocks: Sequence[Block]) -> bool:
+    """Tell whether blocks are of several encoders, not the two of one encoder."""
+    return len({block.encoder for block in blocks}) > 1 or None in {
+        block.encoder for block in blocks
+    }
 
 
 def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:

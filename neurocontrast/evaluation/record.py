@@ -144,12 +144,16 @@ class Estimate(Section):
 
 
 class Rival(Section):
-    """How a model without an encoder is called, in tables and legends (`name`) and in a sentence (`what`)."""
+    """How a model beside the embedding is called, in tables and legends (`name`) and in a sentence (`what`)."""
 
     name: str
     what: str
     of: str | None = None
     """Key of the first model of the same measures, of which this is a second one."""
+    lacks: str | None = None
+    """Part of the embedding that the model does without; None for a model without an encoder."""
+    beside: str | None = None
+    """Key of the model whose features have the embedding beside them, as a second block."""
 
 
 class Counts(Section):
@@ -171,6 +175,11 @@ class Probe(Section):
     why_not_stored: str | None = None
     inner_splits: str | None = None
     blocks: str | None = None
+    """``joined`` for features of several encoders, ``beside`` for a network and its components."""
+    weights: dict[str, StrictFloat] = {}
+    """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
+    fold_weights: dict[str, list[StrictFloat]] = {}
+    """The same of each fold, in the order of ``folds.tsv``."""
 
 
 class Threshold(Section):
@@ -258,7 +267,8 @@ class Evaluation(Section):
     split: FixedSplit | None = None
     permutation: Permutation | None = None
     rivals: dict[str, Rival] = {}
-    """Models that the embedding is tested against: their figures are under their key, gains under KEY_increment."""
+    """Models that the embedding is tested against: their figures are under their key, gains under KEY_increment.
+    Of a model with the embedding beside another one's features, KEY_gain is the gain over that one."""
     voxels_about: VoxelsAbout = VoxelsAbout()
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
@@ -302,6 +312,14 @@ class Evaluation(Section):
             return _METRICS.validate_python(metrics), _INCREMENTS.validate_python(gains)
         except ValidationError as error:
             raise DataError(_explain(FILE, error, model)) from None
+
+    def gains(self, model: str) -> dict[str, Increment]:
+        """Return the metrics of a model minus those of the same model without the embedding beside."""
+        given = (self.model_extra or {}).get(f"{model}_gain") or {}
+        try:
+            return _INCREMENTS.validate_python(given)
+        except ValidationError as error:
+            raise DataError(_explain(FILE, error, f"{model}_gain")) from None
 
     def part(self, kind: type[P]) -> P | None:
         """Return what a finding recorded, or None if it was not measured; DataError names a key that is wrong."""

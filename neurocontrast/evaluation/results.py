@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from neurocontrast.evaluation.designs import has_own_blocks
 from neurocontrast.evaluation.distribution import Reference, training_reference
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -92,14 +93,14 @@ def run_study(
     inside = reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
         chosen = study
-        strength = models["embedding"].fits[0].strength
-        if (
-            study.fixed
-        ):  # the grids hold what was chosen, so that the probe is stored as it was evaluated
-            chosen = replace(
-                study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)})
-            )
-        probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
+        first = models["embedding"].fits[0]
+        weight = None
+        if study.fixed:
+            # The grids hold what was chosen, so that the probe is stored as it was evaluated.
+            grids = {"C": (first.strength,), "alpha": (first.strength,)}
+            chosen = replace(study, settings=settings.model_copy(update=grids))
+            weight = first.weight
+        probe = fit_on_all(chosen, encoder=encoder, distribution=inside, weight=weight)[1]
     return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
 
@@ -230,6 +231,13 @@ def metric_summary(
         figures[f"{other}_increment"] = {
             name: against(other, name) | {"p_value": p_value(other, name)} for name in names
         }
+    for model in study.models:
+        if model.rival is None or model.rival.beside not in models:
+            continue
+        figures[f"{model.name}_gain"] = {
+            name: estimate(drawn[model.name][name] - drawn[model.rival.beside][name], "difference")
+            for name in names
+        }
     _adjust_p_values(study, figures)
     return figures
 
@@ -251,30 +259,44 @@ def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
 def look_at_rival(
     figures: Mapping[str, Any], model: Model, metric: str, *, by: str = ""
 ) -> list[Notice]:
-    """Return a warning where a model without an encoder does as well as the embedding.
+    """Return a warning where a model without an encoder, or without its network, does as well as the embedding.
 
-    They are compared by the leading `metric`; `by` names the model's estimator.
+    They are compared by the leading `metric`; `by` names the model's estimator. Where the embedding
+    beside the model's features does better than the model alone, the warning says so.
     """
     ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
-    if model.rival is None or ours is None or theirs is None:
+    if model.rival is None or not model.rival.over or ours is None or theirs is None:
         return []
-    if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
+    if _is_better(metric, ours, theirs):
         return []
     what = model.rival.what
     if by:
         what += f" by {by}"
-    name = {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
+    together = figures.get(f"{model.name}_beside", {}).get(metric, {}).get("pooled")
+    key = "as_good"
+    if model.rival.lacks:
+        key = "network_no_gain"
+    elif together is not None and _is_better(metric, together, theirs):
+        key = "as_good_alone"
     return [
         Notice.of(
-            "as_good",
+            key,
             model=model.name,
             What=what[:1].upper() + what[1:],
-            metric=name,
+            metric={"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
             theirs=theirs,
             ours=ours,
+            together=together,
             over=model.rival.over,
         )
     ]
+
+
+def _is_better(metric: str, value: float, other: float) -> bool:
+    """Tell whether a value of a metric is better than another one."""
+    if metric in LOWER_IS_BETTER:
+        return value < other
+    return value > other
 
 
 def _look_at_results(
@@ -300,6 +322,24 @@ def _look_at_results(
         within = " and ".join(unit for unit in ("site", "fold") if permutation[f"within_{unit}"])
         held = f", since labels are exchanged within {within}" if within else ""
         yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
+
+
+def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, Any]:
+    """Return how blocks were weighed, of the section ``probe``; nothing for features of one block."""
+    if not study.blocks:
+        return {}
+    if not has_own_blocks(study.blocks):
+        return {"blocks": "joined"}
+    network, components = (block.name for block in study.blocks)
+    chosen = [fit.weight for fit in embedding.fits if fit.weight is not None]
+    if not chosen:
+        return {"blocks": "beside"}
+    mean = float(np.mean(chosen))
+    return {
+        "blocks": "beside",
+        "weights": {network: mean, components: 1 - mean},
+        "fold_weights": {network: chosen, components: [1 - weight for weight in chosen]},
+    }
 
 
 def _compose(
@@ -328,7 +368,7 @@ def _compose(
             "strength": finite_or_none(float(np.median([fit.strength for fit in embedding.fits]))),
             "why_not_stored": study.why_not_stored,
             "inner_splits": settings.inner_splits,
-            **({"blocks": "joined"} if study.blocks else {}),
+            **_describe_blocks(study, embedding),
         },
         "n": {
             "scans": len(study.table),

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -226,22 +226,23 @@ def _run(
             engine=engine,
         )
         if engine[1].is_first:
-            _keep_beside(settings, parts, contracts, progress)
+            _keep_beside(settings, parts, contracts[0], progress)
             _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
 
 
 def _keep_beside(
-    settings: Config, parts: Parts, contracts: Sequence[dict[str, Any]], progress: Progress
+    settings: Config, parts: Parts, contract: MutableMapping[str, Any], progress: Progress
 ) -> None:
     """Fit linear components beside the trained network, where the configuration asks for them."""
     if settings.encoder.beside is None:
         return
     data = parts.data
-    contracts[0]["beside"] = fit_beside(
+    rows = data.training_rows
+    contract["beside"] = fit_beside(
         parts.model.encoder,
         data.images,
-        data.training_rows,
-        subjects_of(parts.cohort, data.training_rows),
+        rows,
+        subjects_of(parts.cohort, rows),
         seed=settings.seed,
         n_readers=data.n_readers,
         progress=progress,

@@ -167,7 +167,7 @@ class Encoder(nn.Module):
         return torch.cat([features, components.to(features.dtype)], dim=1)
 
     def network(self, images: torch.Tensor) -> torch.Tensor:
-        """Map samples to the network's own features (n, n_network_features), which the head takes."""
+        """Map samples to the network's features (n, n_network_features), which the head takes."""
         is_uint8 = images.dtype == torch.uint8
         # What is kept in half precision, or in bytes, is widened here, on the device that computes.
         images = images.to(next(self.parameters()).dtype)
@@ -222,7 +222,7 @@ class Encoder(nn.Module):
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Number of features of each block of the representation, in their order; empty for one block."""
+        """Number of features of each block of the representation; empty for one block."""
         if self.beside is None:
             return {}
         return {"network": self.n_network_features, "components": self.n_components_beside}

@@ -72,7 +72,7 @@ class ReadOut(Settings):
 
 
 class Beside(Settings):
-    """Choose the linear components that are kept beside a network's features, as a block of their own.
+    """Choose the linear components that are kept beside a network, as a block of their own.
 
     They are fitted in one pass, after training, on the samples that the network learned from, so
     that what a linear model would keep of a scan is not lost where the network forgets it.
@@ -145,7 +145,7 @@ class EncoderSettings(Settings):
     read_out: ReadOut = ReadOut()
     """Of networks of volumes: the blocks, and the grid, that features are read out at."""
     beside: Beside | None = None
-    """Linear components that are kept beside the features of a network of volumes or measures; None: none."""
+    """Linear components that are kept beside a network of volumes or measures; None: none."""
     centre_input: Literal[False] = Field(False, exclude=True, repr=False)
     """Nothing: accepted because runs of versions before 26 November 2026 record it."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)

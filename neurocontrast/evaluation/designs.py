@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +30,12 @@ RANK_TOLERANCE = 1e-13
 SINGLE_TOLERANCE = 1e-6
 """Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
+Info = Mapping[str, Any]
+"""Metadata of embeddings, as `neurocontrast.embedding.read_embeddings` returns them."""
 EQUAL = 0.5
 WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
-"""Weights of the first of two blocks, its share of the total variance, that built-in probes choose
-from on inner folds; of equal losses the earliest is taken, and the first where nothing is chosen."""
+"""Weights of the first of two blocks, its share of the total variance, to choose from on inner folds.
+Of equal losses the earliest is taken, and the first where nothing is chosen."""
 
 
 class Block(NamedTuple):
@@ -62,7 +65,7 @@ class FeatureDesign:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of columns of each block; empty for one block."""
-        return tuple(block.n_features for block in self.blocks)
+        return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
@@ -81,7 +84,7 @@ class FeatureDesign:
 
 @dataclass(frozen=True, eq=False)
 class PairDesign:
-    """Features of a model without an encoder as the first block, and those of the embedding as the second."""
+    """Features of a model without an encoder as the first block, the embedding as the second."""
 
     first: Design
     embedding: FeatureDesign
@@ -95,7 +98,7 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Return a design with each weight of its two blocks, to choose from; only itself without such blocks.
+    """Return a design with each weight of its two blocks; only the design where it has none.
 
     The weight of joined features of several encoders is not chosen: their variances are equal.
     """
@@ -105,11 +108,14 @@ def weighed(design: Design) -> list[tuple[float | None, Design]]:
     assert isinstance(design, PairDesign | FeatureDesign)
     if design.weight is not None:
         return [(design.weight, design)]
-    return [(weight, replace(design, weight=weight)) for weight in WEIGHTS]
+    designs: list[tuple[float | None, Design]] = []
+    for weight in WEIGHTS:
+        designs.append((weight, replace(design, weight=weight)))
+    return designs
 
 
 class BlockScaler(StandardScaler):
-    """Standardise features, and give every block of adjacent columns its share of the total variance.
+    """Standardise features, and give each block of columns its share of the total variance.
 
     A standardised feature of a block with p_b features that vary in training is multiplied by
     sqrt(w_b p / p_b), with p the number of all features that vary and w_b the block's weight, 1/B
@@ -177,7 +183,7 @@ class BlockScaler(StandardScaler):
 
 
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
-    """Return the scaler of a design: blocks get the same total variance, or that of the design's weight.
+    """Return the scaler of a design: blocks get the same variance, or that of its weight.
 
     `n_columns` is the number of columns that the design made; without it the blocks of a
     `PairDesign` are not known yet.
@@ -192,14 +198,14 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 
 
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
-    """Return the scaler of a first block and the embedding, whose own blocks share its weight evenly."""
+    """Return the scaler of a first block and the embedding, whose blocks share its weight."""
     n_own = design.embedding.features.shape[1]
-    own = design.embedding.sizes or (n_own,)
+    sizes = design.embedding.sizes or (n_own,)
     weight = EQUAL if design.weight is None else design.weight
-    weights = (weight, *[(1 - weight) / len(own)] * len(own))
+    weights = (weight, *[(1 - weight) / len(sizes)] * len(sizes))
     if n_columns is None:
         return BlockScaler(weights=weights)
-    return BlockScaler((n_columns - n_own, *own), weights=weights)
+    return BlockScaler((n_columns - n_own, *sizes), weights=weights)
 
 
 @cache
@@ -214,7 +220,7 @@ def one_thread() -> AbstractContextManager[object]:
     return _threads().limit(limits=1)
 
 
-def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
+def blocks_of(info: Info, n_features: int) -> tuple[Block, ...]:
     """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
     run = info.get("run")
     if not isinstance(run, Mapping):
@@ -240,7 +246,7 @@ def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
     return blocks
 
 
-def own_blocks(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
+def own_blocks(info: Info, n_features: int) -> tuple[Block, ...]:
     """Return the two blocks of an encoder that has linear components beside its network, or none.
 
     Fine-tuning goes on with the network alone: in place of features it has one column, the row.
@@ -261,9 +267,8 @@ def own_blocks(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
 
 def is_joined(blocks: Sequence[Block]) -> bool:
     """Tell whether blocks are of several encoders, not the two of one encoder."""
-    return len({block.encoder for block in blocks}) > 1 or None in {
-        block.encoder for block in blocks
-    }
+    encoders = set(map(attrgetter("encoder"), blocks))
+    return len(encoders) > 1 or None in encoders
 
 
 def has_own_blocks(blocks: Sequence[Block]) -> bool:

@@ -109,7 +109,7 @@ def fit_built_in(
 
 
 class _Choice(NamedTuple):
-    """A strength of the penalty, the factor of a kernel, the weight of blocks, and their mean loss."""
+    """A strength of the penalty, factor of a kernel and weight of blocks, and their mean loss."""
 
     strength: float
     width: float | None = None

@@ -144,7 +144,7 @@ class Estimate(Section):
 
 
 class Rival(Section):
-    """How a model beside the embedding is called, in tables and legends (`name`) and in a sentence (`what`)."""
+    """How a model beside the embedding is called: `name` in tables, `what` in a sentence."""
 
     name: str
     what: str
@@ -178,7 +178,7 @@ class Probe(Section):
     """``joined`` for features of several encoders, ``beside`` for a network and its components."""
     weights: dict[str, StrictFloat] = {}
     """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
-    fold_weights: dict[str, list[StrictFloat]] = {}
+    fold_weights: dict[str, list[StrictFloat | None]] = {}
     """The same of each fold, in the order of ``folds.tsv``."""
 
 
@@ -267,8 +267,11 @@ class Evaluation(Section):
     split: FixedSplit | None = None
     permutation: Permutation | None = None
     rivals: dict[str, Rival] = {}
-    """Models that the embedding is tested against: their figures are under their key, gains under KEY_increment.
-    Of a model with the embedding beside another one's features, KEY_gain is the gain over that one."""
+    """Models that the embedding is tested against; their figures are under their key.
+
+    KEY_increment is the embedding minus the model. Of a model with the embedding beside the
+    features of another one, KEY_gain_increment is the model minus that one.
+    """
     voxels_about: VoxelsAbout = VoxelsAbout()
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
@@ -314,12 +317,8 @@ class Evaluation(Section):
             raise DataError(_explain(FILE, error, model)) from None
 
     def gains(self, model: str) -> dict[str, Increment]:
-        """Return the metrics of a model minus those of the same model without the embedding beside."""
-        given = (self.model_extra or {}).get(f"{model}_gain") or {}
-        try:
-            return _INCREMENTS.validate_python(given)
-        except ValidationError as error:
-            raise DataError(_explain(FILE, error, f"{model}_gain")) from None
+        """Return the gains of a model over the same one without the embedding beside."""
+        return self.figures(f"{model}_gain")[1]
 
     def part(self, kind: type[P]) -> P | None:
         """Return what a finding recorded, or None if it was not measured; DataError names a key that is wrong."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -210,16 +211,8 @@ def metric_summary(
         }
         return found | ({"reason": explain_value(name, reason)} if found["pooled"] is None else {})
 
-    def against(other: str, name: str) -> dict[str, Any]:
-        return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
-
-    def p_value(other: str, name: str) -> float | None:
-        column = name.removesuffix("_within_fold")
-        if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
-            return None
-        return fold_p_value(
-            folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
-        )
+    def against(other: str, name: str, model: str = "embedding") -> dict[str, Any]:
+        return estimate(drawn[model][name] - drawn[other][name], "difference")
 
     names = target.metric_names
     keys = {"embedding": "metrics"}
@@ -229,17 +222,34 @@ def metric_summary(
     figures["increment"] = {name: against("baseline", name) for name in names}
     for other in (model.name for model in study.models if model.rival):
         figures[f"{other}_increment"] = {
-            name: against(other, name) | {"p_value": p_value(other, name)} for name in names
+            name: against(other, name) | {"p_value": _p_value(folds, other, name)} for name in names
         }
-    for model in study.models:
-        if model.rival is None or model.rival.beside not in models:
-            continue
-        figures[f"{model.name}_gain"] = {
-            name: estimate(drawn[model.name][name] - drawn[model.rival.beside][name], "difference")
-            for name in names
+    for pair, first in _pairs(study).items():
+        figures[f"{pair}_gain_increment"] = {
+            name: against(first, name, model=pair) for name in names
         }
     _adjust_p_values(study, figures)
     return figures
+
+
+def _p_value(folds: pd.DataFrame, other: str, name: str) -> float | None:
+    """Return the p-value over folds of the embedding and another model having the same metric."""
+    column = name.removesuffix("_within_fold")
+    if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
+        return None
+    return fold_p_value(
+        folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
+    )
+
+
+def _pairs(study: Study) -> dict[str, str]:
+    """Return the models with the embedding beside, and for each the model without."""
+    names = set(map(attrgetter("name"), study.models))
+    pairs = {}
+    for model in study.models:
+        if model.rival is not None and model.rival.beside in names:
+            pairs[model.name] = model.rival.beside
+    return pairs
 
 
 def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
@@ -259,7 +269,7 @@ def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
 def look_at_rival(
     figures: Mapping[str, Any], model: Model, metric: str, *, by: str = ""
 ) -> list[Notice]:
-    """Return a warning where a model without an encoder, or without its network, does as well as the embedding.
+    """Return a warning where a model without an encoder or network does as well as the embedding.
 
     They are compared by the leading `metric`; `by` names the model's estimator. Where the embedding
     beside the model's features does better than the model alone, the warning says so.
@@ -324,21 +334,25 @@ def _look_at_results(
         yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
 
 
-def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, Any]:
-    """Return how blocks were weighed, of the section ``probe``; nothing for features of one block."""
+def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, object]:
+    """Return how blocks were weighed, of the section ``probe``; nothing for one block."""
     if not study.blocks:
         return {}
     if not has_own_blocks(study.blocks):
         return {"blocks": "joined"}
-    network, components = (block.name for block in study.blocks)
-    chosen = [fit.weight for fit in embedding.fits if fit.weight is not None]
-    if not chosen:
+    weights = np.array(list(map(attrgetter("weight"), embedding.fits)), dtype=float)
+    if np.isnan(weights).all():
         return {"blocks": "beside"}
-    mean = float(np.mean(chosen))
+    network = study.blocks[0].name
+    components = study.blocks[1].name
+    mean = float(np.nanmean(weights))
     return {
         "blocks": "beside",
         "weights": {network: mean, components: 1 - mean},
-        "fold_weights": {network: chosen, components: [1 - weight for weight in chosen]},
+        "fold_weights": {
+            network: list(map(finite_or_none, weights)),
+            components: list(map(finite_or_none, 1 - weights)),
+        },
     }
 
 

@@ -86,7 +86,7 @@ class FittedProbe(BaseModel):
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features, or the network and the components of one encoder; else empty."""
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components, which `scale` holds already; else None."""
+    """Weight of the network's block beside the components, which `scale` holds; else None."""
 
     @model_validator(mode="before")
     @classmethod

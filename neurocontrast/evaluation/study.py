@@ -49,7 +49,7 @@ class Study:
     """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
 
     def design(self, *, predicted: str = "", block: str = "") -> FeatureDesign:
-        """Return the design of the embedding, or of one block of it, adjusted as the settings say.
+        """Return the design of the embedding, or of one block, adjusted as the settings say.
 
         Nothing keeps the column `predicted`.
         """
@@ -58,11 +58,11 @@ class Study:
         if not block:
             return FeatureDesign(self.features, self.table, steps, self.blocks)
         start = 0
-        for each in self.blocks:
-            if each.name == block:
-                features = self.features[:, start : start + each.n_features]
+        for name, n_features, _ in self.blocks:
+            if name == block:
+                features = self.features[:, start : start + n_features]
                 return FeatureDesign(features, self.table, steps)
-            start += each.n_features
+            start += n_features
         raise KeyError(block)
 
     def with_model(self, model: Model) -> Study:

@@ -53,7 +53,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 
 def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
-    """Return one row a split: sizes, metrics of every model, and the strength and weight that the probe chose."""
+    """Return one row a split: sizes, metrics of every model, and the probe's strength and weight."""
     target = study.target
     strength = study.probe["strength_name"]
     rows = []

@@ -53,7 +53,7 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
         headline=files.headline,
         nystrom={"n": N_LANDMARKS, "citation": NYSTROM},
         weights=say_weights(files.summary),
-        grid_of_weights=join_words([f"{weight:g}" for weight in sorted(WEIGHTS)]),
+        grid_of_weights=join_words(list(map("{:g}".format, sorted(WEIGHTS)))),
         permutation=permutation_result(files, files.headline),
     )
 

@@ -1,9 +1,11 @@
-"""The embedding beside models without an encoder, or without one of its blocks: the stronger one decides."""
+"""The embedding beside models without an encoder, or without a block: the stronger decides."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import pandas as pd
 
 from neurocontrast.evaluation.record import Evaluation, Increment, Metric, Probe
 from neurocontrast.page.wording import (
@@ -62,7 +64,7 @@ class Rival:
 
     @property
     def without(self) -> str:
-        """What the model does without, in a sentence; empty where the embedding is beside its features."""
+        """The lacking part in a sentence; empty where the embedding is beside the features."""
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
@@ -108,13 +110,13 @@ def rivals(s: Evaluation) -> list[Rival]:
         if metrics:
             by = estimator_title(s.estimators.get(key))
             model = Rival(key, name, measures, metrics, increment, by, of=key)
-            about = s.rivals.get(key)
-            if about is not None:
+            described = s.rivals.get(key)
+            if described is not None:
                 model = replace(
                     model,
-                    of=about.of or key,
-                    lacks=about.lacks or "",
-                    beside=about.beside or "",
+                    of=described.of or key,
+                    lacks=described.lacks or "",
+                    beside=described.beside or "",
                     gain=s.gains(key),
                 )
             fitted.append(model)
@@ -175,36 +177,38 @@ def _is_no_part(models: list[Rival]) -> bool:
     return models[0].lacks != NETWORK
 
 
-def _say_gain(s: Evaluation, about: str, increments: dict[str, Increment], metric: str) -> str:
+def _say_gain(s: Evaluation, subject: str, increments: dict[str, Increment], metric: str) -> str:
     """Say a gain with its interval, and whether that shows the gain to differ from zero."""
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
     if gain.interval is None:
-        return f"{about} is {amount}, and no interval of the difference was computed"
+        return f"{subject} is {amount}, and no interval of the difference was computed"
     level = s.bootstrap.level or _LEVEL
     ends = interval_text(gain.interval, digits=2, signed=True)
     low, high = gain.interval
+    is_lower_better = not describe_metric(metric).higher_is_better
     verdict = "no gain is shown"
     if low > 0 or high < 0:
-        is_better = (low > 0) == describe_metric(metric).higher_is_better
-        verdict = "which is a gain" if is_better else "which is a loss"
+        verdict = "which is a loss"
+        if (high < 0) == is_lower_better:
+            verdict = "which is a gain"
     unit = ""
-    if not describe_metric(metric).higher_is_better:
+    if is_lower_better:
         unit = "; negative is better"
-    return f"{about} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
+    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
 
 
 def say_weights(s: Evaluation) -> str:
-    """Say how the probe weighed the network and the components; nothing for features of one block."""
+    """Say how the probe weighed network and components; nothing for features of one block."""
     weights = s.probe.weights
     if not weights:
         return ""
     shares = []
     for name, weight in weights.items():
-        folds = s.probe.fold_weights.get(name, [weight])
+        of_folds = pd.Series(s.probe.fold_weights.get(name, [weight]), dtype=float)
         spread = ""
-        if min(folds) != max(folds):
-            spread = f" ({100 * min(folds):.0f} to {100 * max(folds):.0f} % by fold)"
+        if of_folds.min() < of_folds.max():
+            spread = f" ({100 * of_folds.min():.0f} to {100 * of_folds.max():.0f} % by fold)"
         shares.append(f"{100 * weight:.0f} % of the variance is the {name}'s{spread}")
     return f"Inner folds weighed the blocks of the embedding: {join_words(shares)}."
 

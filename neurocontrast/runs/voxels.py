@@ -59,7 +59,7 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
 
 
 def _with_both(study: Study, model: ProbeModel) -> Study:
-    """Return the study with the model of its voxels, the kernel model of them, and both blocks as one."""
+    """Return the study with models of its voxels: linear, of a kernel, the embedding beside."""
     outcome = keep_fitting(study, model)
     second = make_second(study, model)
     together = make_beside(study, model)

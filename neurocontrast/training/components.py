@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,10 @@ def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
         )
 
 
+Facts = dict[str, str | int | list[float]]
+"""What ``encoder.json`` says of linear components."""
+
+
 class Fitted(NamedTuple):
     """Linear components over the voxels, or measures, that vary among the training samples."""
 
@@ -73,7 +77,7 @@ class Fitted(NamedTuple):
         """Give the components to the layer that applies them."""
         layers.set_components(*map(torch.from_numpy, (self.places, self.mean, self.components)))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """Return the number of voxels, and the share of variance that each component explains."""
         return {"n_voxels": len(self.places), "explained_variance_ratio": self.explained.tolist()}
 
@@ -87,7 +91,7 @@ def fit_components(
     seed: int,
     n_readers: int = 1,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> Facts:
     """Fit a linear encoder in place, on the rows of training, whose voxels are in memory at once.
 
     The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the
@@ -113,8 +117,8 @@ def fit_beside(
     seed: int,
     n_readers: int = 1,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Fit the linear components that stay beside a trained network, on the samples that it learned from.
+) -> Facts:
+    """Fit the linear components that stay beside a network, on the samples of its training.
 
     Samples are read without augmentation, all in memory at once. Of many components no more are
     fitted than half of the subjects have (`neurocontrast.encoders.Beside`). Returns the section

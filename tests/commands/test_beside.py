@@ -1,5 +1,7 @@
 """A run with linear components beside its network: every command that takes a run takes it."""
 
+from html import unescape
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,10 +9,10 @@ from sklearn.decomposition import PCA
 from small_run import FASTEST, MEASURES, OF_MEASURES, PEOPLE, read_json
 
 import neurocontrast as nc
-from neurocontrast.embedding import ScanEmbedder, read_embeddings
+from neurocontrast.embedding import ScanEmbedder, read_embeddings, write_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation import load_probe
-from neurocontrast.evaluation.designs import blocks_of
+from neurocontrast.evaluation.designs import WEIGHTS, blocks_of
 from neurocontrast.exceptions import ConfigError
 
 N_COMPONENTS = 12
@@ -79,6 +81,15 @@ def test_the_components_are_those_of_scikit_learn(runs, tables):
     assert fitted.explained_variance_ratio_.sum() == pytest.approx(1, abs=1e-4)
 
 
+def test_the_components_are_fitted_to_the_people_of_training_and_to_nobody_of_validation(
+    runs, tables
+):
+    components = read_embeddings(tables["beside"]).features[:, 16:]
+    contract = read_json(runs["beside"] / "encoder.json")
+    assert contract["n_training_scans"] < len(components)
+    assert np.abs(components.mean(axis=0)).max() > 0.01  # 0 if all people had been fitted to
+
+
 def test_no_more_components_are_kept_than_half_of_the_people(tmp_path):
     many = BESIDE | {"encoder": {**BESIDE["encoder"], "beside": {"n_components": 400}}}
     run = nc.pretrain(many, out=tmp_path / "run")
@@ -98,7 +109,59 @@ def test_an_evaluation_knows_the_blocks_and_so_does_its_probe(tables, evaluated)
         ("network", 16),
         ("components", N_COMPONENTS),
     ]
-    assert load_probe(evaluated).blocks == blocks
+    probe = load_probe(evaluated)
+    assert probe.blocks == blocks
+    assert probe.weight in WEIGHTS
+    content = read_json(evaluated / "evaluation.json")
+    assert set(content["probe"]["weights"]) == {"network", "components"}
+    assert list(content["rivals"])[-1] == "regional_beside"
+
+
+def test_a_report_says_what_the_network_adds_and_how_the_blocks_were_weighed(evaluated):
+    page = unescape(nc.report(evaluated).read_text())
+    for sentence in (
+        "12 principal components of the encoder, without the network, reach AUC",
+        "what the network adds to them is",
+        "Inner folds weighed the blocks of the embedding:",
+        "was chosen with the penalty, on the same inner folds, from 0, 0.25, 0.5, 0.75 and 1.",
+        "212 regional measures and the embedding, as two blocks, reach AUC",
+        "what the embedding adds to them is",
+    ):
+        assert sentence in page
+
+
+def test_an_external_test_curve_and_new_sites_follow_the_weights(tables, tmp_path):
+    people = read_embeddings(tables["beside"])
+    table = people.table.assign(site=np.where(np.arange(len(people.table)) % 2, "one", "two"))
+    paths = []
+    for number in range(2):
+        half = np.arange(len(table)) // 113 == number
+        path = tmp_path / f"{number}.parquet"
+        write_embeddings(
+            path, table[half].reset_index(drop=True), people.features[half], people.info
+        )
+        paths.append(path)
+    evaluated = nc.evaluate(
+        paths[0],
+        target="sex",
+        out=tmp_path / "out",
+        test=paths[1],
+        n_folds=3,
+        n_inner_folds=3,
+        train_sizes=(40,),
+        n_draws=1,
+        allow_overlap=True,
+        **FASTEST | {"new_site": True},
+    )
+    content = read_json(evaluated / "evaluation.json")
+    external = pd.read_csv(evaluated / "external_predictions.tsv", sep="\t")
+    scored = nc.predict(evaluated, paths[1], out=tmp_path / "a.tsv")
+    predicted = pd.read_csv(scored, sep="\t").set_index("participant_id")["y_score"]
+    expected = external.set_index("participant_id")["y_score"]
+    np.testing.assert_allclose(predicted[expected.index], expected, atol=1e-6)
+    assert content["external"]["weight"] == load_probe(evaluated).weight
+    assert {"metrics", "network", "components", "regional_beside"} <= set(content["learning_curve"])
+    assert content["new_site"]
 
 
 def test_a_head_has_no_components(runs, tmp_path):

@@ -8,7 +8,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import EQUAL, WEIGHTS, PairDesign, scaler_of, weighed
-from neurocontrast.evaluation.models import fit_probe
+from neurocontrast.evaluation.models import Model, Rival, fit_probe
+from neurocontrast.evaluation.results import look_at_rival
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from tests.evaluation.quick import plan
 
@@ -98,6 +99,7 @@ def test_the_weight_is_chosen_without_the_tested_rows(make_cohort):
     assert (again.weight, again.strength) == (found.weight, found.strength)
 
 
+@pytest.mark.slow
 def test_a_useless_network_costs_little_and_less_than_with_equal_weights(make_cohort):
     prices = []
     prices_of_equal = []
@@ -128,6 +130,22 @@ def test_a_network_that_adds_nothing_is_no_gain(make_cohort):
     better = chosen.metrics["auc"].pooled > chosen.figures("components")[0]["auc"].pooled
     said = {notice.code for notice in chosen.warnings}
     assert ("components_as_good" in said) is not better
+
+
+@pytest.mark.parametrize(
+    ("together", "code"),
+    [(0.85, "regional_as_good_alone"), (0.8, "regional_as_good"), (0.75, "regional_as_good")],
+)
+def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, code):
+    figures = {
+        "metrics": {"auc": {"pooled": 0.7}},
+        "regional": {"auc": {"pooled": 0.8}},
+        "regional_beside": {"auc": {"pooled": together}},
+    }
+    model = Model("regional", rival=Rival("regions", "12 measures", "the measures"))
+    (notice,) = look_at_rival(figures, model, "auc")
+    assert notice.code == code
+    assert ("no gain" in notice.message) == (code == "regional_as_good")
 
 
 def test_weights_are_written_of_every_fold_and_overall(make_cohort):

@@ -1,4 +1,4 @@
-"""A model without an encoder and the embedding as two blocks: what the embedding adds to it."""
+"""A model without an encoder and the embedding as two blocks: the gain by the embedding."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, one_thread, scaler_of, weighed
+from neurocontrast.evaluation.designs import WEIGHTS, Design, one_thread, scaler_of, weighed
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -216,7 +216,7 @@ class Rival(NamedTuple):
     of: str = ""
     """Name of the first model of the same measures, of which this is a second one; else empty."""
     lacks: str = ""
-    """The part of the embedding that the model does without; empty for a model without an encoder."""
+    """Part of the embedding that the model does without; empty without an encoder."""
     beside: str = ""
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
@@ -297,9 +297,8 @@ class ProbeModel(Model):
         if probe.widths:
             steps.insert(1, "KernelPCA(kernel='rbf')")
             grid["gamma"] = list(probe.widths)
-        weights = [weight for weight, _ in weighed(self.design) if weight is not None]
-        if weights:
-            grid["weight"] = weights
+        if len(weighed(self.design)) > 1:
+            grid["weight"] = list(WEIGHTS)
         text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
         return {
             "name": probe.name or probe_name(settings, target.kind),

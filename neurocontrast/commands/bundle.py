@@ -13,6 +13,7 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import load_encoder, save_encoder
 from neurocontrast.evaluation import load_probe, save_probe
+from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
@@ -88,7 +89,7 @@ def bundle(
     probe = evaluated = None
     if evaluation is not None:
         probe = load_probe(evaluation)
-        if probe.blocks:
+        if is_joined(probe.blocks):
             n = len(probe.blocks)
             raise ConfigError(
                 f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."

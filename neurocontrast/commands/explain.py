@@ -21,6 +21,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe, read_evaluation
+from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
@@ -371,7 +372,7 @@ def _readout(
     probe: FittedProbe, positive: str | None
 ) -> tuple[npt.NDArray[np.float64], float, dict[str, Any]]:
     """Return weights and intercept of a number of the probe by the features as they are, and what the number means."""
-    if probe.blocks:
+    if is_joined(probe.blocks):
         raise ConfigError(
             f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "
             "a map is of one encoder. Explain an evaluation of one of them."

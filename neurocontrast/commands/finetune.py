@@ -241,6 +241,7 @@ def _plan_folds(
 ) -> _Plan:
     """Check everything that can be before an image is read, and make the folds; see `finetune`."""
     encoder, contract = load_encoder(run)
+    encoder.without_beside()
     if encoder.settings.is_linear:
         raise ConfigError(
             f"finetune: the encoder of '{run}' is '{encoder.settings.name}', whose components are computed in one pass "

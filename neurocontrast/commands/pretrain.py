@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +43,7 @@ from neurocontrast.runs.parts import (
 )
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training import fit
-from neurocontrast.training.components import fit_components
+from neurocontrast.training.components import fit_beside, fit_components
 from neurocontrast.training.loop import suspending
 
 
@@ -226,7 +226,27 @@ def _run(
             engine=engine,
         )
         if engine[1].is_first:
+            _keep_beside(settings, parts, contracts[0], progress)
             _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
+
+
+def _keep_beside(
+    settings: Config, parts: Parts, contract: MutableMapping[str, Any], progress: Progress
+) -> None:
+    """Fit linear components beside the trained network, where the configuration asks for them."""
+    if settings.encoder.beside is None:
+        return
+    data = parts.data
+    rows = data.training_rows
+    contract["beside"] = fit_beside(
+        parts.model.encoder,
+        data.images,
+        rows,
+        subjects_of(parts.cohort, rows),
+        seed=settings.seed,
+        n_readers=data.n_readers,
+        progress=progress,
+    )
 
 
 def _save(

@@ -184,6 +184,11 @@ class Config(Settings):
     def _two_encoders(self) -> Self:
         first = self.encoder
         second = self.encoder_2
+        if second is not None and (first.beside or second.beside):
+            raise ValueError(
+                "encoder.beside keeps components beside one network, and there are two encoders. "
+                "Leave it out, or leave encoder_2 out"
+            )
         if second is None:
             for section in ("data_2", "augment_2"):
                 if getattr(self, section) is not None:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
         ProjectionHead,
         check_shape,
     )
-    from neurocontrast.encoders.settings import EncoderSettings, ReadOut
+    from neurocontrast.encoders.settings import Beside, EncoderSettings, ReadOut
     from neurocontrast.encoders.weights import read_contract, save_encoder
 
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
 _PLACES = {
     "building": ["TwoEncoders", "build_encoder", "build_model", "load_encoder", "load_model"],
     "encoder": ["ContrastiveModel", "Encoder", "ProjectionHead", "check_shape"],
-    "settings": ["EncoderSettings", "ReadOut"],
+    "settings": ["Beside", "EncoderSettings", "ReadOut"],
     "weights": ["read_contract", "save_encoder"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names)

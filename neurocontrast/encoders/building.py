@@ -8,7 +8,12 @@ import pydantic
 import torch
 from torch import nn
 
-from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
+from neurocontrast.encoders.encoder import (
+    ContrastiveModel,
+    Encoder,
+    LinearComponents,
+    ProjectionHead,
+)
 from neurocontrast.encoders.networks import build_network
 from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
@@ -97,6 +102,8 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
         "n_voxels": int(contract.get("n_voxels", 0)),
     }
     encoder = build_encoder(settings, **sizes)
+    if beside := contract.get("beside"):
+        encoder.beside = LinearComponents(int(beside["n_components"]), int(beside["n_voxels"]))
     encoder.load_state_dict(
         read_tensors(folder, contract["weights"], expected=encoder.state_dict())
     )
@@ -121,7 +128,7 @@ def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("head weights", seed))
         return ProjectionHead(
-            encoder.n_features, settings.projection, norm=settings.projection_norm
+            encoder.n_network_features, settings.projection, norm=settings.projection_norm
         )
 
 
@@ -168,6 +175,10 @@ class _EncoderPair(nn.Module):
         super().__init__()
         self.encoders = nn.ModuleList(encoders)
         self.n_features = max(encoder.n_features for encoder in encoders)
+
+    def network(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Encode pairs of samples; no components are kept beside either network."""
+        return self(samples)
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         features = [encoder(each) for encoder, each in zip(self.encoders, samples, strict=True)]

@@ -124,8 +124,10 @@ class Encoder(nn.Module):
     n_dims, n_channels : int
         Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an
         image, or a volume's.
-    n_features : int
-        Size of the representation.
+    n_features, n_network_features : int
+        Size of the representation, and of the part of it that the network makes.
+    beside : LinearComponents or None
+        Linear components of the training samples, kept beside the network's features.
     smallest_shape : int
         Fewest voxels or pixels that each axis of a sample must have.
     mean, std : Tensor (3,)
@@ -141,6 +143,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.features = features
         self.settings = settings
+        self.beside: LinearComponents | None = None
         self.n_dims = features.n_dims
         self.smallest_shape = features.smallest_shape
         self.layout = features.layout
@@ -154,8 +157,17 @@ class Encoder(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
 
-        Measures are (n, n_measures, 1). Images are uint8, or floats between 0 and 1.
+        Measures are (n, n_measures, 1). Images are uint8, or floats between 0 and 1. Linear
+        components beside the network, once they are fitted, follow the network's own features.
         """
+        features = self.network(images)
+        if self.beside is None:
+            return features
+        components = self.beside(images.to(self.beside.mean.dtype)).flatten(1)
+        return torch.cat([features, components.to(features.dtype)], dim=1)
+
+    def network(self, images: torch.Tensor) -> torch.Tensor:
+        """Map samples to the network's features (n, n_network_features), which the head takes."""
         is_uint8 = images.dtype == torch.uint8
         # What is kept in half precision, or in bytes, is widened here, on the device that computes.
         images = images.to(next(self.parameters()).dtype)
@@ -189,7 +201,31 @@ class Encoder(nn.Module):
             if read_out.blocks is None
             else [of_blocks[n - 1] for n in read_out.blocks]
         )
-        self.n_features = sum(n_maps) * read_out.n_cells
+        self.n_network_features = sum(n_maps) * read_out.n_cells
+
+    @property
+    def n_features(self) -> int:
+        """Size of the representation: the network's features and the components beside them."""
+        return self.n_network_features + self.n_components_beside
+
+    @property
+    def n_components_beside(self) -> int:
+        """Number of linear components beside the network's features, 0 before they are fitted."""
+        if self.beside is None:
+            return 0
+        return len(self.beside.components)
+
+    def without_beside(self) -> Encoder:
+        """Take off the components beside the network, which training goes on without."""
+        self.beside = None
+        return self
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Number of features of each block of the representation; empty for one block."""
+        if self.beside is None:
+            return {}
+        return {"network": self.n_network_features, "components": self.n_components_beside}
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
@@ -333,4 +369,4 @@ class ContrastiveModel(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to embeddings (n, d), not normalised."""
-        return self.head(self.encoder(images))
+        return self.head(self.encoder.network(images))

@@ -71,6 +71,25 @@ class ReadOut(Settings):
             )
 
 
+class Beside(Settings):
+    """Choose the linear components that are kept beside a network, as a block of their own.
+
+    They are fitted in one pass, after training, on the samples that the network learned from, so
+    that what a linear model would keep of a scan is not lost where the network forgets it.
+
+    Examples
+    --------
+    >>> from neurocontrast.encoders import Beside, EncoderSettings
+    >>> EncoderSettings(name="densenet_small", beside=Beside(n_components=60)).beside.n_components
+    60
+    """
+
+    name: Literal["pca"] = "pca"
+    """Principal components of the un-augmented training samples."""
+    n_components: Annotated[int, Field(ge=1)] = 400
+    """Number of components, or half of the people learned from where that is less."""
+
+
 _OWNERS = {
     "widths": ("mlp",),
     "n_components": _LINEAR,
@@ -125,6 +144,8 @@ class EncoderSettings(Settings):
     ``cifar``."""
     read_out: ReadOut = ReadOut()
     """Of networks of volumes: the blocks, and the grid, that features are read out at."""
+    beside: Beside | None = None
+    """Linear components that are kept beside a network of volumes or measures; None: none."""
     centre_input: Literal[False] = Field(False, exclude=True, repr=False)
     """Nothing: accepted because runs of versions before 26 November 2026 record it."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
@@ -140,6 +161,11 @@ class EncoderSettings(Settings):
     @model_validator(mode="after")
     def _read_by_their_networks_only(self) -> EncoderSettings:
         self.read_out.check(self.name)
+        if self.beside is not None and (self.is_linear or self.n_dims == 2):
+            raise ValueError(
+                "beside belongs to networks of volumes and of measures, and nothing reads it with "
+                f"name: {self.name}; remove it"
+            )
         for key, owners in _OWNERS.items():
             if getattr(self, key) is not None and self.name not in owners:
                 raise ValueError(

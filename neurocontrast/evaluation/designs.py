@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,13 @@ RANK_TOLERANCE = 1e-13
 SINGLE_TOLERANCE = 1e-6
 """Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
+Info = Mapping[str, Any]
+"""Metadata of embeddings, as `neurocontrast.embedding.read_embeddings` returns them."""
+EQUAL = 0.5
+WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
+"""Weights of the first of two blocks, its share of the total variance, to choose from on inner folds.
+Of equal losses the earliest is taken, and the first where nothing is chosen."""
+
 
 class Block(NamedTuple):
     """The features of one encoder in a joined table."""
@@ -42,8 +50,9 @@ class Block(NamedTuple):
 class FeatureDesign:
     """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
 
-    `blocks` are those of joined features, and empty for features of one encoder. With `single`,
-    matrices are in single precision, whatever the steps compute in.
+    `blocks` are those of joined features or of one encoder that keeps components, and empty for
+    features of one block. With `single`, matrices are in single precision, whatever the steps
+    compute in. `weight` is that of the network's block beside the components.
     """
 
     features: npt.NDArray[np.floating]
@@ -51,6 +60,12 @@ class FeatureDesign:
     steps: tuple[SideColumnTransformer, ...] = ()
     blocks: tuple[Block, ...] = ()
     single: bool = False
+    weight: float | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of columns of each block; empty for one block."""
+        return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
@@ -67,27 +82,63 @@ class FeatureDesign:
         return x_train.astype(precision, copy=False), x_test.astype(precision, copy=False)
 
 
+@dataclass(frozen=True, eq=False)
+class PairDesign:
+    """Features of a model without an encoder as the first block, the embedding as the second."""
+
+    first: Design
+    embedding: FeatureDesign
+    weight: float | None = None
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the matrices of training and test rows."""
+        first_train, first_test = self.first(train, test)
+        own_train, own_test = self.embedding(train, test)
+        return np.hstack([first_train, own_train]), np.hstack([first_test, own_test])
+
+
+def weighed(design: Design) -> list[tuple[float | None, Design]]:
+    """Return a design with each weight of its two blocks; only the design where it has none.
+
+    The weight of joined features of several encoders is not chosen: their variances are equal.
+    """
+    is_pair = isinstance(design, PairDesign)
+    if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
+        return [(None, design)]
+    assert isinstance(design, PairDesign | FeatureDesign)
+    if design.weight is not None:
+        return [(design.weight, design)]
+    designs: list[tuple[float | None, Design]] = []
+    for weight in WEIGHTS:
+        designs.append((weight, replace(design, weight=weight)))
+    return designs
+
+
 class BlockScaler(StandardScaler):
-    """Standardise features, and give every block of adjacent columns the same total variance.
+    """Standardise features, and give each block of columns its share of the total variance.
 
     A standardised feature of a block with p_b features that vary in training is multiplied by
-    sqrt(p / (B p_b)), with p the number of all features that vary and B the number of blocks: 6,912
-    features of a network then weigh as much as 60 principal components, and the total variance
-    stays p, so that penalties keep their meaning. This is the scaling of multiple factor analysis
-    by total variance (Westerhuis et al., J Chemometrics 1998;12:301-321).
+    sqrt(w_b p / p_b), with p the number of all features that vary and w_b the block's weight, 1/B
+    for each of B blocks unless `weights` are given: 6,912 features of a network then weigh as much
+    as 60 principal components, and the total variance stays p, so that penalties keep their
+    meaning. This is the scaling of multiple factor analysis by total variance (Westerhuis et al.,
+    J Chemometrics 1998;12:301-321). Features of a block with weight 0 become 0.
 
     Parameters
     ----------
     sizes : sequence of int
         Number of columns of each block, in their order; together all columns. Empty: all columns
         are one block.
+    weights : sequence of float, default=()
+        Share of each block in the total variance, together 1. Empty: the same for all blocks.
     copy : bool, default=True
         Whether the features given are left as they are.
 
     Attributes
     ----------
     mean_, scale_ : array (p,)
-        What is taken off each feature, and what it is divided by, its block's factor included.
+        What is taken off each feature, and what it is divided by, its block's factor included;
+        infinite in a block with weight 0.
 
     Examples
     --------
@@ -97,9 +148,12 @@ class BlockScaler(StandardScaler):
     [5.0, 5.0]
     """
 
-    def __init__(self, sizes: Sequence[int] = (), *, copy: bool = True) -> None:
+    def __init__(
+        self, sizes: Sequence[int] = (), *, weights: Sequence[float] = (), copy: bool = True
+    ) -> None:
         super().__init__(copy=copy)
         self.sizes = sizes
+        self.weights = weights
 
     def fit(
         self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None
@@ -111,24 +165,47 @@ class BlockScaler(StandardScaler):
             raise ValueError(
                 f"sizes: {sizes} are {sum(sizes)} columns, and X has {self.n_features_in_}."
             )
+        weights = list(self.weights) or [1 / len(sizes)] * len(sizes)
+        if len(weights) != len(sizes):
+            raise ValueError(f"weights: {len(weights)} are given for {len(sizes)} blocks.")
         varies = self.var_ > 0
         start = 0
-        for size in sizes:
+        for size, weight in zip(sizes, weights, strict=True):
             block = slice(start, start + size)
             share = max(1, int(varies[block].sum())) * len(sizes) / max(1, int(varies.sum()))
-            self.scale_[block] *= np.sqrt(share)
+            relative = weight * len(sizes)
+            if relative == 0:
+                self.scale_[block] = np.inf
+            else:
+                self.scale_[block] *= np.sqrt(share / relative)
             start += size
         return self
 
 
-def scaler_of(design: Design) -> StandardScaler:
-    """Return what standardises the features of a design; blocks of joined ones get the same total variance."""
-    sizes = (
-        tuple(block.n_features for block in design.blocks)
-        if isinstance(design, FeatureDesign)
-        else ()
-    )
-    return BlockScaler(sizes) if len(sizes) > 1 else StandardScaler()
+def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
+    """Return the scaler of a design: blocks get the same variance, or that of its weight.
+
+    `n_columns` is the number of columns that the design made; without it the blocks of a
+    `PairDesign` are not known yet.
+    """
+    if isinstance(design, PairDesign):
+        return _scaler_of_pair(design, n_columns)
+    if not isinstance(design, FeatureDesign) or len(design.blocks) < 2:
+        return StandardScaler()
+    if design.weight is None:
+        return BlockScaler(design.sizes)
+    return BlockScaler(design.sizes, weights=(design.weight, 1 - design.weight))
+
+
+def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
+    """Return the scaler of a first block and the embedding, whose blocks share its weight."""
+    n_own = design.embedding.features.shape[1]
+    sizes = design.embedding.sizes or (n_own,)
+    weight = EQUAL if design.weight is None else design.weight
+    weights = (weight, *[(1 - weight) / len(sizes)] * len(sizes))
+    if n_columns is None:
+        return BlockScaler(weights=weights)
+    return BlockScaler((n_columns - n_own, *sizes), weights=weights)
 
 
 @cache
@@ -143,12 +220,14 @@ def one_thread() -> AbstractContextManager[object]:
     return _threads().limit(limits=1)
 
 
-def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
+def blocks_of(info: Info, n_features: int) -> tuple[Block, ...]:
     """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
     run = info.get("run")
-    found = run.get("blocks") if isinstance(run, Mapping) else None
-    if not found:
+    if not isinstance(run, Mapping):
         return ()
+    found = run.get("blocks")
+    if not found:
+        return own_blocks(info, n_features)
     try:
         blocks = tuple(
             Block(name, int(each["n_features"]), each.get("encoder"))
@@ -165,6 +244,36 @@ def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
             "tables again."
         )
     return blocks
+
+
+def own_blocks(info: Info, n_features: int) -> tuple[Block, ...]:
+    """Return the two blocks of an encoder that has linear components beside its network, or none.
+
+    Fine-tuning goes on with the network alone: in place of features it has one column, the row.
+    """
+    run = info["run"]
+    beside = run.get("beside")
+    if not beside or info.get("layer", "encoder") != "encoder":
+        return ()
+    n_components = int(beside["n_components"])
+    if n_components >= n_features:
+        return ()
+    sha256 = run["weights"]["sha256"]
+    return (
+        Block("network", n_features - n_components, sha256),
+        Block("components", n_components, sha256),
+    )
+
+
+def is_joined(blocks: Sequence[Block]) -> bool:
+    """Tell whether blocks are of several encoders, not the two of one encoder."""
+    encoders = set(map(attrgetter("encoder"), blocks))
+    return len(encoders) > 1 or None in encoders
+
+
+def has_own_blocks(blocks: Sequence[Block]) -> bool:
+    """Tell whether blocks are the network and the components of one encoder."""
+    return len(blocks) == 2 and not is_joined(blocks)
 
 
 def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:
@@ -203,7 +312,7 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     Features that outnumber the training rows are turned to the principal axes of these.
     """
     x_train, x_test = design(train, test)
-    scaler = scaler_of(design).set_params(copy=False)
+    scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)
     axes = None
     x_train = scaler.fit_transform(x_train)
     x_test = scaler.transform(x_test)

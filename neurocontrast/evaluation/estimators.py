@@ -19,7 +19,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags, resample
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, standardised
+from neurocontrast.evaluation.designs import (
+    Design,
+    FeatureDesign,
+    Matrices,
+    standardised,
+    weighed,
+)
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import N_LANDMARKS, Probe
 from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
@@ -47,6 +53,8 @@ class FittedModel(NamedTuple):
     scaler: StandardScaler | None = None
     axes: Floats | None = None
     chosen: bool = True
+    weight: float | None = None
+    """Weight of the first of two blocks; None for features whose blocks have no weight."""
 
 
 def fit_built_in(
@@ -61,7 +69,8 @@ def fit_built_in(
     """Choose the strength on inner folds, of equals the strongest penalty, and fit all training rows.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
-    and rotated once for the whole grid. The width of a kernel is chosen with the strength.
+    and rotated once for the whole grid. The width of a kernel, and the weight of two blocks
+    (`neurocontrast.evaluation.designs.weighed`), are chosen with the strength.
     """
     large = len(rows) > settings.large_table
     grid = probe.strengths(settings)
@@ -69,29 +78,42 @@ def fit_built_in(
         design = replace(design, single=large)
     model = probe.make(large)
     widths: Sequence[float | None] = probe.widths or (None,)
-    choice = _Choice(sorted(grid)[len(grid) // 2], widths[len(widths) // 2])
+    designs = weighed(design)
+    n_choices = len(grid) * len(widths) * len(designs)
+    choice = _Choice(sorted(grid)[len(grid) // 2], widths[len(widths) // 2], designs[0][0])
     with _counting() as failed:
-        if pairs and len(grid) * len(widths) > 1:
-            folds = [
-                (standardised(design, *pair), values[pair[0]], values[pair[1]]) for pair in pairs
-            ]
+        if pairs and n_choices > 1:
             choices = []
-            for width in widths:
-                choices.append(_best(model, probe, grid, folds, width=width))
+            for weight, candidate in designs:
+                folds = []
+                for fit, tried in pairs:
+                    x = standardised(candidate, fit, tried)
+                    folds.append((x, values[fit], values[tried]))
+                for width in widths:
+                    best = _best(model, probe, grid, folds, width=width)
+                    choices.append(best._replace(weight=weight))
             choice = min(choices, key=attrgetter("loss"))
-        x = _expand(standardised(design, rows, test), choice.width)
+        x = _expand(standardised(dict(designs)[choice.weight], rows, test), choice.width)
         strength = {probe.strength: choice.strength}
         fitted = clone(model).set_params(**strength).fit(x.train, values[rows])
-    chosen = bool(pairs) or len(grid) * len(widths) == 1
-    n_failed = len(failed)
-    return FittedModel(fitted, x.test, n_failed, float(choice.strength), x.scaler, x.axes, chosen)
+    return FittedModel(
+        fitted,
+        x.test,
+        len(failed),
+        float(choice.strength),
+        x.scaler,
+        x.axes,
+        chosen=bool(pairs) or n_choices == 1,
+        weight=choice.weight,
+    )
 
 
 class _Choice(NamedTuple):
-    """A strength of the penalty, the factor of a kernel, and their mean loss over inner folds."""
+    """A strength of the penalty, factor of a kernel and weight of blocks, and their mean loss."""
 
     strength: float
     width: float | None = None
+    weight: float | None = None
     loss: float = float("nan")
 
 
@@ -119,7 +141,7 @@ def _best(
         if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
             break
     best = int(np.argmin(losses))
-    return _Choice(grid[best], width, losses[best])
+    return _Choice(grid[best], width, loss=losses[best])
 
 
 def _expand(x: Matrices, width: float | None) -> Matrices:

@@ -144,12 +144,16 @@ class Estimate(Section):
 
 
 class Rival(Section):
-    """How a model without an encoder is called, in tables and legends (`name`) and in a sentence (`what`)."""
+    """How a model beside the embedding is called: `name` in tables, `what` in a sentence."""
 
     name: str
     what: str
     of: str | None = None
     """Key of the first model of the same measures, of which this is a second one."""
+    lacks: str | None = None
+    """Part of the embedding that the model does without; None for a model without an encoder."""
+    beside: str | None = None
+    """Key of the model whose features have the embedding beside them, as a second block."""
 
 
 class Counts(Section):
@@ -171,6 +175,11 @@ class Probe(Section):
     why_not_stored: str | None = None
     inner_splits: str | None = None
     blocks: str | None = None
+    """``joined`` for features of several encoders, ``beside`` for a network and its components."""
+    weights: dict[str, StrictFloat] = {}
+    """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
+    fold_weights: dict[str, list[StrictFloat | None]] = {}
+    """The same of each fold, in the order of ``folds.tsv``."""
 
 
 class Threshold(Section):
@@ -258,7 +267,11 @@ class Evaluation(Section):
     split: FixedSplit | None = None
     permutation: Permutation | None = None
     rivals: dict[str, Rival] = {}
-    """Models that the embedding is tested against: their figures are under their key, gains under KEY_increment."""
+    """Models that the embedding is tested against; their figures are under their key.
+
+    KEY_increment is the embedding minus the model. Of a model with the embedding beside the
+    features of another one, KEY_gain_increment is the model minus that one.
+    """
     voxels_about: VoxelsAbout = VoxelsAbout()
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
@@ -302,6 +315,10 @@ class Evaluation(Section):
             return _METRICS.validate_python(metrics), _INCREMENTS.validate_python(gains)
         except ValidationError as error:
             raise DataError(_explain(FILE, error, model)) from None
+
+    def gains(self, model: str) -> dict[str, Increment]:
+        """Return the gains of a model over the same one without the embedding beside."""
+        return self.figures(f"{model}_gain")[1]
 
     def part(self, kind: type[P]) -> P | None:
         """Return what a finding recorded, or None if it was not measured; DataError names a key that is wrong."""

@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from neurocontrast.evaluation.designs import has_own_blocks
 from neurocontrast.evaluation.distribution import Reference, training_reference
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -92,14 +94,14 @@ def run_study(
     inside = reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
         chosen = study
-        strength = models["embedding"].fits[0].strength
-        if (
-            study.fixed
-        ):  # the grids hold what was chosen, so that the probe is stored as it was evaluated
-            chosen = replace(
-                study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)})
-            )
-        probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
+        first = models["embedding"].fits[0]
+        weight = None
+        if study.fixed:
+            # The grids hold what was chosen, so that the probe is stored as it was evaluated.
+            grids = {"C": (first.strength,), "alpha": (first.strength,)}
+            chosen = replace(study, settings=settings.model_copy(update=grids))
+            weight = first.weight
+        probe = fit_on_all(chosen, encoder=encoder, distribution=inside, weight=weight)[1]
     return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
 
@@ -209,16 +211,8 @@ def metric_summary(
         }
         return found | ({"reason": explain_value(name, reason)} if found["pooled"] is None else {})
 
-    def against(other: str, name: str) -> dict[str, Any]:
-        return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
-
-    def p_value(other: str, name: str) -> float | None:
-        column = name.removesuffix("_within_fold")
-        if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
-            return None
-        return fold_p_value(
-            folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
-        )
+    def against(other: str, name: str, model: str = "embedding") -> dict[str, Any]:
+        return estimate(drawn[model][name] - drawn[other][name], "difference")
 
     names = target.metric_names
     keys = {"embedding": "metrics"}
@@ -228,10 +222,34 @@ def metric_summary(
     figures["increment"] = {name: against("baseline", name) for name in names}
     for other in (model.name for model in study.models if model.rival):
         figures[f"{other}_increment"] = {
-            name: against(other, name) | {"p_value": p_value(other, name)} for name in names
+            name: against(other, name) | {"p_value": _p_value(folds, other, name)} for name in names
+        }
+    for pair, first in _pairs(study).items():
+        figures[f"{pair}_gain_increment"] = {
+            name: against(first, name, model=pair) for name in names
         }
     _adjust_p_values(study, figures)
     return figures
+
+
+def _p_value(folds: pd.DataFrame, other: str, name: str) -> float | None:
+    """Return the p-value over folds of the embedding and another model having the same metric."""
+    column = name.removesuffix("_within_fold")
+    if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
+        return None
+    return fold_p_value(
+        folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
+    )
+
+
+def _pairs(study: Study) -> dict[str, str]:
+    """Return the models with the embedding beside, and for each the model without."""
+    names = set(map(attrgetter("name"), study.models))
+    pairs = {}
+    for model in study.models:
+        if model.rival is not None and model.rival.beside in names:
+            pairs[model.name] = model.rival.beside
+    return pairs
 
 
 def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
@@ -251,30 +269,44 @@ def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
 def look_at_rival(
     figures: Mapping[str, Any], model: Model, metric: str, *, by: str = ""
 ) -> list[Notice]:
-    """Return a warning where a model without an encoder does as well as the embedding.
+    """Return a warning where a model without an encoder or network does as well as the embedding.
 
-    They are compared by the leading `metric`; `by` names the model's estimator.
+    They are compared by the leading `metric`; `by` names the model's estimator. Where the embedding
+    beside the model's features does better than the model alone, the warning says so.
     """
     ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
-    if model.rival is None or ours is None or theirs is None:
+    if model.rival is None or not model.rival.over or ours is None or theirs is None:
         return []
-    if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
+    if _is_better(metric, ours, theirs):
         return []
     what = model.rival.what
     if by:
         what += f" by {by}"
-    name = {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
+    together = figures.get(f"{model.name}_beside", {}).get(metric, {}).get("pooled")
+    key = "as_good"
+    if model.rival.lacks:
+        key = "network_no_gain"
+    elif together is not None and _is_better(metric, together, theirs):
+        key = "as_good_alone"
     return [
         Notice.of(
-            "as_good",
+            key,
             model=model.name,
             What=what[:1].upper() + what[1:],
-            metric=name,
+            metric={"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
             theirs=theirs,
             ours=ours,
+            together=together,
             over=model.rival.over,
         )
     ]
+
+
+def _is_better(metric: str, value: float, other: float) -> bool:
+    """Tell whether a value of a metric is better than another one."""
+    if metric in LOWER_IS_BETTER:
+        return value < other
+    return value > other
 
 
 def _look_at_results(
@@ -300,6 +332,28 @@ def _look_at_results(
         within = " and ".join(unit for unit in ("site", "fold") if permutation[f"within_{unit}"])
         held = f", since labels are exchanged within {within}" if within else ""
         yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
+
+
+def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, object]:
+    """Return how blocks were weighed, of the section ``probe``; nothing for one block."""
+    if not study.blocks:
+        return {}
+    if not has_own_blocks(study.blocks):
+        return {"blocks": "joined"}
+    weights = np.array(list(map(attrgetter("weight"), embedding.fits)), dtype=float)
+    if np.isnan(weights).all():
+        return {"blocks": "beside"}
+    network = study.blocks[0].name
+    components = study.blocks[1].name
+    mean = float(np.nanmean(weights))
+    return {
+        "blocks": "beside",
+        "weights": {network: mean, components: 1 - mean},
+        "fold_weights": {
+            network: list(map(finite_or_none, weights)),
+            components: list(map(finite_or_none, 1 - weights)),
+        },
+    }
 
 
 def _compose(
@@ -328,7 +382,7 @@ def _compose(
             "strength": finite_or_none(float(np.median([fit.strength for fit in embedding.fits]))),
             "why_not_stored": study.why_not_stored,
             "inner_splits": settings.inner_splits,
-            **({"blocks": "joined"} if study.blocks else {}),
+            **_describe_blocks(study, embedding),
         },
         "n": {
             "scans": len(study.table),

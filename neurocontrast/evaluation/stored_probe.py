@@ -5,7 +5,7 @@ A few scans of a new site whose truth is known take its bias out of the predicti
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,7 +84,9 @@ class FittedProbe(BaseModel):
     distribution: TrainingDistribution | None = None
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of joined features; empty for features of one encoder."""
+    """Blocks of joined features, or the network and the components of one encoder; else empty."""
+    weight: StrictFloat | None = None
+    """Weight of the network's block beside the components, which `scale` holds; else None."""
 
     @model_validator(mode="before")
     @classmethod
@@ -131,18 +133,22 @@ class FittedProbe(BaseModel):
 
 
 def fit_on_all(
-    study: Study, *, encoder: str | None, distribution: TrainingDistribution | None = None
+    study: Study,
+    *,
+    encoder: str | None,
+    distribution: TrainingDistribution | None = None,
+    weight: float | None = None,
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe on all scans of a study (`Study.fitted_rows`), its strength chosen by inner folds of all of them.
 
-    Returns what the probe says of these scans, and the probe to be stored; None where
-    `Study.why_not_stored` says so.
+    A `weight` of the network's block is taken as it is, and not chosen anew. Returns what the probe
+    says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
     """
     target = study.target
     settings = study.settings
     rows = study.fitted_rows
     predicted, model = fit_probe(
-        study.design(),
+        replace(study.design(), weight=weight),
         target,
         rows,
         rows,
@@ -158,6 +164,10 @@ def fit_on_all(
     assert model.scaler is not None  # as that of every built-in probe
     n_classes = len(target.classes)
     coefficients = np.atleast_2d(model.estimator.coef_).T
+    if model.axes is not None:
+        coefficients = model.axes @ coefficients
+    # A block with weight 0 is infinitely far away: files hold finite numbers that say the same.
+    is_read = np.isfinite(model.scaler.scale_)
     contents = study.table[CONTENT].iloc[rows]
     probe = FittedProbe(
         name=study.probe["name"],
@@ -177,8 +187,9 @@ def fit_on_all(
         distribution=distribution,
         blocks=study.blocks,
         mean=model.scaler.mean_,
-        scale=model.scaler.scale_,
-        coefficients=coefficients if model.axes is None else model.axes @ coefficients,
+        scale=np.where(is_read, model.scaler.scale_, 1.0),
+        coefficients=np.where(is_read[:, None], coefficients, 0.0),
+        weight=model.weight,
         intercept=np.atleast_1d(model.estimator.intercept_),
     )
     return predicted, probe
@@ -197,6 +208,8 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     about |= probe.model_dump(mode="json", exclude={*_LINEAR, "blocks", "distribution", *_PEOPLE})
     about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
     about["positive"] = probe.classes[1] if probe.kind == "binary" else None
+    if probe.weight is None:
+        del about["weight"]
     if probe.blocks:
         about["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.distribution is not None:

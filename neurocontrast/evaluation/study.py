@@ -48,11 +48,22 @@ class Study:
     facts: dict[str, Any] = field(default_factory=dict)
     """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
 
-    def design(self, *, predicted: str = "") -> FeatureDesign:
-        """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
+    def design(self, *, predicted: str = "", block: str = "") -> FeatureDesign:
+        """Return the design of the embedding, or of one block, adjusted as the settings say.
+
+        Nothing keeps the column `predicted`.
+        """
         name = self.target.name
         steps = adjustments(self.table, self.settings, target=name, predicted=predicted)
-        return FeatureDesign(self.features, self.table, steps, self.blocks)
+        if not block:
+            return FeatureDesign(self.features, self.table, steps, self.blocks)
+        start = 0
+        for name, n_features, _ in self.blocks:
+            if name == block:
+                features = self.features[:, start : start + n_features]
+                return FeatureDesign(features, self.table, steps)
+            start += n_features
+        raise KeyError(block)
 
     def with_model(self, model: Model) -> Study:
         """Return the study with one more model, or with another one of that name in its place."""

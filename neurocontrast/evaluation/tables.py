@@ -55,7 +55,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 
 def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
-    """Return one row a split: sizes, metrics of every model, and the strength that the probe chose."""
+    """Return one row a split: sizes, metrics of every model, and the probe's strength and weight."""
     target = study.target
     strength = study.probe["strength_name"]
     rows = []
@@ -79,6 +79,9 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             }
         if isinstance(strength, str):
             row[strength] = models["embedding"].fits[number].strength
+        weight = models["embedding"].fits[number].weight
+        if weight is not None:
+            row[f"weight_{study.blocks[0].name}"] = weight
         rows.append(row | {"held_out_site": split.held_out_site})
     return pd.DataFrame(rows)
 

@@ -29,7 +29,7 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, gather
+from neurocontrast.evaluation.models import Model, OutOfFold, Prediction, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates, with_estimator
 from neurocontrast.evaluation.models.regional import choose_regional
 from neurocontrast.evaluation.notices import (
@@ -92,6 +92,8 @@ class ExternalTest(Part):
     n_train: StrictInt | None = None
     strength: StrictFloat | None = None
     threshold: StrictFloat | None = None
+    weight: StrictFloat | None = None
+    """Weight of the network's block beside the components; None for features of one block."""
     metrics: dict[str, ExternalMetric] = {}
     baseline: dict[str, ExternalMetric] = {}
     baseline_covariates: list[str] = []
@@ -400,6 +402,7 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         "n_train": len(split.train),
         "strength": finite_or_none(models["embedding"].fits[0].strength),
         "threshold": models["embedding"].fits[0].threshold,
+        **_weight_of(models["embedding"].fits[0]),
         "metrics": figures["embedding"],
         "baseline": figures["baseline"],
         "baseline_covariates": list(study.covariates),
@@ -407,6 +410,13 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         "n_overlap": external.n_overlap,
         "overlap_by": list(external.overlap_by),
     }
+
+
+def _weight_of(fit: Prediction) -> dict[str, float]:
+    """Return the weight of the network's block; nothing for features of one block."""
+    if fit.weight is None:
+        return {}
+    return {"weight": fit.weight}
 
 
 def show_external(files: EvaluationFolder) -> Section | None:

@@ -4,10 +4,12 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from neurocontrast.evaluation.designs import WEIGHTS
 from neurocontrast.evaluation.probes import N_LANDMARKS, NYSTROM
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import permutation_result, section, template_of, write_paragraphs
+from neurocontrast.findings.rivals import say_weights
 from neurocontrast.page.blocks import (
     Block,
     Citations,
@@ -18,7 +20,7 @@ from neurocontrast.page.blocks import (
     Section,
     note,
 )
-from neurocontrast.page.wording import flatten, lower_first, shorten_paths
+from neurocontrast.page.wording import flatten, join_words, lower_first, shorten_paths
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
@@ -50,6 +52,8 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
         ],
         headline=files.headline,
         nystrom={"n": N_LANDMARKS, "citation": NYSTROM},
+        weights=say_weights(files.summary),
+        grid_of_weights=join_words(list(map("{:g}".format, sorted(WEIGHTS)))),
         permutation=permutation_result(files, files.headline),
     )
 

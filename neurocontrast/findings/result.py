@@ -7,7 +7,14 @@ from neurocontrast.evaluation.record import Increment, Metric
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import naming, permutation_result, write
-from neurocontrast.findings.rivals import rivals, say_estimators, say_rivals, strongest
+from neurocontrast.findings.rivals import (
+    Rival,
+    rivals,
+    say_estimators,
+    say_rivals,
+    say_weights,
+    strongest,
+)
 from neurocontrast.page import style
 from neurocontrast.page.blocks import (
     Block,
@@ -72,6 +79,7 @@ def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> st
         strongest=strongest(models, key or ""),
         verdict=say_rivals(files.summary, key or ""),
         estimators=say_estimators(files.summary),
+        weights=say_weights(files.summary),
         same_estimator=_same_estimator(files),
     )
 
@@ -152,7 +160,7 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     others = rivals(s)
     looks = {"Embedding": style.MAIN, covariates: style.BASELINE}
     looks |= {
-        f"Only {each.name}": style.PALETTE[(2 + place) % len(style.PALETTE)]
+        capitalise(each.alone): style.PALETTE[(2 + place) % len(style.PALETTE)]
         for place, each in enumerate(others)
     }
     models = zip(
@@ -203,9 +211,7 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     models = rivals(s)
     for rival in models:
         reason = "not tested: no better or worse, too few folds, or sites held out"
-        columns += _against(
-            f"{rival.name} only".capitalize(), f"Minus {rival.name}", rival.key, "not defined"
-        )
+        columns += _against(_name_column(rival), f"Minus {rival.name}", rival.key, "not defined")
         columns.append(Column("p", f"{rival.key}_p", "p", reason=reason))
         texts.append(
             f"p next to {rival.name}: corrected resampled t-test of embedding and {rival.name} "
@@ -217,6 +223,13 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     if any(row["sd"] is not None for row in rows):
         about += " Under means of folds: their standard deviation and number, a spread and not an interval."
     return make_table(caption or about, rows, columns, note=" ".join(texts))
+
+
+def _name_column(rival: Rival) -> str:
+    """Return the heading of a rival's column."""
+    if rival.beside:
+        return capitalise(rival.name)
+    return f"{rival.name} only".capitalize()
 
 
 def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:

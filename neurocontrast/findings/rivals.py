@@ -1,14 +1,18 @@
-"""The embedding beside models of the same scans without an encoder: the stronger one decides."""
+"""The embedding beside models without an encoder, or without a block: the stronger decides."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import pandas as pd
 
 from neurocontrast.evaluation.record import Evaluation, Increment, Metric, Probe
 from neurocontrast.page.wording import (
     capitalise,
     describe_metric,
+    interval_phrase,
+    interval_text,
     join_words,
     number_text,
     point_estimate,
@@ -18,6 +22,9 @@ Outcome = Literal["worse", "unknown", "open", "better"]
 """How the embedding does beside a rival; unknown without an interval."""
 _OUTCOMES: tuple[Outcome, ...] = ("worse", "unknown", "open", "better")
 """The least favourable comes first."""
+NETWORK = "the network"
+"""What the components of an encoder do without."""
+_LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
 """Shorter names of linear probes in sentences."""
 _VERDICTS: dict[Outcome, str] = {
@@ -30,7 +37,7 @@ _VERDICTS: dict[Outcome, str] = {
 
 @dataclass(frozen=True)
 class Rival:
-    """A model of the scans without encoder: key, names in tables and text, estimator, figures."""
+    """A model beside the embedding: key, names in tables and text, estimator, figures."""
 
     key: str
     name: str
@@ -41,6 +48,26 @@ class Rival:
     """Its estimator in a sentence; empty where an earlier version did not write which it was."""
     of: str = ""
     """Key of the first rival of the same measures."""
+    lacks: str = ""
+    """The block of the embedding that the model does without; empty for a model without encoder."""
+    beside: str = ""
+    """Key of the rival whose features have the embedding beside them; empty for other models."""
+    gain: dict[str, Increment] = field(default_factory=dict)
+    """Its metrics minus those of the rival without the embedding."""
+
+    @property
+    def alone(self) -> str:
+        """Its name where models are listed: everything but a pair has one kind of features only."""
+        if self.beside:
+            return self.name
+        return f"only {self.name}"
+
+    @property
+    def without(self) -> str:
+        """The lacking part in a sentence; empty where the embedding is beside the features."""
+        if self.beside:
+            return ""
+        return f" without {self.lacks or 'an encoder'}"
 
     @property
     def named(self) -> str:
@@ -75,17 +102,24 @@ def rivals(s: Evaluation) -> list[Rival]:
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
         "regional": ("regions", f"{len(s.regional_columns)} regional measures"),
     }
-    firsts = {}
     for key, rival in s.rivals.items():
         names[key] = (rival.name, rival.what)
-        firsts[key] = rival.of or key
     fitted = []
     for key, (name, measures) in names.items():
         metrics, increment = s.figures(key)
         if metrics:
             by = estimator_title(s.estimators.get(key))
-            first = firsts.get(key, key)
-            fitted.append(Rival(key, name, measures, metrics, increment, by, first))
+            model = Rival(key, name, measures, metrics, increment, by, of=key)
+            described = s.rivals.get(key)
+            if described is not None:
+                model = replace(
+                    model,
+                    of=described.of or key,
+                    lacks=described.lacks or "",
+                    beside=described.beside or "",
+                    gain=s.gains(key),
+                )
+            fitted.append(model)
     return fitted
 
 
@@ -125,13 +159,58 @@ def say_rivals(s: Evaluation, metric: str) -> str:
         if None not in (model.difference(metric), model.value(metric)):
             alike.setdefault(model.of, []).append(model)
     sentences = []
-    for models in alike.values():
+    for models in sorted(alike.values(), key=_is_no_part):
         best = strongest(models, metric)[0]
         verdict = _VERDICTS[best.outcome(metric)]
         if len(models) > 1:
             verdict = _judge(models, best, metric)
+        elif best.lacks == NETWORK:
+            verdict = _say_gain(s, "what the network adds to them", best.increment, metric)
+        elif best.beside:
+            verdict = _say_gain(s, "what the embedding adds to them", best.gain, metric)
         sentences.append(f"{_reach(models, metric)}: {verdict}.")
     return " ".join(sentences)
+
+
+def _is_no_part(models: list[Rival]) -> bool:
+    """Return the key by which the network's gain over the components is said first."""
+    return models[0].lacks != NETWORK
+
+
+def _say_gain(s: Evaluation, subject: str, increments: dict[str, Increment], metric: str) -> str:
+    """Say a gain with its interval, and whether that shows the gain to differ from zero."""
+    gain = increments.get(metric, Increment())
+    amount = number_text(gain.difference, digits=2, signed=True)
+    if gain.interval is None:
+        return f"{subject} is {amount}, and no interval of the difference was computed"
+    level = s.bootstrap.level or _LEVEL
+    ends = interval_text(gain.interval, digits=2, signed=True)
+    low, high = gain.interval
+    is_lower_better = not describe_metric(metric).higher_is_better
+    verdict = "no gain is shown"
+    if low > 0 or high < 0:
+        verdict = "which is a loss"
+        if (high < 0) == is_lower_better:
+            verdict = "which is a gain"
+    unit = ""
+    if is_lower_better:
+        unit = "; negative is better"
+    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
+
+
+def say_weights(s: Evaluation) -> str:
+    """Say how the probe weighed network and components; nothing for features of one block."""
+    weights = s.probe.weights
+    if not weights:
+        return ""
+    shares = []
+    for name, weight in weights.items():
+        of_folds = pd.Series(s.probe.fold_weights.get(name, [weight]), dtype=float)
+        spread = ""
+        if of_folds.min() < of_folds.max():
+            spread = f" ({100 * of_folds.min():.0f} to {100 * of_folds.max():.0f} % by fold)"
+        shares.append(f"{100 * weight:.0f} % of the variance is the {name}'s{spread}")
+    return f"Inner folds weighed the blocks of the embedding: {join_words(shares)}."
 
 
 def _judge(models: list[Rival], best: Rival, metric: str) -> str:
@@ -170,7 +249,12 @@ def _reach(models: list[Rival], metric: str) -> str:
         values.append(with_estimator(value, model.by))
     measures = capitalise(models[0].what)
     name = describe_metric(metric).name
-    return f"{measures}, without any encoder, reach {name} {join_words(values)}"
+    without = ", without any encoder,"
+    if models[0].lacks:
+        without = f", without {models[0].lacks},"
+    if models[0].beside:
+        without = ", as two blocks,"
+    return f"{measures}{without} reach {name} {join_words(values)}"
 
 
 def say_estimators(s: Evaluation) -> str:

@@ -19,6 +19,7 @@ from neurocontrast.embedding import extract_features
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe
+from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
@@ -106,7 +107,7 @@ def open_scans(
     `scans` are what `predict` takes.
     """
     settings = as_config({} if config is None else config)
-    if fitted.blocks:
+    if is_joined(fitted.blocks):
         raise ConfigError(
             f"run: the probe was fitted on joined features of {len(fitted.blocks)} encoders, and a run is one. "
             "Embed the scans with each, join the tables, and predict that."

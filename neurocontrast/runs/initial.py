@@ -83,6 +83,7 @@ def start_from(
             "weights of other programs come in."
         )
     earlier, contract = load_encoder(folder)
+    earlier.without_beside()
     tensors = earlier.state_dict()
     said = "all weights"
     pairs = [

@@ -11,6 +11,7 @@ from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.models import ProbeModel, voxels
+from neurocontrast.evaluation.models.beside import make_beside
 from neurocontrast.evaluation.models.kernel import make_second
 from neurocontrast.evaluation.models.own import keep_fitting
 from neurocontrast.evaluation.record import Notice
@@ -58,10 +59,11 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
 
 
 def _with_both(study: Study, model: ProbeModel) -> Study:
-    """Return the study with the model of its voxels, and with the kernel model of them."""
+    """Return the study with models of its voxels: linear, of a kernel, the embedding beside."""
     outcome = keep_fitting(study, model)
     second = make_second(study, model)
-    return study.with_outcome(outcome).with_outcome(second)
+    together = make_beside(study, model)
+    return study.with_outcome(outcome).with_outcome(second).with_outcome(together)
 
 
 def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:

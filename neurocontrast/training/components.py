@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import torch
 
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.encoders.encoder import Encoder, LinearComponents
+from neurocontrast.encoders.settings import Beside, EncoderSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
@@ -60,6 +61,27 @@ def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
         )
 
 
+Facts = dict[str, str | int | list[float]]
+"""What ``encoder.json`` says of linear components."""
+
+
+class Fitted(NamedTuple):
+    """Linear components over the voxels, or measures, that vary among the training samples."""
+
+    places: npt.NDArray[np.int64]
+    mean: npt.NDArray[np.float32]
+    components: npt.NDArray[np.float32]
+    explained: npt.NDArray[np.float64]
+
+    def put_into(self, layers: LinearComponents) -> None:
+        """Give the components to the layer that applies them."""
+        layers.set_components(*map(torch.from_numpy, (self.places, self.mean, self.components)))
+
+    def facts(self) -> Facts:
+        """Return the number of voxels, and the share of variance that each component explains."""
+        return {"n_voxels": len(self.places), "explained_variance_ratio": self.explained.tolist()}
+
+
 def fit_components(
     encoder: Encoder,
     images: Images,
@@ -69,7 +91,7 @@ def fit_components(
     seed: int,
     n_readers: int = 1,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> Facts:
     """Fit a linear encoder in place, on the rows of training, whose voxels are in memory at once.
 
     The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the
@@ -78,17 +100,60 @@ def fit_components(
     Returns the number of voxels, and the part of the variance of the training scans (``lda``: of
     the variance between subjects, once that within them is one) that each component explains.
     """
+    layers = encoder.features.layers
+    assert isinstance(layers, LinearComponents)
+    values = _voxels_of(images, rows, n_readers, progress)
+    fitted = _fit(values, encoder.settings, subjects, encoder.n_features, seed)
+    fitted.put_into(layers)
+    return fitted.facts()
+
+
+def fit_beside(
+    encoder: Encoder,
+    images: Images,
+    rows: Sequence[int],
+    subjects: Sequence[str],
+    *,
+    seed: int,
+    n_readers: int = 1,
+    progress: Progress = SILENT,
+) -> Facts:
+    """Fit the linear components that stay beside a network, on the samples of its training.
+
+    Samples are read without augmentation, all in memory at once. Of many components no more are
+    fitted than half of the subjects have (`neurocontrast.encoders.Beside`). Returns the section
+    ``beside`` of ``encoder.json``.
+    """
+    beside = encoder.settings.beside
+    assert beside is not None
+    values = _voxels_of(images, rows, n_readers, progress)
+    n_varying = len(_varying(values))
+    n_components = max(1, min(beside.n_components, len(set(subjects)) // 2, n_varying))
+    fitted = _fit(values, beside, subjects, n_components, seed)
+    encoder.beside = LinearComponents(n_components, len(fitted.places))
+    fitted.put_into(encoder.beside)
+    return {"name": beside.name, "n_components": n_components, **fitted.facts()}
+
+
+def _varying(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Return the places of the voxels that vary among the samples."""
+    ranges = values.max(axis=0) - values.min(axis=0)
+    return np.flatnonzero(ranges > _STEADY * ranges.max())
+
+
+def _fit(
+    values: npt.NDArray[np.float32],
+    settings: EncoderSettings | Beside,
+    subjects: Sequence[str],
+    n_components: int,
+    seed: int,
+) -> Fitted:
+    """Fit principal components, or discriminants of the subjects, to samples (n, n_voxels)."""
     # Not at the top: scikit-learn's decomposition takes half a second to import, and training
     # mostly does without.
     from sklearn.decomposition import PCA
 
-    layers = encoder.features.layers
-    settings = encoder.settings
-    assert isinstance(layers, LinearComponents)
-    n_components = encoder.n_features
-    values = _voxels_of(images, rows, n_readers, progress)
-    ranges = values.max(axis=0) - values.min(axis=0)
-    places = np.flatnonzero(ranges > _STEADY * ranges.max())
+    places = _varying(values)
     if len(places) < n_components:
         raise ConfigError(
             f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans."
@@ -97,15 +162,14 @@ def fit_components(
     n_before = min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
     n_wanted = n_components if settings.name == "pca" else n_before
     pca = PCA(n_wanted, copy=False, random_state=derive_seed("components", seed) % 2**32)
-    if settings.name == "pca":
+    if isinstance(settings, Beside) or settings.name == "pca":
         components = pca.fit(values).components_
         explained = pca.explained_variance_ratio_
     else:
         components, explained = _discriminants(
             pca, values, subjects, n_components, settings.shrinkage
         )
-    layers.set_components(*map(torch.from_numpy, (places, pca.mean_, components)))
-    return {"n_voxels": len(places), "explained_variance_ratio": explained.tolist()}
+    return Fitted(places, pca.mean_, components, explained)
 
 
 def _voxels_of(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, one_thread, scaler_of
+from neurocontrast.evaluation.designs import WEIGHTS, Design, one_thread, scaler_of, weighed
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -44,6 +44,8 @@ class Prediction:
     n_not_converged: int = 0
     chosen: bool = True
     """False where the strength is the middle of the grid, since no inner fold could be made."""
+    weight: float | None = None
+    """Weight of the first of two blocks, chosen with the strength; None without such blocks."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,13 @@ def fit_probe(
         else:
             decisions, threshold = decide_scores(scores, target, train, settings)
     found = Prediction(
-        scores, decisions, threshold, model.strength, model.n_not_converged, model.chosen
+        scores,
+        decisions,
+        threshold,
+        model.strength,
+        model.n_not_converged,
+        model.chosen,
+        model.weight,
     )
     return found, model
 
@@ -203,16 +211,22 @@ class Rival(NamedTuple):
     """In tables and legends."""
     what: str
     """In a sentence, a plural."""
-    over: str
-    """What the encoder is no gain over."""
+    over: str = ""
+    """What the encoder is no gain over where the model does as well; empty: no warning says so."""
     of: str = ""
     """Name of the first model of the same measures, of which this is a second one; else empty."""
+    lacks: str = ""
+    """Part of the embedding that the model does without; empty without an encoder."""
+    beside: str = ""
+    """Name of the model whose features have the embedding beside them; empty for other models."""
 
     def describe(self) -> dict[str, str]:
         """Return the entry of ``rivals`` in ``evaluation.json``."""
         names = {"name": self.name, "what": self.what}
-        if self.of:
-            names["of"] = self.of
+        for key in ("of", "lacks", "beside"):
+            value = getattr(self, key)
+            if value:
+                names[key] = value
         return names
 
 
@@ -283,6 +297,8 @@ class ProbeModel(Model):
         if probe.widths:
             steps.insert(1, "KernelPCA(kernel='rbf')")
             grid["gamma"] = list(probe.widths)
+        if len(weighed(self.design)) > 1:
+            grid["weight"] = list(WEIGHTS)
         text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
         return {
             "name": probe.name or probe_name(settings, target.kind),

@@ -1,0 +1,35 @@
+"""A model without an encoder and the embedding as two blocks: the gain by the embedding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neurocontrast.evaluation.designs import PairDesign, has_own_blocks
+from neurocontrast.evaluation.models.model import ProbeModel, Rival
+
+if TYPE_CHECKING:
+    from neurocontrast.evaluation.study import Study
+
+
+def make_regional_beside(study: Study) -> ProbeModel | None:
+    """Return the regional measures with the embedding beside them; None without such measures."""
+    for model in study.models:
+        if model.name == "regional" and isinstance(model, ProbeModel):
+            return make_beside(study, model)
+    return None
+
+
+def make_beside(study: Study, first: ProbeModel) -> ProbeModel | None:
+    """Return the built-in probe of a rival's features and of the embedding, as two blocks.
+
+    None for an encoder of one block, and where the user gave the estimator, which would get columns
+    of unlike scales.
+    """
+    if study.estimator is not None or first.rival is None or not has_own_blocks(study.blocks):
+        return None
+    rival = Rival(
+        f"{first.rival.name} + embedding",
+        f"{first.rival.what} and the embedding",
+        beside=first.name,
+    )
+    return ProbeModel(f"{first.name}_beside", PairDesign(first.design, study.design()), rival=rival)

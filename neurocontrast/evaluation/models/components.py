@@ -1,0 +1,28 @@
+"""The components that an encoder keeps, without its network: a linear model of the same scans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neurocontrast.evaluation.designs import has_own_blocks
+from neurocontrast.evaluation.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.models.own import keep_fitting
+from neurocontrast.evaluation.record import Notice
+
+if TYPE_CHECKING:
+    from neurocontrast.evaluation.study import Study
+
+
+def make_components(study: Study) -> ProbeModel | Notice | None:
+    """Return the study's estimator on the block of components; None for features of one block."""
+    if not has_own_blocks(study.blocks):
+        return None
+    block = study.blocks[1]
+    rival = Rival(
+        "components",
+        f"{block.n_features} principal components of the encoder",
+        "a linear model of the same scans",
+        lacks="the network",
+    )
+    model = ProbeModel("components", study.design(block=block.name), study.estimator, rival=rival)
+    return keep_fitting(study, model)

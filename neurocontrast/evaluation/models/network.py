@@ -1,0 +1,23 @@
+"""The network's features without the components that its encoder keeps beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neurocontrast.evaluation.designs import has_own_blocks
+from neurocontrast.evaluation.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.models.own import keep_fitting
+from neurocontrast.evaluation.record import Notice
+
+if TYPE_CHECKING:
+    from neurocontrast.evaluation.study import Study
+
+
+def make_network(study: Study) -> ProbeModel | Notice | None:
+    """Return the study's estimator on the network's block; None for features of one block."""
+    if not has_own_blocks(study.blocks):
+        return None
+    block = study.blocks[0]
+    rival = Rival("network", f"{block.n_features} features of the network", lacks="the components")
+    model = ProbeModel("network", study.design(block=block.name), study.estimator, rival=rival)
+    return keep_fitting(study, model)

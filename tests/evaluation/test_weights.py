@@ -1,0 +1,236 @@
+"""The weights of a network and of the components beside it: chosen on inner folds, at a price that is small."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
+from neurocontrast.evaluation.designs import EQUAL, WEIGHTS, PairDesign, scaler_of, weighed
+from neurocontrast.evaluation.models import Model, Rival, cross_validate, fit_probe, voxels
+from neurocontrast.evaluation.models.beside import make_beside
+from neurocontrast.evaluation.results import look_at_rival
+from neurocontrast.evaluation.stored_probe import fit_on_all
+from tests.evaluation.quick import plan
+
+N_NETWORK = 30
+N_COMPONENTS = 8
+EFFECT = 0.6
+"""Of the diagnosis on the components, in standard deviations."""
+
+
+def info_of(n_components: int = N_COMPONENTS) -> dict:
+    """Describe embeddings of a network with components beside."""
+    beside = {"name": "pca", "n_components": n_components}
+    run = {"weights": {"sha256": "a" * 64}, "beside": beside}
+    return {"run": run, "pretraining_subjects": []}
+
+
+def study_of(
+    make_cohort, *, seed: int = 1, is_useless: bool = True, target="diagnosis", **settings
+):
+    """Plan a study whose components hold the effects; its network is noise, or knows the class."""
+    cohort = make_cohort(120, n_features=N_COMPONENTS, diagnosis=EFFECT)
+    network = np.random.default_rng(seed).normal(size=(120, N_NETWORK))
+    if not is_useless:
+        network[:, 0] += 3 * (cohort.table["diagnosis"] == "patient")
+    cohort.features = np.hstack([network, cohort.features])
+    return plan(cohort, target=target, info=info_of(), n_folds=3, **settings)
+
+
+def embedding_of(study):
+    return study.models[0]
+
+
+def fit(study, train, test, **changes):
+    return fit_probe(
+        changes.get("design", study.design()),
+        changes.get("target", study.target),
+        train,
+        test,
+        subjects=study.subjects,
+        settings=study.settings,
+        seed=0,
+        sites=study.sites,
+    )
+
+
+def test_weights_are_shares_of_the_total_variance_and_0_takes_a_block_away():
+    x = np.random.default_rng(0).normal(size=(80, 50)) * 3 + 5
+    scaled = BlockScaler(sizes=(40, 10), weights=(0.2, 0.8)).fit_transform(x)
+    total = [scaled[:, :40].var(axis=0).sum(), scaled[:, 40:].var(axis=0).sum()]
+    np.testing.assert_allclose(total, [10, 40])
+    equal = BlockScaler(sizes=(40, 10)).fit_transform(x)
+    np.testing.assert_array_equal(
+        BlockScaler(sizes=(40, 10), weights=(EQUAL, EQUAL)).fit_transform(x), equal
+    )
+    alone = BlockScaler(sizes=(40, 10), weights=(0.0, 1.0)).fit_transform(x)
+    assert not alone[:, :40].any()
+    with pytest.raises(ValueError, match="1 are given for 2 blocks"):
+        BlockScaler(sizes=(40, 10), weights=(1.0,)).fit(x)
+
+
+def test_only_two_blocks_of_one_encoder_have_a_weight(make_cohort):
+    study = study_of(make_cohort)
+    assert [weight for weight, _ in weighed(study.design())] == list(WEIGHTS)
+    assert {0.0, 1.0} <= set(WEIGHTS)
+    assert [weight for weight, _ in weighed(study.design(block="network"))] == [None]
+    assert [weight for weight, _ in weighed(replace(study.design(), weight=0.25))] == [0.25]
+    one, *others = study.blocks
+    joined = replace(study.design(), blocks=(one, others[0]._replace(encoder="b" * 64)))
+    assert [weight for weight, _ in weighed(joined)] == [None]
+
+
+def test_the_weight_is_chosen_without_the_tested_rows(make_cohort):
+    study = study_of(make_cohort, is_useless=False)
+    split = study.splits[0]
+    strong = study.features.copy()
+    strong[split.train, 0] += 5 * study.target.values[split.train]
+    found = fit(study, split.train, split.test, design=replace(study.design(), features=strong))[0]
+    values = study.target.values.copy()
+    values[split.test] = 1 - values[split.test]
+    features = strong.copy()
+    features[split.test, :N_NETWORK] = 0
+    design = replace(study.design(), features=features)
+    target = replace(study.target, values=values)
+    again = fit(study, split.train, split.test, design=design, target=target)[0]
+    assert found.weight is not None
+    assert found.weight > EQUAL
+    assert (again.weight, again.strength) == (found.weight, found.strength)
+
+
+@pytest.mark.slow
+def test_a_useless_network_costs_little_and_less_than_with_equal_weights(make_cohort):
+    prices = []
+    prices_of_equal = []
+    for seed in range(3):
+        study = study_of(make_cohort, seed=seed)
+        both, _, components, network = study.models
+        equal = replace(both, name="equal", design=replace(study.design(), weight=EQUAL))
+        found = run_study(
+            replace(study, models=(both, study.models[1], components, network, equal))
+        )
+        folds = found.tables["folds"]
+        prices.append(folds["components_auc"].mean() - folds["auc"].mean())
+        prices_of_equal.append(folds["components_auc"].mean() - folds["equal_auc"].mean())
+    assert np.mean(prices) < 0.03
+    assert np.mean(prices) < np.mean(prices_of_equal)
+
+
+def test_a_network_that_knows_more_is_listened_to(make_cohort):
+    result = run_study(study_of(make_cohort, is_useless=False)).evaluation
+    assert result.metrics["auc"].pooled > result.figures("components")[0]["auc"].pooled + 0.03
+    assert result.probe.weights["network"] > EQUAL
+    assert not [notice for notice in result.warnings if notice.code == "components_as_good"]
+
+
+def test_a_network_that_adds_nothing_is_no_gain(make_cohort):
+    study = study_of(make_cohort, seed=3)
+    chosen = run_study(study).evaluation
+    better = chosen.metrics["auc"].pooled > chosen.figures("components")[0]["auc"].pooled
+    said = {notice.code for notice in chosen.warnings}
+    assert ("components_as_good" in said) is not better
+
+
+@pytest.mark.parametrize(
+    ("together", "code"),
+    [(0.85, "regional_as_good_alone"), (0.8, "regional_as_good"), (0.75, "regional_as_good")],
+)
+def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, code):
+    figures = {
+        "metrics": {"auc": {"pooled": 0.7}},
+        "regional": {"auc": {"pooled": 0.8}},
+        "regional_beside": {"auc": {"pooled": together}},
+    }
+    model = Model("regional", rival=Rival("regions", "12 measures", "the measures"))
+    (notice,) = look_at_rival(figures, model, "auc")
+    assert notice.code == code
+    assert ("no gain" in notice.message) == (code == "regional_as_good")
+
+
+def test_weights_are_written_of_every_fold_and_overall(make_cohort):
+    result = run_study(study_of(make_cohort))
+    probe = result.evaluation.probe
+    folds = result.tables["folds"]["weight_network"].tolist()
+    assert probe.blocks == "beside"
+    assert probe.fold_weights["network"] == folds
+    assert probe.weights["network"] == pytest.approx(np.mean(folds))
+    assert sum(probe.weights.values()) == pytest.approx(1)
+    assert set(folds) <= set(WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("target", "weight"), [("diagnosis", 0.25), ("diagnosis", 0.0), ("age", 0.0), ("age", 1.0)]
+)
+def test_a_stored_probe_predicts_with_the_weight_it_was_fitted_with(
+    make_cohort, tmp_path, target, weight
+):
+    study = study_of(make_cohort, target=target, C=(0.01,), alpha=(10.0,))
+    predicted, probe = fit_on_all(study, encoder="abc", weight=weight)
+    save_probe(tmp_path, probe)
+    stored = load_probe(tmp_path)
+    scaler = BlockScaler((N_NETWORK, N_COMPONENTS), weights=(weight, 1 - weight))
+    x = scaler.fit_transform(study.features)
+    model = Ridge(10.0) if target == "age" else LogisticRegression(C=0.01, tol=1e-8, max_iter=1000)
+    model.fit(x, study.target.values)
+    expected = model.predict(x) if target == "age" else model.predict_proba(x)[:, 1]
+    np.testing.assert_allclose(stored.predict(study.features), expected, atol=1e-5)
+    np.testing.assert_allclose(stored.predict(study.features), predicted.scores, atol=1e-8)
+    assert stored.weight == weight
+    assert np.isfinite(stored.scale).all()
+    assert stored.coefficients[:N_NETWORK].any() == bool(weight)
+
+
+def test_a_rival_and_the_embedding_are_two_blocks(make_cohort):
+    cohort = make_cohort(120, n_features=N_COMPONENTS, diagnosis=EFFECT)
+    generator = np.random.default_rng(2)
+    volume = generator.normal(5000, 400, 120) + 900 * (cohort.table["diagnosis"] == "patient")
+    cohort.table["left_hippocampus"] = volume
+    network = generator.normal(size=(120, N_NETWORK))
+    cohort.features = np.hstack([network, cohort.features])
+    study = plan(
+        cohort, target="diagnosis", info=info_of(), n_folds=3, regional=("left_hippocampus",)
+    )
+    names = [model.name for model in study.models]
+    assert names[2:] == ["components", "network", "regional", "regional_kernel", "regional_beside"]
+    design = study.models[-1].design
+    assert isinstance(design, PairDesign)
+    rows = np.arange(60)
+    x = design(rows, rows)[0]
+    scaler = scaler_of(replace(design, weight=0.5), n_columns=x.shape[1])
+    assert scaler.sizes == (x.shape[1] - N_NETWORK - N_COMPONENTS, N_NETWORK, N_COMPONENTS)
+    scaled = scaler.fit_transform(x)
+    n_first = scaler.sizes[0]
+    halves = [scaled[:, :n_first].var(axis=0).sum(), scaled[:, n_first:].var(axis=0).sum()]
+    assert halves[0] == pytest.approx(halves[1])
+    result = run_study(study).evaluation
+    gain = result.gains("regional_beside")["auc"].difference
+    together = result.figures("regional_beside")[0]["auc"].pooled
+    alone = result.figures("regional")[0]["auc"].pooled
+    assert gain == pytest.approx(together - alone)
+    assert together > result.metrics["auc"].pooled
+
+
+def test_an_estimator_of_ones_own_gets_no_weight(make_cohort):
+    cohort = make_cohort(120, n_features=N_COMPONENTS, diagnosis=EFFECT)
+    cohort.features = np.hstack([np.ones((120, 3)), cohort.features])
+    estimator = LogisticRegression()
+    study = plan(cohort, target="diagnosis", info=info_of(), estimator=estimator)
+    result = run_study(study).evaluation
+    assert (result.probe.blocks, result.probe.weights) == ("beside", {})
+    assert "components" in result.rivals
+
+
+def test_voxels_get_the_embedding_beside_them(make_cohort):
+    study = study_of(make_cohort)
+    scans = np.random.default_rng(5).normal(size=(len(study.table), 200)).astype(np.float32)
+    first = voxels.make(study, voxels.voxel_products(scans), {})
+    model = make_beside(study, first)
+    assert (model.name, model.rival.beside) == ("voxels_beside", "voxels")
+    predicted = cross_validate(
+        model, study.target, study.splits, subjects=study.subjects, settings=study.settings
+    )
+    assert {fit.weight for fit in predicted.fits} <= set(WEIGHTS)
+    alone = replace(study, blocks=())
+    assert make_beside(alone, first) is None

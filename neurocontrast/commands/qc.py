@@ -118,7 +118,7 @@ def qc(
     for row, why in unreadable.items():
         flags[row] = [Flag("unreadable", f"cannot be read: {why}")]
         worst[row] = np.inf
-    table.insert(3, "n_flags", [len(each) for each in flags])
+    table.insert(3, "n_flags", list(map(len, flags)))
     table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
     order = np.lexsort((table["name"], -worst, -table["n_flags"], worst < np.inf))
     table = table.iloc[order].reset_index(drop=True)

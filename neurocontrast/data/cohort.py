@@ -151,7 +151,7 @@ class Cohort:
             elif values.dtype == np.float64:
                 texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
             else:
-                texts = [text_of(value) for value in values]
+                texts = list(map(text_of, values))
             parts += [column, "\x1f".join(texts)]
         if self.measures is not None:
             measured = self.measures.values

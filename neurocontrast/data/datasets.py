@@ -167,7 +167,7 @@ class ImageDataset(_InPlace):
     """
 
     def __init__(self, cohort: Cohort) -> None:
-        self.paths: list[str] = [str(path) for path in cohort.table["path"]]
+        self.paths: list[str] = list(map(str, cohort.table["path"]))
         problems = Problems(cohort.source.name)
         located = Located.of(self.paths, cohort.names(), problems)
         problems.raise_if_any()

@@ -401,9 +401,7 @@ def _choose(
             same = [scan for scan in left if _run_of(scan) == _run_of(first)]
             index.left_out += [(scan.path, "a later run") for scan in left if scan not in same]
             left = same
-        several_runs = rules.get("run") == "all" and len({_run_of(scan) for scan in left}) == len(
-            left
-        )
+        several_runs = rules.get("run") == "all" and len(set(map(_run_of, left))) == len(left)
         if len(left) > 1 and not several_runs:
             problems.add(_ambiguous(left), name=left[0].name)
         chosen += left

@@ -122,7 +122,7 @@ def _keys(content: object) -> set[str]:
         return set()
     given = [key for key, value in content.items() if value not in ("", None)]
     named = {key for key in given if _JSON_KEYS.fullmatch(re.sub("[^a-z0-9]", "", key.lower()))}
-    return named.union(*(_keys(value) for value in content.values()))
+    return named.union(*map(_keys, content.values()))
 
 
 def _fields_of_gzip(path: Path) -> Iterator[str]:

@@ -52,7 +52,7 @@ def inspect_scan(
     name = as_scan(scan)
     files = files_of(scan)
     try:
-        headers = [read_scan_header(path) for path in files]
+        headers = list(map(read_scan_header, files))
         problem = problem_of_headers(files, headers)
         warnings = tuple(
             dict.fromkeys(warning for header in headers for warning in header.other_warnings)
@@ -68,7 +68,7 @@ def inspect_scan(
             high = voxels.max()
             if bool(((voxels == low) | (voxels == high)).all()):
                 warnings += (f"it has only two intensities ({low:g} and {high:g}); is it a mask?",)
-        digest = "-".join(digest_of_file(path) for path in files)
+        digest = "-".join(map(digest_of_file, files))
         extent = None
         if len(files) == 1 and headers[0].affine is not None:
             extent = extent_of(image.numpy()[0], affine_of(image))
@@ -233,7 +233,7 @@ def inspect_images(
     n_before = len(problems.found)
     names = cohort.names()
     table = cohort.table
-    located = Located.of([str(path) for path in table["path"]], names, problems)
+    located = Located.of(list(map(str, table["path"])), names, problems)
     doubts = list(cohort.warnings)
     for column in ("label", "split"):
         if column in table and (n_missing := int(table[column].isna().sum())):

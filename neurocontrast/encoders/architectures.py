@@ -211,9 +211,7 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
             f"{path}: holds several state dicts ({', '.join(states)}). Save one of them alone."
         )
     if not states:
-        found = (
-            [str(key) for key in content] if isinstance(content, dict) else [type(content).__name__]
-        )
+        found = list(map(str, content)) if isinstance(content, dict) else [type(content).__name__]
         raise CheckpointError(
             f"{path}: these are not the weights of {architecture.title}: no tensor is named '{architecture.anchor}', "
             f"whatever comes before. Found: {', '.join(found[:8])}{' …' if len(found) > 8 else ''}."

@@ -126,7 +126,7 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
 
 def cell_texts(values: Iterable[object]) -> list[str | None]:
     """Return cells as text: None where missing, and whole numbers without a decimal point."""
-    return [_text(value) for value in values]
+    return list(map(_text, values))
 
 
 def site_names(sites: Iterable[object]) -> Texts:

@@ -180,7 +180,7 @@ def fit_on_all(
         if n_classes
         else np.zeros(0),
         encoder=encoder,
-        trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
+        trained_on=frozenset(map(subject_digest, set(study.subjects[rows]))),
         trained_contents=frozenset(" ".join(contents).split()),
         contents_complete=all(contents),
         n_scans=len(rows),

@@ -96,7 +96,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         n = table.shape[1]
         lacking = [column for column in self.side_columns() if column not in table]
         if lacking:
-            near = suggestion(str(lacking[0]), [str(column) for column in table.columns])
+            near = suggestion(str(lacking[0]), list(map(str, table.columns)))
             raise ValueError(f"{name}: X has no column {lacking[0]!r} (n_features={n}).{near}")
         features = table.loc[:, ~table.columns.isin(self.side_columns())]
         if not features.shape[1]:

@@ -182,7 +182,7 @@ def explain_measures(
         squares = (weights * away**2).sum(axis=1, keepdims=True)
         return (weights * away) @ carried / np.where(squares > 0, squares, np.nan)
 
-    drawn = np.vstack([shares(weights) for weights in draws])
+    drawn = np.vstack(list(map(shares, draws)))
     return (
         shares(np.ones((1, len(whole))))[0],
         np.nanpercentile(drawn, (2.5, 97.5), axis=0),
@@ -198,7 +198,7 @@ def _explain(
     offset: Size,
 ) -> tuple[Map, float]:
     """Return the map of a scan, and its score."""
-    backgrounds, brains = zip(*(brain_of(channel) for channel in volume.numpy()), strict=True)
+    backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = (
         volume[:, torch.from_numpy(brain)].mean(1)

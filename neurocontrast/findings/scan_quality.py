@@ -98,7 +98,7 @@ def _gallery(
     if not len(table):
         return [Paragraph("No scan.", role="note")]
     names = list(map(str, raised))
-    flagged = np.array([bool(each) for each in flags])
+    flagged = np.array(list(map(bool, flags)))
     matches = {
         "any flag": flagged,
         **{RULES[name].title: raised[name] for name in names if raised[name].any()},

@@ -103,7 +103,7 @@ def check_condition(kernel: Kernel) -> Kernel:
 def _is_partition(kernel: Kernel) -> bool:
     """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
     if isinstance(kernel, Product):
-        return all(_is_partition(factor) for factor in kernel.kernels)
+        return all(map(_is_partition, kernel.kernels))
     return type(kernel) is Categorical and kernel.missing == "error"  # not a class derived from it
 
 

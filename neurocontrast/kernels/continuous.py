@@ -26,7 +26,7 @@ def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
         for x in numbers
     ):
         raise ValueError("must be a number above 0 (a standard deviation), 'scott' or 'silverman'")
-    return tuple(float(x) for x in numbers) if numbers is sigma else float(numbers[0])
+    return tuple(map(float, numbers)) if numbers is sigma else float(numbers[0])
 
 
 def _without_rule(standardise: bool, info: ValidationInfo) -> bool:

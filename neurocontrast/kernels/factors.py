@@ -81,7 +81,7 @@ def build_kernel(factors: Any) -> Kernel:
     """Return the product of the factors; a kernel is returned as it is."""
     if isinstance(factors, Kernel):
         return factors
-    return reduce(mul, [_build_factor(factor) for factor in factors])
+    return reduce(mul, list(map(_build_factor, factors)))
 
 
 def _build_factor(settings: FactorSettings) -> Kernel:

@@ -189,7 +189,7 @@ class Citations:
     def __call__(self, *references: str) -> str:
         """Return the mark of one or more references: "[3]" or "[3, 4]"."""
         numbers = [self._numbers.setdefault(text, len(self._numbers) + 1) for text in references]
-        return f"[{', '.join(str(number) for number in numbers)}]"
+        return f"[{', '.join(map(str, numbers))}]"
 
     def listed(self) -> list[tuple[int, str]]:
         """Return the references that were named, by number."""

@@ -200,7 +200,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, (list, tuple)):
-        shown = ", ".join(value_text(item) for item in value[:8])
+        shown = ", ".join(map(value_text, value[:8]))
         return shown + (f", … ({len(value)} in all)" if len(value) > 8 else "")
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {value_text(item)}" for key, item in value.items())

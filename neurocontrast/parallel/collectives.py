@@ -45,7 +45,7 @@ def gather_sizes(n: int, device: torch.device) -> list[int]:
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
     sizes[dist.get_rank()] = n
     dist.all_reduce(sizes)
-    return [int(size) for size in sizes.tolist()]
+    return list(map(int, sizes.tolist()))
 
 
 def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
@@ -100,7 +100,7 @@ class Processes:
         """Give this process's part of every batch; all rows where `whole` is set, or a batch is too small to share."""
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():
-                yield [list(rows) for rows in batches]
+                yield list(map(list, batches))
         else:
             yield [self.share(rows) for rows in batches]
 

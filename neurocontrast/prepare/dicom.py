@@ -268,7 +268,7 @@ def holds_name(parts: Sequence[str], name: str) -> bool:
     long |= {word for word in words if _is_long(word, 3)}
     for part in parts:
         parted = _WORD.findall(_apart(part))
-        tokens = [_folded(word) for word in parted]
+        tokens = list(map(_folded, parted))
         texts = (
             "".join(tokens),
             _folded("".join(parted)),

@@ -274,7 +274,7 @@ def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the three slices side by side as one picture: top is up (or front), left is the person's left."""
     i, j, k = np.round((np.array(SLICES_MM) - GRID[:3, 3]) / 2).astype(int)
     slices = [np.flip(each.T, 0) for each in (volume[i], volume[:, j], volume[:, :, k])]
-    height = max(len(each) for each in slices)
+    height = max(map(len, slices))
     return np.concatenate(
         [np.pad(each, ((height - len(each), 0), (0, 0))) for each in slices], axis=1
     )

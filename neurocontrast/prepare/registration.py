@@ -187,7 +187,7 @@ def _optimise(
     )
     method.SetOptimizerScalesFromPhysicalShift()
     method.SetShrinkFactorsPerLevel(shrinks)
-    method.SetSmoothingSigmasPerLevel([float(shrink) for shrink in shrinks])
+    method.SetSmoothingSigmasPerLevel(list(map(float, shrinks)))
     method.SmoothingSigmasAreSpecifiedInPhysicalUnitsOn()
     moved = sitk.AffineTransform(start)
     method.SetInitialTransform(moved, inPlace=True)

@@ -142,7 +142,7 @@ def run_epochs(
     progress = progress if processes.is_first else SILENT
     checkpoints = Checkpoints(session, folder, progress=progress)
     position = checkpoints.restore() if resume else Position()
-    done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
+    done = sum(map(len, session.sampler.batches(position.epoch)[: position.batch]))
     n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
 
     def write() -> None:

@@ -179,7 +179,7 @@ def deal(
     cells = [cells[place] for place in generator.permutation(len(cells))]
     limits = [[repeats * len(rows) for rows in stratum] for stratum in cells]
     n_draws = sum(len(rows) for stratum in cells for rows in stratum)
-    of_strata = equal_shares([sum(each) for each in limits], n_draws)
+    of_strata = equal_shares(list(map(sum, limits)), n_draws)
     batches: list[list[int]] = [[] for _ in range(n_batches)]
     first = 0
     for stratum, limit, n_of_stratum in zip(cells, limits, of_strata, strict=True):

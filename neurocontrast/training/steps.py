@@ -125,7 +125,7 @@ def _backward_in_parts(
     scaler = getattr(session.fabric.strategy.precision, "scaler", None)
     if scaler is not None:  # the loss was scaled, and the second pass is scaled again
         features.grad /= scaler.get_scale()
-    for part, gradient in enumerate(features.grad.split([len(here) for here in rows], dim=1)):
+    for part, gradient in enumerate(features.grad.split(list(map(len, rows)), dim=1)):
         here, images = next(reading)
         with session.fabric.no_backward_sync(session.encoder, enabled=part < n_parts - 1):
             with drawing(session, position, part) as occasion:

@@ -99,7 +99,7 @@ def affine_of(image: Any) -> npt.NDArray[np.float64]:
 
 def spacing_of(affine: npt.NDArray[np.float64]) -> tuple[float, float, float]:
     """Return the voxel size along each axis, in millimetres."""
-    first, second, third = (float(size) for size in voxel_sizes(affine))
+    first, second, third = map(float, voxel_sizes(affine))
     return first, second, third
 
 

@@ -314,7 +314,7 @@ def _image(name: str) -> Any:
 
 def _n_bytes(name: str, header: Any) -> int:
     """Return the size of an image by its header, decompressed; refuse one that would fill the memory."""
-    n_voxels = math.prod(int(length) for length in header.get_data_shape())
+    n_voxels = math.prod(map(int, header.get_data_shape()))
     n_bytes = n_voxels * header.get_data_dtype().itemsize + int(header.get_data_offset())
     if not 0 <= n_bytes <= _N_IMAGE_BYTES:
         raise DataError(
@@ -391,7 +391,7 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         lengths.pop()
     while len(lengths) > 3 and lengths[0] == 1:
         lengths.pop(0)
-    found = " × ".join(str(n) for n in shape) or "no axes"
+    found = " × ".join(map(str, shape)) or "no axes"
     if len(lengths) > 3 and 0 not in lengths:
         raise DataError(f"{name}: the image is {len(lengths)}D ({found}); give one 3D volume.")
     if len(lengths) < 3 or min(lengths) < N_VOXELS_MIN:

@@ -58,7 +58,7 @@ class MeasuresContract(MeasureSettings):
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         of_measures = (self.is_volume, self.medians, self.means, self.sds, self.slopes)
-        if {len(each) for each in of_measures} != {len(set(self.columns))}:
+        if set(map(len, of_measures)) != {len(set(self.columns))}:
             raise ValueError("columns and their numbers differ in length")
         return self
 

@@ -238,7 +238,7 @@ def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
             raise DataError(
                 f"{folder / 'resources.json'}: '{kind}' needs the lists 'features' and 'channels'."
             )
-        regions, channels = ([str(name) for name in each or ()] for each in named)
+        regions, channels = (list(map(str, each or ())) for each in named)
     else:
         needed = [folder / labels, *([folder / "freesurfer_channels.txt"] if atlas else [])]
         lacking = [file.name for file in needed if not file.is_file()]
@@ -271,7 +271,7 @@ _OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 FORMATS: dict[str, Format] = {
     "freesurfer-stats": Format(_atlas_of_stats, read_stats),
     "freesurfer-table": Format(
-        _atlas_of_freesurfer_table, lambda paths: [read_freesurfer_table(each) for each in paths]
+        _atlas_of_freesurfer_table, lambda paths: list(map(read_freesurfer_table, paths))
     ),
     "cat12": Format(atlas_of_cat12, read_cat12),
     "openbhb": Format(
@@ -281,7 +281,7 @@ FORMATS: dict[str, Format] = {
     # Columns that have FreeSurfer's names or ENIGMA's.
     "table": Format(
         lambda path, _: "" if path.suffix.lower() in _OF_TABLES else None,
-        lambda paths: [by_identifier(each) for each in paths],
+        lambda paths: list(map(by_identifier, paths)),
     ),
 }
 """Name of a format → its readers; the first that claims a file reads it."""

@@ -179,7 +179,7 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
-    cells = {str(column): [text_of(cell) for cell in frame[column]] for column in frame}
+    cells = {str(column): list(map(text_of, frame[column])) for column in frame}
     rows = [f"row {row}" for row in range(len(frame))]
     merged = _merge([Sheet(Path(name), rows, cells)], keep, [], _sites_of(frame, rows))
     values = merged.values.droplevel("session").loc[rows].reset_index(drop=True)

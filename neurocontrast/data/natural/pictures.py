@@ -172,7 +172,7 @@ def grey_to_rgb(image: Pixels) -> Pixels:
 
 def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
     """Return classes as text: behind a word where a table would take them for numbers or missing values."""
-    if is_numeric(labels) or any(is_missing(label) for label in labels):
+    if is_numeric(labels) or any(map(is_missing, labels)):
         return [f"{word} {label}" for label in labels]
     return list(labels)
 
@@ -385,7 +385,7 @@ def read_idx(name: str, content: bytes, *, n_dims: int) -> Pixels:
     start = 4 + 4 * n_dims
     if len(content) < start:
         raise DataError(f"{name}: it is cut or damaged (it ends within its header). Copy it again.")
-    shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
+    shape = tuple(map(int, np.frombuffer(content[4:start], dtype=">u4")))
     announced = math.prod(shape)
     n_found = len(content) - start
     if 0 in shape or n_found != announced:
@@ -401,9 +401,9 @@ def read_digits() -> Pictures:
 
     digits = load_digits()
     pixels = ((digits.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
-    names = class_names([str(name) for name in digits.target_names], word="digit")
+    names = class_names(list(map(str, digits.target_names)), word="digit")
     return Pictures(
-        files=[str(number) for number in range(len(pixels))],
+        files=list(map(str, range(len(pixels)))),
         labels=[names[code] for code in digits.target],
         splits=None,
         read=lambda number: grey_to_rgb(pixels[number]),

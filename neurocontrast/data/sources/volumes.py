@@ -233,7 +233,7 @@ def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
     """Return the first scan whose headers can be read, or the first of all if none can be read."""
     for scan in scans:
         with contextlib.suppress(DataError):
-            _ = [read_scan_header(file) for file in files_of(scan)]
+            _ = list(map(read_scan_header, files_of(scan)))
             return scan
     return scans[0]
 

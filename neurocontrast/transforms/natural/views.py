@@ -212,7 +212,7 @@ def _check(images: Tensor, n_seeds: int) -> None:
             "Convert them, for instance with images.to(torch.uint8)."
         )
     if images.is_floating_point() and images.numel():
-        low, high = (float(end) for end in torch.aminmax(images))
+        low, high = map(float, torch.aminmax(images))
         if not (low >= 0.0 and high <= 1.0):
             raise DataError(
                 f"Floating-point images must lie between 0 and 1. Got values from {low:g} to {high:g}. "

@@ -44,16 +44,16 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 1_561, 0),
+    Ratchet("lines over 100 columns", 1_557, 0),
     Ratchet("functions over 30 statements", 20, 0),
     Ratchet("files over 250 statements", 9, 0),
     Ratchet("functions over 8 branches", 24, 0),
     Ratchet("functions over 7 parameters", 19, 0),
     Ratchet("mappings of any value", 312, 60),
-    Ratchet("generic stored names", 1_039, 150),
+    Ratchet("generic stored names", 1_027, 150),
     Ratchet("double assignments", 16, 16),
-    Ratchet("conditional expressions", 1_105, 550),
-    Ratchet("comprehensions", 1_543, 880),
+    Ratchet("conditional expressions", 1_100, 550),
+    Ratchet("comprehensions", 1_498, 880),
     Ratchet("fmt: skip", 0, 0),
     Ratchet("first lines of docstrings that need another", 488, 0),
 )

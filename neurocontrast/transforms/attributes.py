@@ -95,7 +95,7 @@ def is_absolute(text: str) -> bool:
 
 
 def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
-    """Describe a text: as written, or by a digest where a path in it would name a person."""
+    """Describe a text as written, or by a digest where a path within would name a person."""
     if is_absolute(text):
         return describe_path(text)
     url = urlsplit(text)

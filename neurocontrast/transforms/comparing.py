@@ -63,16 +63,14 @@ def _of_earlier_version(description: Description) -> Description:
         return list(map(_of_earlier_version, description))
     if not isinstance(description, dict):
         return description
+    if CONTAINER in description or description.keys() == {"class", WRAPPED}:
+        return _of_earlier_version(description.get(ITEMS, description.get(WRAPPED)))
     if description.keys() == {METHOD, OWNER}:
         return description[METHOD]
     if description.get("class") == "functools.partial":
         return {"class": "functools.partial"}
     if description.get("class") == "monai.transforms.compose.Compose":
         return _of_earlier_version(description["transforms"])
-    if CONTAINER in description:
-        return _of_earlier_version(description[ITEMS])
-    if description.keys() == {"class", WRAPPED}:
-        return _of_earlier_version(description[WRAPPED])
     if description.keys() == {"array", AFFINE}:
         return {"array": description["array"]}
     weaker = dict(zip(description, map(_of_earlier_version, description.values()), strict=True))

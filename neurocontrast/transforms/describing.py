@@ -355,7 +355,7 @@ def _describe_pickled(value: object, position: Position) -> Description:
 
 
 def _describe_global(value: object, name: str, position: Position) -> Description:
-    """Describe an object by the name under which its module holds it, or by the wrapped one."""
+    """Describe an object by its name in its module, or by the object that is wrapped."""
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):
         if object_of(module, name) is value:

@@ -94,7 +94,7 @@ def no_description(kind: type) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Tell whether the text of a value says all of it and names no path."""
+    """Tell whether a value is described by its text alone, without a path."""
     if isinstance(value, str):
         return name_of_text(value) == value
     return value is None or isinstance(value, bool | int | float)

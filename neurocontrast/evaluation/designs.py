@@ -98,7 +98,7 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Return a design with each weight of its two blocks; only the design where it has none.
+    """Pair a design with each weight of its two blocks; another design comes alone, without weight.
 
     The weight of joined features of several encoders is not chosen: their variances are equal.
     """

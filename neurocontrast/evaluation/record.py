@@ -144,7 +144,7 @@ class Estimate(Section):
 
 
 class Rival(Section):
-    """How a model beside the embedding is called: `name` in tables, `what` in a sentence."""
+    """Names of a model beside the embedding, in tables and in sentences."""
 
     name: str
     what: str

@@ -283,23 +283,20 @@ def look_at_rival(
     if by:
         what += f" by {by}"
     together = figures.get(f"{model.name}_beside", {}).get(metric, {}).get("pooled")
-    key = "as_good"
+    facts = {
+        "model": model.name,
+        "What": what[:1].upper() + what[1:],
+        "metric": {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
+        "theirs": theirs,
+        "ours": ours,
+        "together": together,
+        "over": model.rival.over,
+    }
     if model.rival.lacks:
-        key = "network_no_gain"
-    elif together is not None and _is_better(metric, together, theirs):
-        key = "as_good_alone"
-    return [
-        Notice.of(
-            key,
-            model=model.name,
-            What=what[:1].upper() + what[1:],
-            metric={"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
-            theirs=theirs,
-            ours=ours,
-            together=together,
-            over=model.rival.over,
-        )
-    ]
+        return [Notice.of("network_no_gain", **facts)]
+    if together is not None and _is_better(metric, together, theirs):
+        return [Notice.of("as_good_alone", **facts)]
+    return [Notice.of("as_good", **facts)]
 
 
 def _is_better(metric: str, value: float, other: float) -> bool:

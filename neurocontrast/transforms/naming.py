@@ -65,7 +65,7 @@ def typed_key(key: object) -> str:
 
 
 def object_of(module: str | None, name: str) -> object:
-    """Return the object of a loaded module by its dotted name, None where there is none."""
+    """Return the object of a loaded module by its dotted name, or None."""
     value: object = sys.modules.get(module or "")
     for attribute in name.split("."):
         value = getattr(value, attribute, None)

@@ -125,7 +125,8 @@ def test_a_continuous_target_uses_ridge_and_leaves_itself_out_of_the_baseline(ma
     predictions = result.tables["predictions"]
     expected = mean_absolute_error(predictions["y_true"], predictions["y_score"])
     assert summary["metrics"]["mae"]["pooled"] == pytest.approx(expected)
-    assert list(result.tables["cohort"].columns) == ["site", "n", "mean", "sd", "min", "max"]
+    columns = ["site", "n", "n_subjects", "mean", "sd", "min", "max"]
+    assert list(result.tables["cohort"].columns) == columns
     assert "alpha" in result.tables["folds"]
 
 

@@ -238,7 +238,7 @@ OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
         (
             lambda t, f: (t.assign(schooling="long"), f),
             {"covariates": ["schooling"]},
-            "'schooling' holds numbers in one",
+            "'schooling' holds numbers in training",
         ),
     ],
 )

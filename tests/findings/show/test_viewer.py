@@ -94,7 +94,7 @@ def test_other_embeddings_are_refused_and_no_page_is_written(evaluated, tmp_path
 
 
 def test_the_command_warns_that_the_map_is_not_to_be_shared(evaluated, tmp_path, capsys):
-    assert run_cli(["report", str(evaluated), "--map", "--no-figures"]) == 0
+    assert run_cli(["report", f"{evaluated}", "--map", "--no-figures"]) == 0
     assert (evaluated / "map.html").is_file()
     assert "Do not share it" in " ".join(capsys.readouterr().err.split())
 

@@ -36,7 +36,7 @@ print(n_written)
 def call(module, name, places, options, below, kill_at=0):
     """Call a function of a module, killed when it writes file number `kill_at` in `below`; return how many it wrote."""
     given = json.dumps(
-        [module, name, [str(place) for place in places], options, str(below), kill_at]
+        [module, name, [f"{place}" for place in places], options, str(below), kill_at]
     )
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False

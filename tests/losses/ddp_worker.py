@@ -51,7 +51,7 @@ def cases() -> dict[str, tuple[nn.Module, int, bool]]:
             False,
         ),
         "debiased-learning": (losses.DebiasedInfoNCE(temperature=learning[2]), 2, False),
-        "ntxent-clip": (losses.NTXent(temperature="learnable"), 2, False),
+        "ntxent-clip": (losses.NTXent(temperature="learnable").double(), 2, False),
         "infonce-weighted": (losses.InfoNCE(), 2, True),
         "conditional-weighted": (losses.ConditionalAlignmentUniformity(yaware.kernel), 2, True),
         "sincere-weighted-of-1": (losses.SINCERE("sex"), 1, True),

@@ -27,7 +27,7 @@ from neurocontrast.data.descriptions import (
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
-from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
+from neurocontrast.data.people import USUAL_NAMES, filled_columns, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
@@ -298,8 +298,7 @@ class _DecodedColumns(NamedTuple):
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
     """Return kind → column: the first of its usual names with any cell, and columns to keep."""
-    is_filled = ~table.map(is_missing).all()
-    filled = table.columns[is_filled]
+    filled = filled_columns(table)
     _check_named_once(filled, source)
     columns = {}
     for kind, names in USUAL_NAMES.items():

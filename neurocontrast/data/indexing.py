@@ -1,7 +1,6 @@
 """From a folder of scans to one table: scans are found, chosen and joined with tables of people."""
 
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -487,7 +486,7 @@ def _row(
     return {
         **cells,
         **scan.maps,
-        "participant_id": unicodedata.normalize("NFC", f"sub-{scan.person}"),
+        "participant_id": f"sub-{scan.person}",
         "session": scan.session,
         "run": scan.entities.get("run", ""),
         "path": scan.path,

@@ -16,15 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import (
-    RULES,
-    Refusal,
-    is_missing,
-    matching_rows,
-    number_of,
-    text_of,
-    values_of,
-)
+from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown

@@ -12,13 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BeforeValidator
 
-from neurocontrast.data.cells import Refusal as Refusal
-from neurocontrast.data.cells import is_missing as is_missing
-from neurocontrast.data.cells import number_of as number_of
+from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.codes import base_name
 from neurocontrast.data.problems import shown
-from neurocontrast.data.sexes import as_sex as as_sex
-from neurocontrast.data.sexes import read_sexes
+from neurocontrast.data.sexes import as_sex, read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import composed
 

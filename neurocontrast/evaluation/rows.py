@@ -7,13 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import (
-    level_of,
-    levels_of,
-    matching_columns,
-    number_in,
-    number_of,
-)
+from neurocontrast.data.cells import number_of
+from neurocontrast.data.columns import level_of, levels_of, matching_columns, number_in
 from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.data.sexes import read_sexes

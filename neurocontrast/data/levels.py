@@ -108,7 +108,7 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for level in sorted(set(levels)):
         groups.setdefault(re.sub(r"[\s_-]+", "", level.lower()), []).append(level)
-    return list(filter(lambda group: len(group) > 1, groups.values()))
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:

@@ -447,6 +447,12 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
         ):
             few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
             warnings.append(f"column '{column}' is read as text: {few}")
+    return warnings + _warnings_of_spellings(cells)
+
+
+def _warnings_of_spellings(cells: pd.DataFrame) -> list[str]:
+    """Name the sites and diagnoses that are spelled in several ways."""
+    warnings = []
     for column in ("site", "diagnosis"):
         known = itertools.filterfalse(is_missing, cells.get(column, ()))
         for group in spelled_alike(known):

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
-from neurocontrast.files import digest_of
+from neurocontrast.files import composed, digest_of
 
 _PACKAGES = (
     "torch",
@@ -63,7 +63,7 @@ def subject_label(identifier: str) -> str:
 
     The prefix counts in any case, and with an underscore: ``SUB-01`` and ``sub_01`` are ``01``.
     """
-    label = unicodedata.normalize("NFC", identifier).strip()
+    label = composed(identifier).strip()
     return _PREFIXES.sub("", label)
 
 

@@ -14,10 +14,12 @@ import pandas as pd
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
-from neurocontrast.data.columns import as_sex, is_missing, levels_of, no_column, number_in
+from neurocontrast.data.cells import is_missing
+from neurocontrast.data.columns import levels_of, no_column, number_in
 from neurocontrast.data.listing import AnyTable, place_of, read_table
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.sexes import as_sex
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe

@@ -50,16 +50,14 @@ def codes_in_name(column: str) -> dict[str, str]:
     named = _OF_SEX.match(column)
     if named is None:
         return {}
-    return _pairs_of_sexes(column[named.end() :])
-
-
-def _pairs_of_sexes(tail: str) -> dict[str, str]:
-    """Return number → word where numbers and words of sexes alternate: ``1 male, 2 female``."""
-    return _alternating(_TOKEN.findall(tail))
+    return _alternating(_TOKEN.findall(column[named.end() :]))
 
 
 def _alternating(tokens: list[str]) -> dict[str, str]:
-    """Return number → word of tokens that are a number and a word of a sex in turn, or nothing."""
+    """Return number → word of tokens that are a number and a word of a sex in turn, or nothing.
+
+    ``1 male, 2 female`` and ``male 1, female 2`` are read.
+    """
     first = tokens[0::2]
     second = tokens[1::2]
     if first and len(first) == len(second):

@@ -16,15 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import (
-    RULES,
-    Refusal,
-    is_missing,
-    matching_rows,
-    number_of,
-    text_of,
-    values_of,
-)
+from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
+from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
@@ -453,17 +447,16 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
         ):
             few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
             warnings.append(f"column '{column}' is read as text: {few}")
+    return warnings + _warnings_of_spellings(cells)
+
+
+def _warnings_of_spellings(cells: pd.DataFrame) -> list[str]:
+    """Name the sites and diagnoses that are spelled in several ways."""
+    warnings = []
     for column in ("site", "diagnosis"):
-        known = pd.Series(
-            [cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)],
-            dtype=object,
-        )
-        alike = known.groupby([re.sub(r"[\s_-]+", "", cell.lower()) for cell in known])
-        warnings += [
-            f"column '{column}': {one_of(group)} count as different values"
-            for _, group in alike
-            if len(group) > 1
-        ]
+        known = itertools.filterfalse(is_missing, cells.get(column, ()))
+        for group in spelled_alike(known):
+            warnings.append(f"column '{column}': {one_of(group)} count as different values")
     return warnings
 
 

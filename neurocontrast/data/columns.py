@@ -2,7 +2,6 @@
 
 import fnmatch
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -13,14 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BeforeValidator
 
-from neurocontrast.data.cells import Refusal as Refusal
-from neurocontrast.data.cells import is_missing as is_missing
-from neurocontrast.data.cells import number_of as number_of
+from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.codes import base_name
 from neurocontrast.data.problems import shown
-from neurocontrast.data.sexes import as_sex as as_sex
-from neurocontrast.data.sexes import read_sexes
+from neurocontrast.data.sexes import as_sex, read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import composed
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
@@ -83,7 +80,7 @@ def number_in(column: str, cell: str) -> float | None:
 @lru_cache(maxsize=65_536)
 def spelling_of(text: str) -> str:
     """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
-    spelled = unicodedata.normalize("NFC", text).strip()
+    spelled = composed(text).strip()
     whole = _WHOLE.fullmatch(spelled)
     return whole.group(1) if whole else spelled
 

@@ -1,7 +1,6 @@
 """From a folder of scans to one table: scans are found, chosen and joined with tables of people."""
 
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from neurocontrast.data.columns import number_of
+from neurocontrast.data.cells import number_of
 from neurocontrast.data.layouts import LAYOUTS, derived_among_raw
 from neurocontrast.data.layouts.homes import scans_of_homes
 from neurocontrast.data.layouts.longitudinal import scans_of_stream
@@ -487,7 +486,7 @@ def _row(
     return {
         **cells,
         **scan.maps,
-        "participant_id": unicodedata.normalize("NFC", f"sub-{scan.person}"),
+        "participant_id": f"sub-{scan.person}",
         "session": scan.session,
         "run": scan.entities.get("run", ""),
         "path": scan.path,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from neurocontrast.data.cells import Refusal
 from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
+from neurocontrast.data.problems import first_names
 from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
@@ -49,11 +50,7 @@ class UnseenLevels:
 
     def listed(self) -> str:
         """Return the levels with the names of their rows, the first of both."""
-        levels = list(self.rows)
-        named = ", ".join(map(self._with_rows, levels[:_N_LEVELS]))
-        if len(levels) > _N_LEVELS:
-            named += f" and {len(levels) - _N_LEVELS} more"
-        return named
+        return first_names(list(map(self._with_rows, self.rows)), _N_LEVELS)
 
     def _with_rows(self, level: str) -> str:
         names = self.rows[level]
@@ -108,7 +105,7 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for level in sorted(set(levels)):
         groups.setdefault(re.sub(r"[\s_-]+", "", level.lower()), []).append(level)
-    return list(filter(lambda group: len(group) > 1, groups.values()))
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:

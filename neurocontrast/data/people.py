@@ -156,11 +156,19 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
     return [f"sex: all {n_known} known cells are {sex}, and {n_people - n_known} are missing"]
 
 
+def filled_columns(cells: pd.DataFrame) -> list[str]:
+    """Return the columns of a table of text that have a cell which is not missing."""
+    filled = []
+    for column in map(str, cells):
+        if not all(map(is_missing, cells[column])):  # looks at cells up to the first
+            filled.append(column)
+    return filled
+
+
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
     """Return the columns that look like age, sex or site, for each meaning that is not `taken`."""
     columns: dict[str, list[str]] = {}
-    is_filled = ~cells.map(is_missing).all()
-    filled = [*map(str, cells.columns[is_filled])]
+    filled = filled_columns(cells)
     for kind, tokens in _TOKENS.items():
         if kind in taken:
             continue

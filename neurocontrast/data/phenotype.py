@@ -27,8 +27,8 @@ from neurocontrast.data.descriptions import (
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
-from neurocontrast.data.people import USUAL_NAMES, look_alikes, remedy_of
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.people import USUAL_NAMES, filled_columns, look_alikes, remedy_of
+from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
 
@@ -47,10 +47,14 @@ class Phenotype:
     notes: tuple[str, ...] = ()
     not_taken: dict[str, list[str]] = field(default_factory=dict)
 
+    def label_of(self, scan: FoundScan) -> str:
+        """Return the name of a scan's person: a table of several data sets names DATASET_SUBJECT."""
+        label = subject_label(scan.person)
+        return label if label in self.rows else subject_label(scan.subject)
+
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
-        """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
-        rows = self.rows.get(subject_label(scan.person))
-        return rows or self.rows.get(subject_label(scan.subject), {})
+        """Return the rows of a scan's person by session."""
+        return self.rows.get(self.label_of(scan), {})
 
 
 class Known(NamedTuple):
@@ -105,11 +109,9 @@ class PeopleTables:
     def _check_one_person(self, scan: FoundScan, known: Known) -> None:
         """Add a problem if a table joins one person of its rows to people of two data sets."""
         for table in self.general(scan.dataset):
-            label = subject_label(scan.person)
-            if label not in table.rows:
-                label = subject_label(scan.subject)
             if table.source not in known.tables:
                 continue
+            label = table.label_of(scan)
             first = self._scan_of.setdefault((id(table), label), scan)
             if first.person == scan.person:
                 continue
@@ -145,11 +147,7 @@ class PeopleTables:
                 for column in columns:
                     note = f"column '{column}' is not taken; {remedy_of(kind, column)}"
                     tables_of.setdefault(note, []).append(table.source)
-        notes = []
-        for note, tables in tables_of.items():
-            more = f" and {len(tables) - 1} more" if len(tables) > 1 else ""
-            notes.append(f"{tables[0]}{more}: {note}.")
-        return notes
+        return [f"{first_names(tables, 1)}: {note}." for note, tables in tables_of.items()]
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""
@@ -159,22 +157,19 @@ class PeopleTables:
     def general(self, dataset: str) -> list[Phenotype]:
         """Return the tables of people: the user's, those of ``phenotype/``, and ``participants.tsv``."""
         if dataset not in self._general:
+            tables = []
+            for file in self.phenotypes:
+                tables.append(self._read_once(file, file.name, id_column=self.id_column))
             below = f"{dataset}/" if dataset else ""
-            own = [
-                f"{below}phenotype/{name}"
-                for name in self.tree.folders.get(f"{below}phenotype", ())
-            ]
-            own = [path for path in own if path.endswith(".tsv")]
+            paths = []
+            for name in self.tree.folders.get(f"{below}phenotype", ()):
+                if name.endswith(".tsv"):
+                    paths.append(f"{below}phenotype/{name}")
             if self.tree.has(f"{below}participants.tsv"):
-                own.append(f"{below}participants.tsv")
-            given = [
-                self._read_once(path, path.name, id_column=self.id_column)
-                for path in self.phenotypes
-            ]
-            self._general[dataset] = [
-                *given,
-                *(self._read_once(self.tree.root / path, path) for path in own),
-            ]
+                paths.append(f"{below}participants.tsv")
+            for path in paths:
+                tables.append(self._read_once(self.tree.root / path, path))
+            self._general[dataset] = tables
         return self._general[dataset]
 
     def _rows_of(self, scan: FoundScan) -> Iterator[tuple[str, bool, dict[str, str]]]:
@@ -256,16 +251,16 @@ def read_phenotype(
     ``Units`` in addition to the table's own.
     """
     table = read_sheet(path)
-    named_by = ""
-    if not subject:
+    if subject:
+        named_by = ""
+        identifiers = [subject_label(subject)] * len(table)
+    else:
         named_by = identifier_column(list(table.columns), source=path.name, id_column=id_column)
-    identifiers = [subject_label(subject)] * len(table)
-    if named_by:
         identifiers = _identifiers(table, named_by)
     columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep, source)
     decoded = _decoded_columns(table, columns, [*descriptions, path.with_suffix(".json")])
-    rows = _Rows(Phenotype(source, notes=decoded.notes), problems)
-    rows.phenotype.not_taken = look_alikes(table, columns)
+    not_taken = look_alikes(table, columns)
+    rows = _Rows(Phenotype(source, notes=decoded.notes, not_taken=not_taken), problems)
     session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
         if is_missing(person):
@@ -298,8 +293,7 @@ class _DecodedColumns(NamedTuple):
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
     """Return kind → column: the first of its usual names with any cell, and columns to keep."""
-    is_filled = ~table.map(is_missing).all()
-    filled = table.columns[is_filled]
+    filled = filled_columns(table)
     _check_named_once(filled, source)
     columns = {}
     for kind, names in USUAL_NAMES.items():

@@ -2,8 +2,7 @@
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
@@ -58,9 +57,9 @@ class SexColumn:
 
 def plain_word(cell: str) -> str:
     """Return a cell in lower case, without accents, points and doubled spaces."""
-    letters = unicodedata.normalize("NFKD", cell.casefold())
     if number_of(cell) is not None:
         return cell
+    letters = unicodedata.normalize("NFKD", cell.casefold())
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return " ".join(bare.replace(".", " ").split())
 
@@ -97,9 +96,8 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
     >>> read_sexes(["H", "M"]).values[1].hint.partition(".")[0]
     "The column has 'H', 'M', and letters can begin several words"
     """
-    counts = Counter(cells)
     spellings = {}
-    for cell in counts:
+    for cell in dict.fromkeys(cells):
         if not is_missing(cell):
             spellings[cell] = plain_word(cell)
     words = frozenset(spellings.values())
@@ -112,13 +110,7 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
         elif isinstance(readings[cell], Refusal) and number_of(word) is None and len(word) == 1:
             readings[cell] = Refusal(RULE, _hint(spellings))
     values = tuple(readings.get(cell, "") for cell in cells)
-    words_read: set[str] = set()
-    codes: set[str] = set()
-    for cell, reading in readings.items():
-        if isinstance(reading, str):
-            (words_read if number_of(cell) is None else codes).add(cell)
-    notes = _notes(codes, is_mixed=bool(words_read))
-    return SexColumn(values, frozenset(others), notes)
+    return SexColumn(values, frozenset(others), _notes(readings))
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:
@@ -148,12 +140,21 @@ def _hint(spellings: Iterable[str]) -> str:
     return f"The column has {shown}, and letters can begin several words. {REMEDY}"
 
 
-def _notes(codes: set[str], *, is_mixed: bool) -> tuple[str, ...]:
+def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
     """Say how codes were read, if any were."""
-    if not codes:
+    has_codes = False
+    has_words = False
+    for cell, reading in readings.items():
+        if isinstance(reading, Refusal):
+            continue
+        if number_of(cell) is None:
+            has_words = True
+        else:
+            has_codes = True
+    if not has_codes:
         return ()
     how = "1 is read as male and 2 as female"
-    if is_mixed:
+    if has_words:
         return (f"mixes numbers and letters; {how}",)
     otherwise = "if it means them otherwise, name it 'sex (1=female, 2=male)'"
     return (f"holds codes that nothing explains: {how}; {otherwise}",)

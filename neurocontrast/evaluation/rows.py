@@ -7,16 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import (
-    level_of,
-    levels_of,
-    matching_columns,
-    number_in,
-    number_of,
-)
+from neurocontrast.data.cells import number_of
+from neurocontrast.data.columns import level_of, levels_of, matching_columns, number_in
 from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
-from neurocontrast.data.sexes import CODES as CODES_OF_SEX
+from neurocontrast.data.sexes import read_sexes
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.progress import warn_caller
 from neurocontrast.provenance import CONTENT, unify_subjects
@@ -65,7 +60,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
         check_sexes(name, cells, names=tidy["participant_id"].tolist())
         tidy[name] = level_column(name, cells)
-    _look_at_sexes(table.get("sex"), tidy)
+    _look_at_sexes(table.get("sex"))
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -75,12 +70,12 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     return tidy
 
 
-def _look_at_sexes(written: pd.Series | None, tidy: pd.DataFrame) -> None:
-    """Warn that 1 was read as male and 2 as female."""
+def _look_at_sexes(written: pd.Series | None) -> None:
+    """Warn that 1 is read as male and 2 as female, where `read_sexes` reads codes."""
     if written is None:
         return
-    codes = set(CODES_OF_SEX) & set(map(number_of, filter(None, map(level_of, written.unique()))))
-    if codes and not tidy["sex"].isin(["1", "2"]).any():
+    levels = filter(None, map(level_of, written.unique()))
+    if read_sexes(list(levels)).notes:
         warn_caller(
             "embeddings: column 'sex' holds codes that nothing explains: 1 is read as male and 2 "
             "as female; write F and M if they mean otherwise."

@@ -3,17 +3,10 @@ import pandas as pd
 import pytest
 import torch
 
-from neurocontrast.data.columns import (
-    Refusal,
-    as_age,
-    as_sex,
-    is_missing,
-    is_numeric,
-    number_in,
-    number_of,
-    text_of,
-)
+from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.data.columns import as_age, is_numeric, number_in, text_of
 from neurocontrast.data.metadata import encode_metadata
+from neurocontrast.data.sexes import as_sex
 from neurocontrast.exceptions import DataError
 
 

@@ -14,6 +14,7 @@ from neurocontrast.data.columns import level_of, levels_of
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.embedding import write_embeddings
 from neurocontrast.evaluation import ComBat, Residualiser, covariate_encoder
+from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import DataError, NeurocontrastWarning
 
 FASTEST = {
@@ -179,6 +180,11 @@ def test_codes_1_and_2_of_a_dataframe_are_read_with_a_warning(external, usual):
         warnings.simplefilter("always")
         external(EXTERNAL.assign(sex=EXTERNAL["sex"].map(WORDS)))
     assert not [warning for warning in caught if "read as male" in str(warning.message)]
+
+
+def test_codes_that_are_not_read_bring_no_warning_that_they_were(recwarn):
+    tidy_table(TRAINING.assign(sex=TRAINING["sex"].map({"F": "01", "M": "03"})))
+    assert not [warning for warning in recwarn if "read as male" in str(warning.message)]
 
 
 def test_another_category_of_levels_never_seen_is_refused_by_name(external):

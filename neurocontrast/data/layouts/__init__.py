@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from neurocontrast.data.layouts.longitudinal import (
     scan_of_stream,
-    streams_of,
+    stream_of,
     templates_below,
 )
 from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
@@ -139,7 +139,7 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
         stem = named[1]
         end = f".nii{named[2] or ''}"
         subject, session, entities = identity_of(scan_of_stream(stem))
-        stream = streams_of([stem])[0]
+        stream = stream_of(stem)
         if stream != "cross":
             entities["stream"] = stream
         found = {
@@ -182,7 +182,7 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
         if last != "mri" or not subject or not image or subject.startswith("fsaverage"):
             continue
         label, session, entities = identity_of(scan_of_stream(subject))
-        entities["stream"] = streams_of([subject], [subject] * (parent in templates))[0]
+        entities["stream"] = stream_of(subject, is_template=parent in templates)
         yield FoundScan(
             label,
             image,

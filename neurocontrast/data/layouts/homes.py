@@ -77,7 +77,7 @@ def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
     homes = [member.home for member in members]
     names = names_of_homes(set(homes))
     if dataset == "all":
-        return HomeChoice(everything, list(map(names.__getitem__, homes)))
+        return HomeChoice(everything, [names[home] for home in homes])
     if dataset == "same":
         return HomeChoice(everything, [""] * len(members))
     if dataset:

@@ -1,7 +1,7 @@
 """Longitudinal streams of FreeSurfer and CAT12: scans, templates and longitudinal copies."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
@@ -30,32 +30,25 @@ class StreamChoice:
     note: str = ""
 
 
-def streams_of(subjects: Sequence[str], templates: Collection[str] = ()) -> list[str]:
-    """Return the stream of each subject: ``A.long.B`` is longitudinal, and B is then a template.
+def stream_of(name: str, *, is_template: bool = False) -> str:
+    """Return the stream of a subject by its name, such as ``A.long.B``, or as a known template.
 
     CAT12 puts ``avg_`` before the names of averages, and ``r`` before those of realigned scans.
-
-    Parameters
-    ----------
-    subjects : sequence of str
-        Names of folders of a SUBJECTS_DIR, or of rows of a table made of one.
-    templates : collection of str
-        Names that are known to be templates, whatever they look like.
     """
-    averages = set(templates)
+    if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
+        return "long"
+    if is_template or name.startswith(_AVERAGE_OF_CAT12) or name.endswith(_ENDING_OF_TEMPLATES):
+        return "base"
+    return "cross"
+
+
+def streams_of(subjects: Sequence[str]) -> list[str]:
+    """Return the stream of each row of a table: where there is ``A.long.B``, B is a template."""
+    averages = set()
     for name in subjects:
         averages.add(name.partition(MARK)[2])
     averages.discard("")
-    streams = []
-    for name in subjects:
-        is_average = name in averages or name.startswith(_AVERAGE_OF_CAT12)
-        if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
-            streams.append("long")
-        elif is_average or name.endswith(_ENDING_OF_TEMPLATES):
-            streams.append("base")
-        else:
-            streams.append("cross")
-    return streams
+    return [stream_of(name, is_template=name in averages) for name in subjects]
 
 
 def scan_of_stream(name: str) -> str:
@@ -82,14 +75,17 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
     rows: dict[str, list[int]] = defaultdict(list)
-    for row, name in enumerate(streams):
+    members: dict[str, set[str]] = defaultdict(set)
+    for row, (subject, name) in enumerate(zip(subjects, streams, strict=True)):
         rows[name].append(row)
+        members[name].add(subject)
     taken = stream or ("long" if rows["long"] and not rows["cross"] else "cross")
     counts = []
     for name, meaning in STREAMS.items():
-        members = sorted(set(map(subjects.__getitem__, rows[name])))
-        if members and name != taken:
-            counts.append(f"{meaning} ({len(members)}, such as {members[0]}; stream={name})")
+        if members[name] and name != taken:
+            n_members = len(members[name])
+            example = min(members[name])
+            counts.append(f"{meaning} ({n_members}, such as {example}; stream={name})")
     note = ""
     if counts:
         note = (
@@ -111,6 +107,11 @@ def scans_of_stream(
         names.append(folder.split("/")[-2] if file.endswith(".mgz") else file)
         streams.append(scan.entities.get("stream", "cross"))
     choice = choose_stream(names, streams, stream)
-    chosen = list(map(listed.__getitem__, choice.rows))
-    others = sorted(set(range(len(listed))).difference(choice.rows))
-    return chosen, list(map(listed.__getitem__, others)), choice.note
+    chosen = []
+    others = []
+    for scan, name in zip(listed, streams, strict=True):
+        if name == choice.stream:
+            chosen.append(scan)
+        else:
+            others.append(scan)
+    return chosen, others, choice.note

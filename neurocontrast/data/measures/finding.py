@@ -11,6 +11,7 @@ from neurocontrast.data.layouts.homes import Member, choose_homes, home_of
 from neurocontrast.data.layouts.longitudinal import (
     choose_stream,
     scan_of_stream,
+    stream_of,
     streams_of,
     templates_below,
 )
@@ -101,7 +102,7 @@ def _keep_stream(
     streams = []
     for folder in subjects:
         is_base = folder.relative_to(tree.root).as_posix() in bases
-        streams += streams_of([folder.name], [folder.name] * is_base)
+        streams.append(stream_of(folder.name, is_template=is_base))
     choice = choose_stream(list(map(attrgetter("name"), subjects)), streams, stream)
     taken = set(map(subjects.__getitem__, choice.rows))
     for key, paths in files.items():

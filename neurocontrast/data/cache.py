@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -43,22 +43,16 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
-    """A preprocessed scan, and the files that were read for it."""
+class _Entry:
+    """A preprocessed scan, and the files that it was made from."""
 
     parts: Parts
+    """Empty where only the header of an entry was read."""
     source: tuple[int, ...]
     """Signature of the files."""
-    content: str
-    """Digests of the voxels of the files, separated by spaces; "" where one cannot be read."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A valid entry: its header, and its parts, which are empty where only the header was read."""
-
-    written: Mapping[str, str]
-    parts: Parts
+    content: str | None
+    """Digests of the voxels of the files, separated by spaces; "" where one cannot be read, None in
+    an entry of an earlier version."""
 
 
 class CacheFullError(DataError):
@@ -190,8 +184,8 @@ class VolumeCache:
         lacking: list[tuple[ScanFiles]] = []
         for scan in dict.fromkeys(listed):
             entry = self._entry(scan, only_header=True)
-            if entry is not None and _CONTENT in entry.written:
-                contents[scan] = entry.written[_CONTENT]
+            if entry is not None and entry.content is not None:
+                contents[scan] = entry.content
             else:
                 lacking.append((scan,))
         if lacking:
@@ -208,7 +202,7 @@ class VolumeCache:
         content = _content_of(scan, {})
         entry = self._entry(scan)
         if entry is not None:
-            self._keep(scan, _Made(entry.parts, signature_of(files_of(scan)), content))
+            self._keep(scan, replace(entry, content=content))
         return scan, content
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
@@ -220,11 +214,10 @@ class VolumeCache:
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
         """Return what `read` returns, and the affine (4, 4) of its voxels."""
         entry = self._entry(as_scan(scan))
-        if entry is not None:
-            return entry.parts["volume"], entry.parts["affine"]
-        made = self._make(as_scan(scan))
-        self._keep(as_scan(scan), made)
-        return made.parts["volume"], made.parts["affine"]
+        if entry is None:
+            entry = self._make(as_scan(scan))
+            self._keep(as_scan(scan), entry)
+        return entry.parts["volume"], entry.parts["affine"]
 
     def _entry_path(self, scan: ScanFiles) -> Path:
         return (
@@ -256,20 +249,21 @@ class VolumeCache:
                     + n_header
                     + max((part["data_offsets"][1] for part in header.values()), default=0)
                 )
-                about = self._about(path, signature_of(files_of(scan)))
+                source = signature_of(files_of(scan))
                 if (
                     not self._trusts(status)
                     or status.st_size != n_bytes
-                    or written.get("about") != about
+                    or written.get("about") != self._about(path, source)
                 ):
                     return None
+                content = written.get(_CONTENT)
                 if only_header:
-                    return _Entry(written, {})
+                    return _Entry({}, source, content)
                 stream.seek(0)
                 parts = load(stream.read())
             is_right = parts["volume"].shape == self.shape and parts["volume"].dtype == self.dtype
             is_right = is_right and written["crc32"] == _checksum(parts)
-            return _Entry(written, parts) if is_right else None
+            return _Entry(parts, source, content) if is_right else None
         # Gone, replaced, or no such file of ours.
         except (
             OSError,
@@ -299,7 +293,7 @@ class VolumeCache:
         except DataError as error:
             return scan, str(error)
 
-    def _make(self, scan: ScanFiles) -> _Made:
+    def _make(self, scan: ScanFiles) -> _Entry:
         """Preprocess a scan; refuse one that changes in the meantime."""
         files = files_of(scan)
         name = ", ".join(files)
@@ -318,7 +312,7 @@ class VolumeCache:
             raise DataError(
                 f"{name}: the image changed while it was read. Try again once it is complete."
             )
-        return _Made(parts, before, content)
+        return _Entry(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
@@ -334,19 +328,17 @@ class VolumeCache:
             )
         return np.ascontiguousarray(volume, dtype=self.dtype)
 
-    def _keep(self, scan: ScanFiles, made: _Made) -> bool:
+    def _keep(self, scan: ScanFiles, entry: _Entry) -> bool:
         """Write an entry atomically, and return whether the folder could be written."""
         path = self._entry_path(scan)
-        about = {
-            "about": self._about(path, made.source),
-            "crc32": _checksum(made.parts),
-            _CONTENT: made.content,
-        }
+        about = {"about": self._about(path, entry.source), "crc32": _checksum(entry.parts)}
+        if entry.content is not None:
+            about[_CONTENT] = entry.content
         try:
             mode = self._make_folder()
             with atomic_path(path) as temporary:
                 temporary.touch(mode & 0o644)  # nobody else may open it to write, not even at first
-                temporary.write_bytes(save(dict(made.parts), metadata=about))
+                temporary.write_bytes(save(dict(entry.parts), metadata=about))
                 with contextlib.suppress(OSError):  # a disk without permissions
                     temporary.chmod(mode & 0o644)
         except OSError as error:

@@ -53,9 +53,10 @@ def _slots_of(kind: type) -> Iterator[str]:
     if isinstance(slots, str):
         slots = (slots,)
     for name in slots:
-        is_private = name.startswith("__") and not name.endswith("__")
-        prefix = "_" + kind.__name__.lstrip("_")
-        yield is_private * prefix + name
+        if name.startswith("__") and not name.endswith("__"):
+            yield f"_{kind.__name__.lstrip('_')}{name}"
+        else:
+            yield name
 
 
 def state_names(kind: type) -> frozenset[str]:

@@ -19,11 +19,11 @@ from neurocontrast.transforms.images import (
     voxels_of,
 )
 from neurocontrast.transforms.preprocessing import check_erosion
+from neurocontrast.transforms.template import BRAIN_LITRES_MAX
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
 _HALF_COVERED = 0.499  # of a voxel of a new grid that is brain; a little less, since sums of weights are rounded
 _ROUNDING = 1e-6
-_BRAIN_LITRES_MAX = 3.0
 
 Mask = npt.NDArray[np.bool_]
 
@@ -62,10 +62,10 @@ class MarkBraind(EachImage):
         affine = affine_of(item[key])
         present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
         litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
-        if litres > _BRAIN_LITRES_MAX:
+        if litres > BRAIN_LITRES_MAX:
             raise DataError(
                 f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
-                f"{_BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
+                f"{BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
                 "data.normalise or data.erode_mm works inside the brain: strip the skulls first "
                 "(neurocontrast prepare, which registers too, SynthStrip or HD-BET), or use zscore "
                 "and no erosion."

@@ -7,17 +7,13 @@ import json
 import logging
 import random
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]
 from enum import Enum
 from functools import partial, singledispatch
 from operator import itemgetter
 from pathlib import PurePath
-from types import (
-    MethodType,
-    ModuleType,
-    NoneType,
-)
+from types import MethodType, ModuleType, NoneType
 from typing import TypeAlias
 
 import numpy as np
@@ -73,8 +69,6 @@ CONTAINER = "container"
 ITEMS = "items"
 MAKER = "made by"
 WRAPPED = "wrapped"
-
-
 _OUTSIDE = Position()
 
 
@@ -223,7 +217,9 @@ def _describe_mapping(value: Mapping, position: Position) -> Description:
 @_describe.register(tuple)
 def _describe_sequence(value: Sequence[object], position: Position) -> Description:
     inside = position.within(value)
-    items = list(map(describe, value, map(inside.at, map(str, range(len(value))))))
+    items: list[Description] = []
+    for number, item in enumerate(value):
+        items.append(describe(item, inside.at(str(number))))
     return _with_class(value, items, position)
 
 
@@ -244,9 +240,16 @@ def _with_class(value: object, items: Description, position: Position) -> Descri
     attributes = dict(getattr(value, "__dict__", {}))
     if isinstance(value, defaultdict):
         attributes["default_factory"] = value.default_factory
-    inside = position.within(value)
-    for name in sorted(attributes):
-        description[name] = describe(attributes[name], inside.at(name))
+    return description | _describe_named(attributes, position.within(value))
+
+
+def _describe_named(
+    values: Mapping[str, object], inside: Position, left_out: Collection[str] = ()
+) -> dict[str, Description]:
+    """Describe attributes in the order of their names, each at its own position."""
+    description: dict[str, Description] = {}
+    for name in sorted(values.keys() - set(left_out)):
+        description[name] = describe(values[name], inside.at(name))
     return description
 
 
@@ -270,11 +273,8 @@ def _describe_logger(value: logging.Logger, position: Position) -> Description:
 @_describe.register
 def _describe_partial(value: partial, position: Position) -> Description:
     inside = position.within(value)
-    attributes: dict[str, Description] = {}
-    for name in sorted(value.__dict__):
-        attributes[name] = describe(value.__dict__[name], inside.at(name))
     return {
-        **attributes,
+        **_describe_named(value.__dict__, inside),
         "class": name_of(type(value), position),
         "func": describe(value.func, inside.at("func")),
         "args": describe(value.args, inside.at("args")),
@@ -382,9 +382,7 @@ def _describe_attributes(value: object, position: Position) -> Description:
     description: dict[str, Description] = {"class": name_of(kind, position)}
     if not position.names:
         inside = inside.at(kind.__name__)
-    for name in sorted(attributes.keys() - left_out):
-        description[name] = describe(attributes[name], inside.at(name))
-    return description
+    return description | _describe_named(attributes, inside, left_out)
 
 
 def _key_of(key: object, position: Position) -> str:

@@ -105,7 +105,7 @@ def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreem
         comparison.add(f"sform says {axes_s} and qform {axes_q}", np.inf, named=0, grave=0)
     _compare_sizes(sizes_s, sizes_q, comparison)
     degrees = _angle(rotation_s @ exchange.T @ rotation_q.T)
-    tilts = f"sform tilted by {_tilt(rotation_s):.1f} and qform by {_tilt(rotation_q):.1f}"
+    tilts = f"sform tilted by {tilt_of(rotation_s):.1f} and qform by {tilt_of(rotation_q):.1f}"
     comparison.add(
         f"the axes are {degrees:.1f} degrees apart ({tilts})",
         degrees,
@@ -195,9 +195,9 @@ def _angle(rotation: npt.NDArray[np.float64]) -> float:
     return float(np.degrees(np.arctan2(sine, cosine)))
 
 
-def _tilt(rotation: npt.NDArray[np.float64]) -> float:
+def tilt_of(directions: npt.NDArray[np.float64]) -> float:
     """Return the largest angle in degrees of an axis to the nearest axis of the scanner."""
-    nearest = np.abs(rotation).max(axis=0).min()
+    nearest = np.abs(directions).max(axis=0).min()
     return float(np.degrees(np.arccos(np.clip(nearest, 0, 1))))
 
 

@@ -23,7 +23,7 @@ from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
 from neurocontrast.reading import check_content, read_array
 from neurocontrast.transforms.contents import digest_of_voxels, note_content
-from neurocontrast.transforms.headers import Disagreement, compare_affines
+from neurocontrast.transforms.headers import Disagreement, compare_affines, tilt_of
 from neurocontrast.transforms.images import EachImage, centred, corners_apart, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
@@ -371,7 +371,7 @@ def _doubts(
         )
     if disagreement.differences:
         warnings.append(str(disagreement))
-    tilt = np.degrees(np.arccos(np.clip(np.abs(directions[:3, :3]).max(axis=0).min(), 0, 1)))
+    tilt = tilt_of(directions[:3, :3])
     if tilt > _TILT_WARNED_DEGREES:
         warnings.append(f"its axes are tilted by {tilt:.0f} degrees; they are not rotated")
     return tuple(warnings)

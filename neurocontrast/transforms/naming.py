@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
 from typing import NoReturn
 
 import numpy as np
@@ -23,16 +15,14 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.transforms.attributes import name_of_text
 
 ROUTINES = (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
+    types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType,
+    types.FunctionType,
+    types.MethodDescriptorType,
+    types.MethodType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
 )
-
-
 _MODULES_OF_PICKLE = ("copyreg", "_codecs")
 
 
@@ -128,7 +118,7 @@ def name_of(value: object, position: Position) -> str:
 
 def _hides_values(value: object) -> bool:
     """Tell whether a function is a closure that its module does not hold under its name."""
-    if not isinstance(value, FunctionType) or value.__closure__ is None:
+    if not isinstance(value, types.FunctionType) or value.__closure__ is None:
         return False
     return object_of(value.__module__, value.__qualname__) is not value
 

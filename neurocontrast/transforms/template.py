@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from neurocontrast.transforms.images import corner_median
 from neurocontrast.transforms.preprocessing import mni_grid
 
 _GRID_MM = 4.0
@@ -44,23 +45,16 @@ def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]
     """Measure the extent of one volume (D, H, W) whose affine leads to millimetres."""
     foreground = _foreground_of(voxels)
     litres = np.count_nonzero(foreground) * abs(np.linalg.det(affine[:3, :3])) / 1e6
-    grid, _ = mni_grid(_GRID_MM)
+    content = _on_grid(foreground, affine)
     brain = _template_brain()
-    to_voxels = np.linalg.inv(affine) @ grid
-    indices = np.indices(brain.shape).reshape(3, -1)
-    places = np.rint(to_voxels[:3, :3] @ indices + to_voxels[:3, 3:]).astype(int)
-    is_within = ((places >= 0) & (voxels.shape > places.T).T).all(axis=0)
-    content = np.zeros(brain.size, dtype=bool)
-    content[is_within] = foreground[tuple(places[:, is_within])]
-    n_shared = np.count_nonzero(content & brain.ravel())
+    n_shared = np.count_nonzero(content & brain)
     n_both = np.count_nonzero(content) + np.count_nonzero(brain)
     return Extent(float(litres), float(2 * n_shared / n_both))
 
 
 def _foreground_of(voxels: npt.NDArray[np.floating]) -> Mask:
     """Return the voxels that clearly differ from the corners of the image."""
-    corners = voxels[np.ix_((0, -1), (0, -1), (0, -1))]
-    distance = np.abs(voxels - np.median(corners))
+    distance = np.abs(voxels - corner_median(voxels))
     foreground: Mask = distance > 0
     if foreground.any():
         bright = np.percentile(distance[foreground], _BRIGHT_PERCENTILE)
@@ -73,11 +67,17 @@ def _template_brain() -> Mask:
     """Return the template's brain on a grid of 4 mm."""
     from nilearn.datasets import load_mni152_brain_mask
 
-    grid, shape = mni_grid(_GRID_MM)
     image = load_mni152_brain_mask(resolution=2)
-    to_voxels = np.linalg.inv(image.affine) @ grid
+    return _on_grid(image.get_fdata() > 0, image.affine)
+
+
+def _on_grid(mask: Mask, affine: npt.NDArray[np.floating]) -> Mask:
+    """Return a mask at the nearest voxels of a grid of 4 mm, False beyond its field of view."""
+    grid, shape = mni_grid(_GRID_MM)
+    to_voxels = np.linalg.inv(affine) @ grid
     indices = np.indices(shape).reshape(3, -1)
     places = np.rint(to_voxels[:3, :3] @ indices + to_voxels[:3, 3:]).astype(int)
-    limits = np.array(image.shape)[:, None] - 1
-    brain: Mask = (image.get_fdata() > 0)[tuple(np.clip(places, 0, limits))].reshape(shape)
-    return brain
+    is_within = ((places >= 0) & (mask.shape > places.T).T).all(axis=0)
+    content = np.zeros(indices.shape[1], dtype=bool)
+    content[is_within] = mask[tuple(places[:, is_within])]
+    return content.reshape(shape)

@@ -456,6 +456,27 @@ class TestScans:
         assert cache.contents([scan], n_workers=0) == [content_of_scan(scan)]
         assert np.array_equal(cache.read(scan), volume)
 
+    def test_a_scan_that_changes_while_it_receives_its_digest_is_made_again(
+        self, scan, brain, write_nifti, tmp_path, monkeypatch
+    ):
+        how = Preprocessing(spacing_mm=4.0, shape=(16, 16, 16))
+        cache = VolumeCache(tmp_path / "cache", how)
+        with monkeypatch.context() as patched:
+            patched.setattr("neurocontrast.data.cache._CONTENT", "unknown")
+            cache.prepare([scan], n_workers=0)
+        read_entry = cache._entry
+
+        def change_after(name, *, only_header=False):
+            entry = read_entry(name, only_header=only_header)
+            if not only_header:
+                write_nifti(brain + 1, scan.name)
+            return entry
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cache, "_entry", change_after)
+            cache.contents([scan], n_workers=0)
+        assert cache.missing([scan]) == [str(scan)]
+
     def test_renamed_scans_are_found(self, tmp_path):
         made = nc.simulate(tmp_path / "made", n_subjects=8, n_sites=2, spacing_mm=8.0)
         data = {

@@ -37,10 +37,12 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """
     names = sorted(map(str, values.columns))
     table = values.set_axis(values.columns.astype(str), axis=1)
-    digests: dict[int, dict[str, None]] = {}
-    for row in range(len(table)):
-        digests[row] = {}
+    digests: list[dict[str, None]] = []
+    for _ in range(len(table)):
+        digests.append({})
     for columns, n_digits in _groups_of(names):
+        measures = digest_of("measures", *columns)
+        form = " ".join([f"%.{n_digits}g"] * len(columns))
         numbers = rounded(table[columns].to_numpy(float))
         is_enough = ~np.isnan(numbers).any(axis=1) & (np.count_nonzero(numbers, axis=1) >= _N_LEAST)
         versions = [numbers]
@@ -48,9 +50,9 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
             versions += [_as_numpy_rounds(numbers), _halves_up(numbers)]
         for version in versions:
             for row in np.flatnonzero(is_enough).tolist():
-                cells = map(f"{{:.{n_digits}g}}".format, version[row])
-                digests[row][digest_of("measures", *columns, *cells)[:_N_CHARACTERS]] = None
-    return list(map(" ".join, digests.values()))
+                cells = form % tuple(version[row].tolist())
+                digests[row][digest_of(measures, cells)[:_N_CHARACTERS]] = None
+    return list(map(" ".join, digests))
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:

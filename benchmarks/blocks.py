@@ -22,10 +22,10 @@ import pandas as pd
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.designs import EQUAL
-from neurocontrast.evaluation.metrics import compute_metrics
-from neurocontrast.evaluation.models import ProbeModel, cross_validate
+from neurocontrast.evaluation.models import ProbeModel
 from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.tables import fold_table
 
 N_NETWORK = 128
 N_COMPONENTS = 20
@@ -69,24 +69,9 @@ def plan(network: str, n_people: int, seed: int) -> Study:
 
 def score(study: Study, model: ProbeModel) -> tuple[float, float]:
     """Return the mean AUC within folds of a model, and the mean weight that it gave the network."""
-    predicted = cross_validate(
-        model,
-        study.target,
-        study.splits,
-        subjects=study.subjects,
-        settings=study.settings,
-        sites=study.sites,
-    )
-    values = []
-    for split in study.splits:
-        place = (split.repeat, split.test)
-        truth = study.target.values[split.test]
-        metrics = compute_metrics(
-            "binary", truth, predicted.scores[place], decisions=predicted.decisions[place]
-        )
-        values.append(metrics["auc"][0])
-    weights = [fit.weight for fit in predicted.fits if fit.weight is not None]
-    return float(np.mean(values)), float(np.mean(weights or [np.nan]))
+    folds = fold_table(study, {"embedding": study.cross_validate(model)})
+    weights = folds.get("weight_network", pd.Series(dtype=float))
+    return float(folds["auc"].mean()), float(weights.mean())
 
 
 def compare(network: str, n_people: int, seed: int) -> dict[str, float]:

@@ -142,6 +142,12 @@ class KnownPeople:
             return cls(None, contents, is_complete)
         return cls(frozenset(subjects), contents, is_complete)
 
+    @classmethod
+    def of_rows(cls, subjects: Iterable[str], contents: Collection[str]) -> Self:
+        """Return the people of rows, by identifiers and digests of contents."""
+        digests = frozenset(map(subject_digest, set(subjects)))
+        return cls(digests, frozenset(" ".join(contents).split()), all(contents))
+
     def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
         """Recognise subjects by their identifier, or by the content of any of their rows.
 

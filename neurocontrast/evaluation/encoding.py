@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -121,9 +122,11 @@ def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
 
 
 def _finite(table: pd.DataFrame) -> Floats:
-    scans = list(table.index)
-    read = table.apply(lambda cells: numbers_of(str(cells.name), cells, names=scans))
-    numbers = read.to_numpy(dtype=np.float64)
+    """Return columns of numbers, infinity as missing; text is read cell by cell."""
+    if not all(map(is_numeric_dtype, table.dtypes)):
+        scans = list(table.index)
+        table = table.apply(lambda cells: numbers_of(str(cells.name), cells, names=scans))
+    numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 

@@ -20,7 +20,7 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.significance import fold_p_value, holm, permutation_test
@@ -109,16 +109,7 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     """Return the out-of-fold predictions of every model."""
     with progress.task("Fitting models", len(study.models) * len(study.splits), "fold") as task:
         return {
-            model.name: cross_validate(
-                model,
-                study.target,
-                study.splits,
-                subjects=study.subjects,
-                settings=study.settings,
-                sites=study.sites,
-                advance=task.advance,
-            )
-            for model in study.models
+            model.name: study.cross_validate(model, advance=task.advance) for model in study.models
         }
 
 

@@ -26,7 +26,7 @@ from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
-from neurocontrast.provenance import CONTENT, KnownPeople, subject_digest, version
+from neurocontrast.provenance import CONTENT, KnownPeople, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
@@ -168,7 +168,7 @@ def fit_on_all(
         coefficients = model.axes @ coefficients
     # A block with weight 0 is infinitely far away: files hold finite numbers that say the same.
     is_read = np.isfinite(model.scaler.scale_)
-    contents = study.table[CONTENT].iloc[rows]
+    people = KnownPeople.of_rows(study.subjects[rows], study.table[CONTENT].iloc[rows])
     probe = FittedProbe(
         name=study.probe["name"],
         target=target.name,
@@ -180,9 +180,9 @@ def fit_on_all(
         if n_classes
         else np.zeros(0),
         encoder=encoder,
-        trained_on=frozenset(map(subject_digest, set(study.subjects[rows]))),
-        trained_contents=frozenset(" ".join(contents).split()),
-        contents_complete=all(contents),
+        trained_on=people.subjects or frozenset(),
+        trained_contents=people.contents,
+        contents_complete=people.is_complete,
         n_scans=len(rows),
         distribution=distribution,
         blocks=study.blocks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,14 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import adjustments
 from neurocontrast.evaluation.designs import Block, FeatureDesign
-from neurocontrast.evaluation.models.model import Description, GivenModel, Model, split_seed
+from neurocontrast.evaluation.models.model import (
+    Description,
+    GivenModel,
+    Model,
+    OutOfFold,
+    cross_validate,
+    split_seed,
+)
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -78,6 +85,26 @@ class Study:
         if outcome is None:
             return self
         return self.with_model(outcome)
+
+    def cross_validate(
+        self,
+        model: Model,
+        splits: Sequence[Split] | None = None,
+        *,
+        advance: Callable[[], None] = lambda: None,
+    ) -> OutOfFold:
+        """Predict the test rows of every split by a model; without splits, of the study's own."""
+        if splits is None:
+            splits = self.splits
+        return cross_validate(
+            model,
+            self.target,
+            splits,
+            subjects=self.subjects,
+            settings=self.settings,
+            sites=self.sites,
+            advance=advance,
+        )
 
     def describe(self, model: Model) -> Description:
         """Return name, expression and title of a model's estimator, as `evaluation.json` has them."""

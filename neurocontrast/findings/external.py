@@ -66,7 +66,7 @@ from neurocontrast.findings.result import table_metrics
 from neurocontrast.findings.rivals import rivals
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
-from neurocontrast.provenance import CONTENT, KnownPeople, subject_digest, unify_subjects
+from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
 
 _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
 """Columns whose values name people or places, and so are other ones in an external test set."""
@@ -231,9 +231,8 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], l
     They are found by their identifiers, and by the content of their scans under another name.
     """
     fitted = study.table.iloc[study.fitted_rows]
-    digests = frozenset(map(subject_digest, set(fitted["subject_id"])))
-    contents = frozenset(" ".join(fitted[CONTENT]).split())
-    people = KnownPeople(digests, contents).find(chosen["subject_id"], chosen[CONTENT])
+    trained = KnownPeople.of_rows(fitted["subject_id"], fitted[CONTENT])
+    people = trained.find(chosen["subject_id"], chosen[CONTENT])
     n_all = chosen["subject_id"].nunique()
     if study.fixed and len(people.renamed) <= ALLOWED_COPIES * n_all:
         people = replace(people, renamed=frozenset())  # counted as twins

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import EQUAL, WEIGHTS, PairDesign, scaler_of, weighed
-from neurocontrast.evaluation.models import Model, Rival, cross_validate, fit_probe, voxels
+from neurocontrast.evaluation.models import Model, Rival, fit_probe, voxels
 from neurocontrast.evaluation.models.beside import make_beside
 from neurocontrast.evaluation.results import look_at_rival
 from neurocontrast.evaluation.stored_probe import fit_on_all
@@ -228,9 +228,7 @@ def test_voxels_get_the_embedding_beside_them(make_cohort):
     first = voxels.make(study, voxels.voxel_products(scans), {})
     model = make_beside(study, first)
     assert (model.name, model.rival.beside) == ("voxels_beside", "voxels")
-    predicted = cross_validate(
-        model, study.target, study.splits, subjects=study.subjects, settings=study.settings
-    )
+    predicted = study.cross_validate(model)
     assert {fit.weight for fit in predicted.fits} <= set(WEIGHTS)
     alone = replace(study, blocks=())
     assert make_beside(alone, first) is None

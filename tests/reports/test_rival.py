@@ -22,7 +22,7 @@ from sklearn.svm import SVR
 import neurocontrast
 from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study
 from neurocontrast.evaluation.designs import standardised
-from neurocontrast.evaluation.models import OutOfFold, cross_validate
+from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.models.own import find_picked_columns
 from neurocontrast.evaluation.models.voxels import make, voxel_products
 from neurocontrast.evaluation.record import Increment, Metric
@@ -74,14 +74,7 @@ def plan(table=None, *, estimator=None, **options):
 def predict(study, name: str) -> OutOfFold:
     """Predict by one model of a study."""
     model = next(model for model in study.models if model.name == name)
-    return cross_validate(
-        model,
-        study.target,
-        study.splits,
-        subjects=study.subjects,
-        settings=study.settings,
-        sites=study.sites,
-    )
+    return study.cross_validate(model)
 
 
 def mean_error(study, name: str) -> float:

@@ -21,7 +21,7 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import ConstantModel, Model, OutOfFold, cross_validate
+from neurocontrast.evaluation.models import ConstantModel, Model, OutOfFold
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section
 from neurocontrast.evaluation.rows import NO_SITE
@@ -229,27 +229,15 @@ def _predict(
         "embedding": embedding,
         "baseline": with_covariates(baseline, study.table, names),
     }
+    home = {name: models[name] for name in fitted}
+    unseen: Models = {}
     with progress.task("Leaving sites out", len(fitted) * len(plan.splits), "fold") as task:
-
-        def fit(
-            model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance
-        ) -> OutOfFold:
-            return cross_validate(
-                model,
-                study.target,
-                splits,
-                subjects=study.subjects,
-                settings=study.settings,
-                sites=study.sites,
-                advance=advance,
-            )
-
-        constant = ConstantModel("constant")
-        home = {name: models[name] for name in fitted} | {
-            "constant": fit(constant, study.splits, lambda: None)
-        }
-        unseen = {name: fit(model, plan.splits) for name, model in fitted.items()}
-        return home, unseen | {"constant": fit(constant, plan.splits, lambda: None)}
+        for name, model in fitted.items():
+            unseen[name] = study.cross_validate(model, plan.splits, advance=task.advance)
+    constant = ConstantModel("constant")
+    home["constant"] = study.cross_validate(constant)
+    unseen["constant"] = study.cross_validate(constant, plan.splits)
+    return home, unseen
 
 
 def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:

@@ -1,15 +1,15 @@
 """Progress of long work, reported without printing: the caller decides what is shown."""
 
-import os
 import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 from neurocontrast.exceptions import NeurocontrastWarning
 
-_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+_BETWEEN = ("neurocontrast", "sklearn")
+"""Packages whose lines are none of the user's program; scikit-learn calls our transformers."""
 
 
 class Task(Protocol):
@@ -63,7 +63,12 @@ def warn_caller(text: str) -> None:
     """Raise a `NeurocontrastWarning` at the line of the user's program that called the package."""
     frame = sys._getframe(1)
     level = 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _package_of(frame) in _BETWEEN:
         frame = frame.f_back
         level += 1
     warnings.warn(text, NeurocontrastWarning, stacklevel=level)
+
+
+def _package_of(frame: FrameType) -> str:
+    """Return the top-level package of the code that runs in a frame."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

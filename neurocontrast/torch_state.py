@@ -40,21 +40,26 @@ def in_default_torch_state(
     function: Callable[_Parameters, _Value],
 ) -> Callable[_Parameters, _Value]:
     """Return a function that runs within `default_torch_state`."""
-
-    @wraps(function)
-    def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Value:
-        with default_torch_state():
-            return function(*arguments, **options)
-
-    return run
+    return _within(function, keep_device=False)
 
 
 def in_default_precision(function: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
     """Return a function that runs within `default_torch_state`, on the caller's default device."""
+    return _within(function, keep_device=True)
+
+
+def _within(
+    function: Callable[_Parameters, _Value], *, keep_device: bool
+) -> Callable[_Parameters, _Value]:
+    """Enter `default_torch_state` for each call of a function.
+
+    Its context manager decorates as well, but from a frame of `contextlib`, at which `warn_caller`
+    would take the user's program to begin.
+    """
 
     @wraps(function)
     def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Value:
-        with default_torch_state(keep_device=True):
+        with default_torch_state(keep_device=keep_device):
             return function(*arguments, **options)
 
     return run

@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, describe_environment
+from neurocontrast.provenance import CONTENT, Recognised, describe_environment
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -154,8 +154,10 @@ def predict(
             path = embeddings_file(embeddings, Path(scratch))
             tidy, features, origin, doubts = _read_features(fitted, path, config)
         read = tidy
-        truths = _truths(fitted, tidy, calibrate)
-        table = _predictions(fitted, tidy, features)
+        labels = _read_labels(fitted, tidy, calibrate)
+        people = _people_of(fitted, read)
+        truths = _truths(fitted, tidy, labels, people)
+        table = _predictions(fitted, read, features, people)
     else:
         from neurocontrast.runs.incoming import open_scans
 
@@ -164,27 +166,28 @@ def predict(
         )
         tidy = scans.tidy
         doubts = list(scans.cohort.warnings)
-        _ = _truths(fitted, tidy, calibrate)  # refused before any scan is read
+        labels = _read_labels(fitted, tidy, calibrate)
+        _ = _truths(fitted, tidy, labels, _people_of(fitted, tidy))  # before any scan is read
         features, notes, contents = scans.embed(progress)
-        tidy = tidy.assign(**{CONTENT: contents})
-        truths = _truths(fitted, tidy, calibrate)
         good = notes["error"].isna().to_numpy()
-        read = tidy[good]
-        known = _predictions(fitted, read, features[good]).reindex(
-            tidy.index
-        )  # empty cells for bad scans
-        table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
+        read = tidy.assign(**{CONTENT: contents})[good]
+        people = _people_of(fitted, read)
+        truths = _truths(fitted, tidy, labels, people)
+        predicted = _predictions(fitted, read, features[good], people)
+        table = predicted.reindex(tidy.index)  # empty cells for bad scans
+        table = table.assign(**tidy[_IDENTIFIERS]).join(notes)
         origin = scans.origin(table)
     calibration = None
-    if truths is not None and calibrate is not None:
-        calibration = _calibrated(fitted, tidy, table, truths, place_of(calibrate).name)
+    if labels is not None and truths is not None:
+        calibration = _calibrated(fitted, tidy, table, truths, labels.source)
     outside: dict[str, Any] | None = None
     if fitted.distribution is not None:
         outside, far = count_outside(
             tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
         )
         outside["message"] = far[0].message if far else None
-    doubts += [*_doubts(fitted, table, outside, calibration), *_doubts_of_people(fitted, read)]
+    doubts += _doubts(fitted, table, outside, calibration)
+    doubts += _doubts_of_people(fitted, read, people)
     for message in doubts:
         progress.warning(message)
     about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
@@ -245,9 +248,13 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _trained_on(fitted: FittedProbe, tidy: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def _people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
+    """Recognise the subjects that the probe was fitted on."""
+    return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+
+
+def _trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects that the probe was fitted on, under any identifier."""
-    people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
 
@@ -285,8 +292,18 @@ def _calibrated(
     return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
-def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None) -> Floats | None:
-    """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
+@dataclass(frozen=True)
+class _Labels:
+    """A table of true labels as text, and its name."""
+
+    cells: pd.DataFrame
+    source: str
+
+
+def _read_labels(
+    fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
+) -> _Labels | None:
+    """Read the table to calibrate with, if there is one; refuse where no bias can be learned."""
     if calibrate is None:
         return None
     if fitted.kind == "multiclass":
@@ -299,17 +316,27 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
             "table of the scans: predict from the table (participant_id, path, site) in place of a "
             "folder, or embed it again, for embeddings. Scans of one site have the same word there."
         )
-    labels = _labels(calibrate, fitted.target)
-    problems = Problems(place_of(calibrate).name)
+    source = place_of(calibrate).name
+    cells = _read_cells(calibrate, fitted.target)
     for column in ("participant_id", fitted.target):
-        if column not in labels:
-            raise DataError(no_column(problems.source, column, labels))
-    truth_of = _truth_by_cell(fitted, labels[fitted.target])
+        if column not in cells:
+            raise DataError(no_column(source, column, cells))
+    return _Labels(cells, source)
+
+
+def _truths(
+    fitted: FittedProbe, tidy: pd.DataFrame, labels: _Labels | None, people: Recognised
+) -> Floats | None:
+    """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
+    if labels is None:
+        return None
+    problems = Problems(labels.source)
+    truth_of = _truth_by_cell(fitted, labels.cells[fitted.target])
     truths = np.full(len(tidy), np.nan)
     rows = tidy.groupby("participant_id").indices
-    trained_on = _trained_on(fitted, tidy)
+    trained_on = _trained_on(tidy, people)
     line_of: dict[int, tuple[int, str]] = {}
-    for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
+    for line, row in zip(labels.cells.index, labels.cells.to_dict("records"), strict=True):
         name = row["participant_id"]
         cell = row[fitted.target]
         where: dict[str, Any] = {"line": line, "name": name}
@@ -343,7 +370,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None)
     return truths
 
 
-def _labels(table: AnyTable, target: str) -> pd.DataFrame:
+def _read_cells(table: AnyTable, target: str) -> pd.DataFrame:
     """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
     people = read_people(table, ("participant_id", "session"))
     problems = Problems(place_of(table).name)
@@ -407,12 +434,11 @@ def _doubts(
         )
 
 
-def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
+def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame, people: Recognised) -> Iterator[str]:
     """Warn of people whom the probe was fitted on, and of contents that cannot be compared."""
-    people = fitted.people.find(tidy["subject_id"], tidy[CONTENT])
     n_subjects = tidy["subject_id"].nunique()
     if people.subjects:
-        n_scans = tidy["subject_id"].isin(people.subjects).sum()
+        n_scans = _trained_on(tidy, people).sum()
         yield (
             f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on "
             f"(trained_on): {len(people.subjects)} of {n_subjects} subjects{people.renamed_text}. "
@@ -427,7 +453,10 @@ def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame) -> Iterator[str]:
 
 
 def _predictions(
-    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]
+    fitted: FittedProbe,
+    tidy: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    people: Recognised,
 ) -> pd.DataFrame:
     """Return the predictions of scans, with what is known of each."""
     table = tidy[_IDENTIFIERS].copy()
@@ -439,7 +468,7 @@ def _predictions(
         table["y_score"] = scores
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = scores if fitted.kind == "continuous" else labels[fitted.decide(scores)]
-    table["trained_on"] = _trained_on(fitted, tidy) if fitted.trained_on else None
+    table["trained_on"] = _trained_on(tidy, people) if fitted.trained_on else None
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(
             features

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,20 +197,14 @@ def _run(
         if settings.training.init is not None:
             restore_initial(parts.model.halves[0], folder)
         if parts.objective is None:
-            data = parts.data
-            encoder = parts.model.halves[0].encoder
-            subjects = subjects_of(parts.cohort, data.training_rows)
-            how = {"n_readers": data.n_readers}
-            found = fit_components(
-                encoder,
-                data.images,
-                data.training_rows,
-                subjects,
+            facts = fit_components(
+                parts.model.encoder,
+                parts.data,
+                subjects_of(parts.cohort, parts.data.training_rows),
                 seed=settings.seed,
                 progress=progress,
-                **how,
             )
-            _save(folder, parts, contracts_of(settings, parts, folder, found), progress)
+            _save(folder, parts, contracts_of(settings, parts, folder, facts), progress)
             return
         contracts = contracts_of(settings, parts, folder, {})
         result = fit(
@@ -226,27 +220,15 @@ def _run(
             engine=engine,
         )
         if engine[1].is_first:
-            _keep_beside(settings, parts, contracts[0], progress)
+            if settings.encoder.beside is not None:
+                contracts[0]["beside"] = fit_beside(
+                    parts.model.encoder,
+                    parts.data,
+                    subjects_of(parts.cohort, parts.data.training_rows),
+                    seed=settings.seed,
+                    progress=progress,
+                )
             _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
-
-
-def _keep_beside(
-    settings: Config, parts: Parts, contract: MutableMapping[str, Any], progress: Progress
-) -> None:
-    """Fit linear components beside the trained network, where the configuration asks for them."""
-    if settings.encoder.beside is None:
-        return
-    data = parts.data
-    rows = data.training_rows
-    contract["beside"] = fit_beside(
-        parts.model.encoder,
-        data.images,
-        rows,
-        subjects_of(parts.cohort, rows),
-        seed=settings.seed,
-        n_readers=data.n_readers,
-        progress=progress,
-    )
 
 
 def _save(

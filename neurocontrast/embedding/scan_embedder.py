@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
-from warnings import warn
 
 import joblib
 import numpy as np
@@ -21,8 +20,8 @@ from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
-from neurocontrast.exceptions import ConfigError, LeakageError, NeurocontrastWarning, one_of
-from neurocontrast.progress import SILENT
+from neurocontrast.exceptions import ConfigError, LeakageError, one_of
+from neurocontrast.progress import SILENT, warn_caller
 from neurocontrast.provenance import KnownPeople
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
@@ -184,14 +183,12 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                     f"X: {overlap}: the encoder has seen them, and their scores would flatter it. "
                     "Leave them out, or set overlap='warn'."
                 )
-            warn(f"{overlap}: their scores flatter it.", NeurocontrastWarning, stacklevel=3)
+            warn_caller(f"{overlap}: their scores flatter it.")
         if people.n_not_compared:
-            warn(
+            warn_caller(
                 f"The scans of {people.n_not_compared} of {len(set(subjects))} subjects could not be "
                 f"compared with the pretraining of '{self.run}', for want of digests: people of it "
-                "are not recognised by their scans.",
-                NeurocontrastWarning,
-                stacklevel=3,
+                "are not recognised by their scans."
             )
 
     def _source(self, contract: Mapping[str, Any]) -> Brains:

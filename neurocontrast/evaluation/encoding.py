@@ -25,6 +25,7 @@ from neurocontrast.data.levels import (
 )
 from neurocontrast.evaluation.rows import Floats, is_number
 from neurocontrast.exceptions import NeurocontrastWarning
+from neurocontrast.progress import warn_caller
 
 
 def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
@@ -88,7 +89,7 @@ class _LevelEncoder(OneHotEncoder):
                 raise UnseenLevelError(f"{unseen.text()} {_REMEDY}")
             if unseen:
                 text = f"{unseen.text()} Their effect is not known and counts as none."
-                warnings.warn(text, NeurocontrastWarning, stacklevel=2)
+                warn_caller(text)
         # A missing cell where training had none has no column, and is no unknown level.
         lenient = copy(self).set_params(handle_unknown="ignore")
         spelled = pd.DataFrame(columns, index=X.index)

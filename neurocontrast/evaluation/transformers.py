@@ -1,6 +1,5 @@
 """Scikit-learn transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
 
-import warnings
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar
@@ -24,7 +23,8 @@ from neurocontrast.data.levels import (
 )
 from neurocontrast.evaluation.encoding import covariate_encoder
 from neurocontrast.evaluation.rows import Floats, Texts
-from neurocontrast.exceptions import NeurocontrastWarning, one_of, suggestion
+from neurocontrast.exceptions import one_of, suggestion
+from neurocontrast.progress import warn_caller
 
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
@@ -319,7 +319,7 @@ class ComBat(SideColumnTransformer):
                 f"{text} Leave these rows out, or set handle_unknown='ignore' to keep them as they "
                 "are."
             )
-        warnings.warn(f"{text} These rows stay as they are.", NeurocontrastWarning, stacklevel=2)
+        warn_caller(f"{text} These rows stay as they are.")
 
 
 def _describe_unlearned(

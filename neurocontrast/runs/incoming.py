@@ -57,15 +57,14 @@ class IncomingScans:
                             getattr(self.source.data, "cache_dir", None) or Path(scratch)
                         )
                         scan = self.cohort.subset([row])
-                        images = source.images(scan)
                         made = extract_features(
-                            self.network, images, settings=self.settings.embedding
+                            self.network, source.images(scan), settings=self.settings.embedding
                         )[0]
                         contents[row] = source.contents(scan, SILENT)[0]
                     if not np.isfinite(made).all():
                         raise DataError(f"{name}: its features are not finite.")
                     features[row] = made
-                    files = [files_of(scan)[0] for scan in self.cohort.subset([row]).scans]
+                    files = [files_of(images)[0] for images in scan.scans]
                     headers = [
                         read_scan_header(file)
                         for file in files
@@ -116,23 +115,28 @@ def open_scans(
     info = {"run": contract, **settings.embedding.reading()}
     fitted.check_encoder(encoder_digest(info), network.n_features, place=run.name)
     source = brains_of_run(run, contract, settings.data, what="predict takes brains")
-    cohort = source.unlisted(scans, images_root=images_root)
-    if cohort is not None:  # people with measures
-        pass
-    elif scans.is_dir() or (scans.is_file() and is_scan(scans)):
-        if images_root is not None:
-            raise ConfigError(
-                f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out."
-            )
-        cohort = _cohort_of_files(scans, source.channels or ("t1",))
-    else:
-        cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
+    cohort = source.unlisted(scans, images_root=images_root)  # people with measures
+    if cohort is None:
+        cohort = _cohort_of_scans(scans, source, images_root)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
     if not len(cohort):
         raise DataError(
             f"{scans.name}: no row is left, and there is nothing to predict without a scan."
         )
     return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
+
+
+def _cohort_of_scans(
+    scans: Path, source: Brains, images_root: str | os.PathLike[str] | None
+) -> Cohort:
+    """List a scan, a folder of scans, or those of a table."""
+    if not (scans.is_dir() or (scans.is_file() and is_scan(scans))):
+        return source.read_cohort(scans, images_root=images_root, check_images=False)
+    if images_root is not None:
+        raise ConfigError(
+            f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out."
+        )
+    return _cohort_of_files(scans, source.channels or ("t1",))
 
 
 def _cohort_of_files(place: Path, channels: tuple[str, ...]) -> Cohort:

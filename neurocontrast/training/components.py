@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from neurocontrast.data.batches import Images, read_batches
+from neurocontrast.data.batches import read_batches
 from neurocontrast.encoders.encoder import Encoder, LinearComponents
 from neurocontrast.encoders.settings import Beside, EncoderSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
+from neurocontrast.training.session import TrainingData
 
 if TYPE_CHECKING:
     from sklearn.decomposition import PCA
@@ -84,15 +85,15 @@ class Fitted(NamedTuple):
 
 def fit_components(
     encoder: Encoder,
-    images: Images,
-    rows: Sequence[int],
+    data: TrainingData,
     subjects: Sequence[str],
     *,
     seed: int,
-    n_readers: int = 1,
     progress: Progress = SILENT,
 ) -> Facts:
     """Fit a linear encoder in place, on the rows of training, whose voxels are in memory at once.
+
+    `subjects` are those of the rows.
 
     The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the
     discriminants between subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`,
@@ -102,23 +103,21 @@ def fit_components(
     """
     layers = encoder.features.layers
     assert isinstance(layers, LinearComponents)
-    values = _voxels_of(images, rows, n_readers, progress)
-    fitted = _fit(values, encoder.settings, subjects, encoder.n_features, seed)
+    places, values = _varying_voxels(data, progress)
+    fitted = _fit(places, values, encoder.settings, subjects, encoder.n_features, seed)
     fitted.put_into(layers)
     return fitted.facts()
 
 
 def fit_beside(
     encoder: Encoder,
-    images: Images,
-    rows: Sequence[int],
+    data: TrainingData,
     subjects: Sequence[str],
     *,
     seed: int,
-    n_readers: int = 1,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit the linear components that stay beside a network, on the samples of its training.
+    """Fit the linear components that stay beside a network, on the rows of its training.
 
     Samples are read without augmentation, all in memory at once. Of many components no more are
     fitted than half of the subjects have (`neurocontrast.encoders.Beside`). Returns the section
@@ -126,22 +125,26 @@ def fit_beside(
     """
     beside = encoder.settings.beside
     assert beside is not None
-    values = _voxels_of(images, rows, n_readers, progress)
-    n_varying = len(_varying(values))
-    n_components = max(1, min(beside.n_components, len(set(subjects)) // 2, n_varying))
-    fitted = _fit(values, beside, subjects, n_components, seed)
+    places, values = _varying_voxels(data, progress)
+    n_components = max(1, min(beside.n_components, len(set(subjects)) // 2, len(places)))
+    fitted = _fit(places, values, beside, subjects, n_components, seed)
     encoder.beside = LinearComponents(n_components, len(fitted.places))
     fitted.put_into(encoder.beside)
     return {"name": beside.name, "n_components": n_components, **fitted.facts()}
 
 
-def _varying(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """Return the places of the voxels that vary among the samples."""
+def _varying_voxels(
+    data: TrainingData, progress: Progress
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Read the voxels that vary among the training samples: places, and values (n, n_voxels)."""
+    values = _voxels_of(data, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
-    return np.flatnonzero(ranges > _STEADY * ranges.max())
+    places = np.flatnonzero(ranges > _STEADY * ranges.max())
+    return places, values[:, places]
 
 
 def _fit(
+    places: npt.NDArray[np.int64],
     values: npt.NDArray[np.float32],
     settings: EncoderSettings | Beside,
     subjects: Sequence[str],
@@ -153,12 +156,10 @@ def _fit(
     # mostly does without.
     from sklearn.decomposition import PCA
 
-    places = _varying(values)
     if len(places) < n_components:
         raise ConfigError(
             f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans."
         )
-    values = values[:, places]
     n_before = min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
     n_wanted = n_components if settings.name == "pca" else n_before
     pca = PCA(n_wanted, copy=False, random_state=derive_seed("components", seed) % 2**32)
@@ -172,16 +173,15 @@ def _fit(
     return Fitted(places, pca.mean_, components, explained)
 
 
-def _voxels_of(
-    images: Images, rows: Sequence[int], n_readers: int, progress: Progress
-) -> npt.NDArray[np.float32]:
-    """Return the voxels of the scans, (n_rows, n_voxels)."""
+def _voxels_of(data: TrainingData, progress: Progress) -> npt.NDArray[np.float32]:
+    """Return the voxels of the training samples, (n_rows, n_voxels)."""
+    rows = data.training_rows
     values = np.empty((0, 0), dtype=np.float32)
     n_read = 0
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     with (
         progress.task("Reading scans", len(rows), "scans") as task,
-        closing(read_batches(images, batches, n_readers=n_readers)) as reading,
+        closing(read_batches(data.images, batches, n_readers=data.n_readers)) as reading,
     ):
         for _, volumes in reading:
             flat = volumes.flatten(1)

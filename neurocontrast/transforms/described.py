@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import monai
 from monai.transforms import Compose
 
-from neurocontrast.exceptions import DataError, NeurocontrastWarning
+from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, digest_of, files_of
+from neurocontrast.progress import warn_caller
 from neurocontrast.transforms.attributes import describe_path
 from neurocontrast.transforms.comparing import differences_of, is_same, paths_within, texts_of
 from neurocontrast.transforms.describing import Description, describe
@@ -142,10 +142,8 @@ def _check_same(
             "Give the same ones, in the same order."
         )
     if unknown:
-        warnings.warn(
+        warn_caller(
             f"transforms: {', '.join(unknown)}: the run was written by a version that recorded no "
             "settings of partial functions, bound methods and containers of other classes, so "
-            "whether they are the run's cannot be checked. See to it yourself.",
-            NeurocontrastWarning,
-            stacklevel=2,
+            "whether they are the run's cannot be checked. See to it yourself."
         )

@@ -336,8 +336,9 @@ class TestMeasures:
 
     def test_scan_embedder_warns_or_refuses_as_its_parameter_says(self, run):
         X = draw_measures(PEOPLE).assign(participant_id=RENAMED)
-        with pytest.warns(NeurocontrastWarning, match="24 of 24 subjects are people"):
+        with pytest.warns(NeurocontrastWarning, match="24 of 24 subjects are people") as caught:
             ScanEmbedder(run).fit_transform(X)
+        assert caught[0].filename == __file__
         with pytest.raises(LeakageError, match="24 of 24"):
             ScanEmbedder(run, overlap="error").fit_transform(X.drop(columns="participant_id"))
         with warnings.catch_warnings():

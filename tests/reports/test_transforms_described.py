@@ -384,8 +384,10 @@ def test_a_partial_that_an_earlier_version_stored_is_warned_of():
     with pytest.raises(DataError, match="Lambdad has other settings"):
         DescribedTransforms.from_contract(contract, other)
     _forget_settings(stored)
-    with pytest.warns(NeurocontrastWarning, match="Lambdad: the run was written by a version"):
+    message = "Lambdad: the run was written by a version"
+    with pytest.warns(NeurocontrastWarning, match=message) as caught:
         DescribedTransforms.from_contract(contract_of([scale], [stored]), given)
+    assert caught[0].filename == __file__
 
 
 def test_containers_and_keys_that_an_earlier_version_stored_stay_valid():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,9 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.data.settings import AnyDataSettings
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastWarning
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
-from neurocontrast.progress import Progress
+from neurocontrast.progress import Progress, warn_caller
 from neurocontrast.transforms import TwoViews
 from neurocontrast.transforms.comparing import is_same
 from neurocontrast.transforms.describing import describe
@@ -223,11 +222,9 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
     """Tell whether the views of a run are the ones given; warn where nothing can be compared."""
     same = is_same(stored, current)
     if same is None or (same and current and set(map(type, current)) == {str}):
-        warnings.warn(
+        warn_caller(
             "augment: the run records no settings of some of its transforms, so whether they are "
-            "the run's cannot be checked. See to it yourself.",
-            NeurocontrastWarning,
-            stacklevel=2,
+            "the run's cannot be checked. See to it yourself."
         )
     return same is not False
 

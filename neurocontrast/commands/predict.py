@@ -249,7 +249,7 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
-    """Recognise the subjects that the probe was fitted on."""
+    """Recognise the subjects of the training of a probe."""
     return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
 
 
@@ -327,7 +327,7 @@ def _read_labels(
 def _truths(
     fitted: FittedProbe, tidy: pd.DataFrame, labels: _Labels | None, people: Recognised
 ) -> Floats | None:
-    """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
+    """Return the truth of each labelled scan as a number, and NaN for the unlabelled."""
     if labels is None:
         return None
     problems = Problems(labels.source)

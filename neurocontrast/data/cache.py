@@ -44,7 +44,7 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A preprocessed scan, and the files that it was made from."""
+    """A preprocessed scan and its source files."""
 
     parts: Parts
     """Empty where only the header of an entry was read."""

@@ -5,9 +5,10 @@ import re
 from neurocontrast.data.cells import number_of
 from neurocontrast.data.sexes import WORDS, plain_word
 
-_IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]*=[^()\[\]]*)[)\]]")
-_EQUATION = re.compile(r"([^\W_]+)\s*=\s*([^\W_]+)")
-_BEGINS_CODES = re.compile(r"[\s_(\[:,;-]*[^\W_]+\s*=")
+# Repetitions give nothing back (`*+`) and begin where a word does: long names take linear time.
+_IN_BRACKETS = re.compile(r"[(\[]([^()\[\]=]*+=[^()\[\]]*+)[)\]]")
+_EQUATION = re.compile(r"(?<![^\W_])([^\W_]++)\s*+=\s*+([^\W_]++)")
+_BEGINS_CODES = re.compile(r"(?<![\s_(\[:,;-])[\s_(\[:,;-]*+(?<![^\W_])[^\W_]++\s*+=")
 _OF_SEX = re.compile(
     r"(?i)((?:biological[\s_]?)?(?:sex|gender|geschlecht|sexe|sexo)(?:_id)?)[\W_]+"
 )

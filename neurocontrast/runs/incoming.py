@@ -129,7 +129,7 @@ def open_scans(
 def _cohort_of_scans(
     scans: Path, source: Brains, images_root: str | os.PathLike[str] | None
 ) -> Cohort:
-    """List a scan, a folder of scans, or those of a table."""
+    """List a scan, a folder of scans, or the scans of a table."""
     if not (scans.is_dir() or (scans.is_file() and is_scan(scans))):
         return source.read_cohort(scans, images_root=images_root, check_images=False)
     if images_root is not None:

@@ -117,7 +117,7 @@ def fit_beside(
     seed: int,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit the linear components that stay beside a network, on the rows of its training.
+    """Fit the linear components beside a network, on the rows of its training.
 
     Samples are read without augmentation, all in memory at once. Of many components no more are
     fitted than half of the subjects have (`neurocontrast.encoders.Beside`). Returns the section
@@ -136,7 +136,7 @@ def fit_beside(
 def _varying_voxels(
     data: TrainingData, progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read the voxels that vary among the training samples: places, and values (n, n_voxels)."""
+    """Read the voxels varying among the training samples: places, and values (n, n_voxels)."""
     values = _voxels_of(data, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())

@@ -10,7 +10,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.data.cells import Refusal
 from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.descriptions import decode_column
-from neurocontrast.data.sexes import read_sexes
+from neurocontrast.data.sexes import plain_word, read_sexes
 from neurocontrast.exceptions import DataError
 
 N_PEOPLE = 6
@@ -100,6 +100,15 @@ def test_a_typing_error_does_not_make_other_letters_doubtful():
 def test_codes_in_a_column_s_name(column, name, codes):
     assert base_name(column) == name
     assert codes_in_name(column) == codes
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("begun", ["a", " ", "_", "(", "=", "(=", "a=", "a =", "sex_1a"])
+def test_a_name_of_a_hundred_thousand_characters_is_read(begun):
+    """The time grows with the length of a name, not with its square (an hour for such a name)."""
+    name = begun[:-1] + begun[-1] * 100_000
+    assert base_name(name) == plain_word(name).strip(" _")
+    assert codes_in_name(name) == {}
 
 
 def test_codes_in_a_name_hold_at_every_door(scans, tmp_path):

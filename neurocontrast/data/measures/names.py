@@ -79,7 +79,7 @@ _MEASURE = re.compile(
 _SIDE = {"lh": "lh", "left": "lh", "l": "lh", "rh": "rh", "right": "rh", "r": "rh"}
 _SIDES = "|".join(_SIDE)
 _PREFIX = re.compile(rf"({_SIDES})[_. -]+(.+)", re.IGNORECASE)
-_SUFFIX = re.compile(rf"(.+?)[_. -]+({_SIDES})", re.IGNORECASE)
+_SUFFIX = re.compile(rf"(.*[^_. -])[_. -]+({_SIDES})", re.IGNORECASE)
 _VOXELS_OF = re.compile(r"(ctx|wm)[-_.](lh|rh)[-_.](.+)")
 
 

@@ -12,6 +12,13 @@ from neurocontrast.exceptions import DataError
 SAMPLE = Path(__file__).resolve().parents[3] / "sample" / "measures"
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("column", ["a" * 50_000, " " * 50_000, "_" * 50_000, "a_" * 25_000])
+def test_a_name_of_fifty_thousand_characters_is_no_region(column):
+    """The time grows with the length of a name, not with its square."""
+    assert region_of(column) is None
+
+
 @pytest.mark.parametrize(
     ("column", "name"),
     [

@@ -195,6 +195,17 @@ def test_an_evaluation_is_explained_and_bundled(runs, evaluated, tmp_path):
     )
     regions = pd.read_csv(evaluated / "explanation" / "regions.tsv", sep="\t")
     assert len(regions) > 100
+    both = regions["network"] + regions["components"]
+    np.testing.assert_allclose(both, regions["value"], atol=1e-6)
+    assert regions["components"].abs().max() > 0
+    blocks = read_json(evaluated / "explanation" / "explain.json")["blocks"]
+    assert [block["name"] for block in blocks] == ["network", "components"]
+    assert sum(block["share"] for block in blocks) == pytest.approx(1)
+    weight = load_probe(evaluated).weight
+    assert (blocks[0]["share"] == 0) == (regions["network"] == 0).all() == (weight == 0)
+    page = unescape(nc.report(evaluated).read_text())
+    assert "By the network" in page
+    assert "Share of the differences by the components" in page
 
 
 def test_rows_are_embedded_as_embed_does(runs, tables):

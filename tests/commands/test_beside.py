@@ -14,6 +14,7 @@ from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation import load_probe
 from neurocontrast.evaluation.designs import WEIGHTS, blocks_of
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.training import components
 
 N_COMPONENTS = 12
 BESIDE = OF_MEASURES | {
@@ -100,6 +101,18 @@ def test_no_more_components_are_kept_than_half_of_the_people(tmp_path):
     assert contract["beside"]["n_components"] == min(
         n_learned_from // 2, 179, contract["beside"]["n_voxels"]
     )
+
+
+def test_samples_that_do_not_fit_in_memory_are_drawn(tmp_path, monkeypatch):
+    n_drawn = 40
+    monkeypatch.setattr(components, "MEMORY", n_drawn * 4 * 212)
+    many = BESIDE | {"encoder": {**BESIDE["encoder"], "beside": {"n_components": 400}}}
+    runs = [nc.pretrain(many, out=tmp_path / name) for name in ("run", "again")]
+    contracts = [read_json(run / "encoder.json") for run in runs]
+    beside = contracts[0]["beside"]
+    assert beside["n_scans"] == n_drawn
+    assert beside["n_components"] == n_drawn // 2
+    assert contracts[0]["weights"]["sha256"] == contracts[1]["weights"]["sha256"]
 
 
 def test_an_evaluation_knows_the_blocks_and_so_does_its_probe(tables, evaluated):

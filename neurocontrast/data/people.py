@@ -12,6 +12,7 @@ import pandas as pd
 from neurocontrast.data.cells import Refusal, is_missing
 from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.columns import AGE_COLUMNS, RULES
+from neurocontrast.data.contradictions import warnings_of_contradictions
 from neurocontrast.data.descriptions import (
     Description,
     decode_column,
@@ -97,6 +98,9 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
         warnings += [f"column '{column}' {note}" for note in reading.notes]
         if kind == "sex":
             warnings += notes_on_sexes(raw.map(values))
+    taken = dict(zip(new_names.values(), new_names, strict=True))
+    source = place_of(table).name
+    warnings += warnings_of_contradictions(source, written, taken, USUAL_NAMES, descriptions)
     for kind, columns in look_alikes(written, set(new_names.values())).items():
         for column in columns:
             warnings.append(f"column '{column}' is kept as it is; {remedy_of(kind, column)}")

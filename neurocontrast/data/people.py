@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,10 +101,14 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
     taken = dict(zip(new_names.values(), new_names, strict=True))
     source = place_of(table).name
     warnings += warnings_of_contradictions(source, written, taken, USUAL_NAMES, descriptions)
-    for kind, columns in look_alikes(written, set(new_names.values())).items():
+    return PeopleTable(cells, refused, (*warnings, *_notes_on_look_alikes(written, taken)))
+
+
+def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iterator[str]:
+    """Give a note on each column that looks like age, sex or site and is not taken."""
+    for kind, columns in look_alikes(written, taken).items():
         for column in columns:
-            warnings.append(f"column '{column}' is kept as it is; {remedy_of(kind, column)}")
-    return PeopleTable(cells, refused, tuple(warnings))
+            yield f"column '{column}' is kept as it is; {remedy_of(kind, column)}"
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
@@ -371,7 +373,7 @@ def check_duplicates(
     allow_overlap: bool = False,
 ) -> list[Notice]:
     """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
-    codes = feature_codes(features)
+    codes = scan_codes(features, table.get(CONTENT, [""] * len(table)))
     subjects = pd.Series(table["subject_id"].to_numpy())
     several = (subjects.groupby(codes).transform("nunique") > 1).to_numpy()
     if not several.any():
@@ -380,7 +382,10 @@ def check_duplicates(
         " = ".join(sorted(names)[:3])
         for names in subjects[several].groupby(codes[several]).unique()
     ]
-    text = f"{len(owners)} images have the names of several subjects (features equal to the last bit): {listed(owners)}"
+    text = (
+        f"{len(owners)} images have the names of several subjects (equal features, or the same "
+        f"content but for rounding): {listed(owners)}"
+    )
     if not allow_overlap:
         raise LeakageError(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
@@ -389,8 +394,33 @@ def check_duplicates(
     return [Notice.of("duplicate_overlap", text=text)]
 
 
-def feature_codes(features: Iterable[npt.NDArray[np.floating]]) -> npt.NDArray[np.intp]:
-    """Return a code for each row, the same for rows whose features are equal, by digests: sorting takes far longer."""
-    rows = (np.ascontiguousarray(row) + 0.0 for row in features)  # -0.0 is 0.0
-    digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
-    return pd.factorize(np.array(digests, dtype=object))[0].astype(np.intp)
+def scan_codes(
+    features: Iterable[npt.NDArray[np.floating]], contents: Iterable[str]
+) -> npt.NDArray[np.intp]:
+    """Return a code for each row, the same for rows that are one scan.
+
+    These are rows whose features are equal to the last bit, and rows that share a digest of their
+    content: regional measures that were rounded otherwise do.
+
+    Parameters
+    ----------
+    features : iterable of array
+        Features of each row.
+    contents : iterable of str
+        Digests of the content of each row, separated by spaces; "" for none.
+    """
+    rows: list[int] = []
+    digests: list[bytes | str] = []
+    n_rows = 0
+    for row, content in zip(features, contents, strict=True):
+        vector = np.ascontiguousarray(row) + 0.0  # -0.0 is 0.0
+        # Digests: sorting takes far longer.
+        digests.append(hashlib.blake2b(vector.data, digest_size=16).digest())
+        digests += content.split()
+        rows += [n_rows] * (len(digests) - len(rows))
+        n_rows += 1
+    nodes = n_rows + pd.factorize(np.array(digests, dtype=object))[0]
+    n_nodes = n_rows + len(digests)
+    links = coo_array((np.ones(len(rows)), (rows, nodes)), shape=(n_nodes, n_nodes))
+    codes: npt.NDArray[np.intp] = connected_components(links, directed=False)[1][:n_rows]
+    return codes

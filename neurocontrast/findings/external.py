@@ -277,7 +277,7 @@ def _check_leaks(
     with _naming_the_test_table():
         overlap = check_overlap(chosen, info, allow_overlap=allowed, allowed_copies=copies)
         if study.fixed:
-            twins = look_at_twins(joined.features, joined.splits[0])[1]
+            twins = look_at_twins(joined.features, joined.table[CONTENT], joined.splits[0])[1]
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
             known = {notice.message for notice in study.notices}

@@ -517,3 +517,33 @@ class TestScans:
 
 def refuse(path):
     raise DataError(f"{path}: is read again")
+
+
+class TestCopies:
+    """One person under two names in one table, whose values were rounded otherwise."""
+
+    @pytest.fixture
+    def of_copies(self, run, tmp_path):
+        twice = draw_measures([*PEOPLE, *PEOPLE[:2]], seed=9)
+        copied = draw_measures(PEOPLE, seed=9).iloc[:2, 1:].to_numpy()
+        twice.iloc[-2:, 1:] = copied.round(2)
+        twice["participant_id"] = [*RENAMED, "copy-1", "copy-2"]
+        measures = tmp_path / "measures.tsv"
+        twice.to_csv(measures, sep="\t", index=False)
+        people = write_people(tmp_path / "people.tsv", twice["participant_id"], seed=9)
+        return embed(run, people, measures, tmp_path / "copies.parquet")
+
+    def test_rounded_copies_are_refused(self, of_copies, tmp_path):
+        features = read_embeddings(of_copies).features
+        assert len(np.unique(features, axis=0)) == len(features)
+        with pytest.raises(LeakageError, match="2 images have the names of several subjects") as e:
+            nc.evaluate(of_copies, out=tmp_path / "e", **FAST)
+        assert "Z0 = copy-1, Z1 = copy-2" in str(e.value)
+        found = nc.evaluate(of_copies, out=tmp_path / "e", **FAST, allow_overlap=True)
+        assert "duplicate_overlap" in {notice.code for notice in found.record.warnings}
+
+    def test_rounded_copies_of_the_study_in_the_test_table_are_refused(
+        self, of_new, of_copies, tmp_path
+    ):
+        with pytest.raises(LeakageError, match="several subjects"):
+            nc.evaluate(of_new, test=of_copies, out=tmp_path / "e", **FAST)

@@ -44,6 +44,8 @@ class Sheet:
     """Data set in front of each row's participant, or empty where a name is one person."""
     subjects: Sequence[str] = ()
     """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
+    damage: str = ""
+    """Reason why the file cannot be read: the sheet then has no cells, and at most one row."""
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""

@@ -22,9 +22,11 @@ from neurocontrast.data.measures import (
     join_measures,
     measures_of,
     read_measures,
-    read_tables,
 )
 from neurocontrast.data.measures.contents import contents_of_measures
+from neurocontrast.data.measures.finding import Choice
+from neurocontrast.data.measures.joining import with_damage
+from neurocontrast.data.measures.tables import read_chosen
 from neurocontrast.data.measures.units import People, check_units_of_people
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
@@ -71,7 +73,11 @@ class RegionalMeasures(Source):
         _check_no_images(images_root)
         all_measured = check_images and not self.skips
         cohort = read_measures(
-            participants, self.data.measures, **self._taken, all_measured=all_measured
+            participants,
+            self.data.measures,
+            **self._taken,
+            all_measured=all_measured,
+            skip=self.skips,
         )
         return self._compared(cohort)
 
@@ -123,7 +129,7 @@ class RegionalMeasures(Source):
         _check_no_images(images_root)
         if self.data.measures is not None or not holds_measures(place):
             return None
-        table = read_tables(place, atlas=self.data.atlas, measure=self.data.measure)
+        table = read_chosen(place, Choice(**self._taken), skip=self.skips)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
         subjects = unify_subjects(map(table.subjects.get, table.values.index, names))
         people = pd.DataFrame(
@@ -166,7 +172,7 @@ class RegionalMeasures(Source):
         """Return the people who lack too much, each with the reason."""
         del progress
         assert cohort.measures is not None
-        return self.known.lacking(cohort.measures.values)
+        return with_damage(cohort, self.known.lacking(cohort.measures.values))
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
         """Return who lacks too many of the measures that a run learns from the others."""
@@ -187,7 +193,7 @@ class RegionalMeasures(Source):
                 break
             for row, reason in lacking.items():
                 reasons[rows[row]] = reason
-        return reasons
+        return with_damage(cohort, reasons)
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with the contract of a run; `data` says how much may be missing."""
@@ -277,7 +283,11 @@ class PairedBrains(BrainVolumes):
         )
         with _of_section_2():
             cohort = add_measures(
-                scans, self.second.data.measures, **self.second._taken, all_measured=False
+                scans,
+                self.second.data.measures,
+                **self.second._taken,
+                all_measured=False,
+                skip=self.skips,
             )
         assert cohort.measures is not None
         lacking = cohort.measures.values.isna().all(axis=1).to_numpy()

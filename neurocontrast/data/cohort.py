@@ -18,10 +18,16 @@ import pandas as pd
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
+from neurocontrast.data.identifiers import (
+    REMEDY_OF_VISITS,
+    problem_of_identifier,
+    visits_of_people,
+)
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
 from neurocontrast.provenance import subject_digest, unify_subjects
@@ -38,6 +44,8 @@ _OTHER_NAMES = {
     "session_id": "session",
     "dx": "diagnosis",
 }
+_WITHOUT_CODES = ("age", "site", "diagnosis")
+"""Columns in which a code for "not known" would be an age, a site or a class."""
 _RESERVED = re.compile(r"feature_[0-9]+")
 
 
@@ -266,6 +274,12 @@ class _Rows:
         written = self.cells[column].tolist()
         cells.iloc[list(not_decoded)] = ""
         values, not_read = values_of(column, cells)
+        if column in _WITHOUT_CODES:
+            codes = unmarked_missing(column, cells)
+            unclear = Refusal("it seems to mean that the value is not known", REMEDY)
+            for row in _positions(cells.isin(codes)):
+                not_read.setdefault(row, unclear)
+                values.iloc[row] = np.nan
         for row, refusal in sorted({**not_decoded, **not_read}.items()):
             self.refuse(column, {row: f"found {shown(written[row])}; {refusal.rule}"})
             self.problems.hint(refusal.hint)
@@ -331,6 +345,12 @@ def _identity(rows: _Rows) -> dict[str, object]:
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
+    wrong = dict(enumerate(map(problem_of_identifier, participants)))
+    rows.refuse("participant_id", {at: text for at, text in wrong.items() if text})
+    if "subject_id" in cells:
+        wrong = dict(enumerate(map(problem_of_identifier, subjects)))
+        rows.refuse("subject_id", {at: text for at, text in wrong.items() if text})
+    _refuse_visits(rows)
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
         what = (
@@ -355,6 +375,22 @@ def _identity(rows: _Rows) -> dict[str, object]:
         "subject_id": subjects.tolist(),
         "session": sessions.tolist(),
     }
+
+
+def _refuse_visits(rows: _Rows) -> None:
+    """Refuse subjects whose names differ in a visit alone: one person would count as several."""
+    column = "subject_id" if "subject_id" in rows.cells else "participant_id"
+    subjects = rows.cells[column]
+    first: dict[str, str] = {}
+    for visits in visits_of_people(subjects, rows.cells.get("sex")):
+        for name in visits[1:]:
+            first[name] = f"looks like a visit of the person of {shown(visits[0])}, by its name"
+    wrong = {}
+    for at, name in enumerate(subjects):
+        if name in first:
+            wrong[at] = first[name]
+    rows.refuse(column, wrong)
+    rows.problems.hint(REMEDY_OF_VISITS if wrong else "")
 
 
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
@@ -229,10 +229,12 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    codes = codes_in_name(column)
+    description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
     values: list[str | Refusal] = []
     for cell in cells:
-        meaning = _lookup(cell, description.levels)
+        meaning = _lookup(cell, codes) or _lookup(cell, description.levels)
         explained = cell
         if meaning is not None and not _is_top_coded(cell):
             explained = meaning
@@ -243,6 +245,15 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
         else:
             values.append(_years(explained, unit))
     return Decoded(values)
+
+
+def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
+    """Return a description with the unit that the name of a column gives, as in ``age (unit=days)``."""
+    for code, meaning in codes.items():
+        if code.lower() in ("unit", "units", "in"):
+            words = f"{description.words}, in {meaning}"  # which other Units would contradict
+            return replace(description, units=description.units or meaning, words=words)
+    return description
 
 
 def _is_top_coded(cell: str) -> bool:

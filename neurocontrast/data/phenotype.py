@@ -24,11 +24,13 @@ from neurocontrast.data.descriptions import (
     description_of,
     read_descriptions,
 )
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
 from neurocontrast.data.people import USUAL_NAMES, filled_columns, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, first_names, shown
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
 
@@ -266,6 +268,9 @@ def read_phenotype(
         if is_missing(person):
             problems.add(f"{source}: found no identifier", line=line)
             continue
+        if problem := problem_of_identifier(person):
+            problems.add(f"{source}: {problem}", line=line, name=person)
+            continue
         session = row.get(session_column, "")
         cells = {}
         for kind, column in columns.items():
@@ -348,6 +353,12 @@ def _decoded_columns(
             recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
             notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")
         notes += [f"column '{column}' {note}" for note in reading.notes]
+        values = table[column].map(decoded[kind])
+        texts = values.map(lambda value: None if isinstance(value, Refusal) else value)
+        codes = unmarked_missing(kind, texts) if kind in ("age", "site", "diagnosis") else ()
+        for written, value in decoded[kind].items():
+            if value in codes:
+                decoded[kind][written] = Refusal("it seems to mean that it is not known", REMEDY)
     return _DecodedColumns(decoded, tuple(notes))
 
 

@@ -1,8 +1,9 @@
 """Subjects of the participants of a folder, by the column ``subject_id`` of tables."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from neurocontrast.data.identifiers import REMEDY_OF_VISITS, visits_of_people
 from neurocontrast.data.layouts.tree import FoundScan
 from neurocontrast.data.phenotype import Known
 from neurocontrast.data.problems import Problems, shown
@@ -27,6 +28,7 @@ def subjects_of_participants(
             if subject:
                 stated[scan.person][subject] = None
     if not stated:
+        _refuse_visits(scans, known, {}, problems)
         return {}
     subject_of: dict[str, str] = {}
     for scan in scans:
@@ -35,12 +37,34 @@ def subjects_of_participants(
             rule = _problem_of(subjects)
             problems.add(rule, column="subject_id", name=scan.name)
         subject_of[scan.person] = next(iter(subjects), "")
+    _refuse_visits(scans, known, subject_of, problems)
     n_subjects = len(set(subject_of.values()))
     if n_subjects < len(subject_of):
         notes.append(
             f"{len(subject_of)} participants are {n_subjects} subjects, by the column subject_id."
         )
     return subject_of
+
+
+def _refuse_visits(
+    scans: Sequence[FoundScan],
+    known: Sequence[Known],
+    subject_of: Mapping[str, str],
+    problems: Problems,
+) -> None:
+    """Make a problem of subjects whose names differ in a visit alone: they would be several."""
+    subjects = [subject_of.get(scan.person) or scan.person for scan in scans]
+    sexes = [facts.cells.get("sex") for facts in known]
+    first = {}
+    for visits in visits_of_people(subjects, sexes):
+        for name in visits[1:]:
+            first[name] = visits[0]
+    for scan, subject in zip(scans, subjects, strict=True):
+        if subject in first:
+            text = f"looks like a visit of the person of {shown(first[subject])}, by its name"
+            problems.add(text, name=scan.name)
+    if first:
+        problems.hint(REMEDY_OF_VISITS)
 
 
 def _problem_of(subjects: Collection[str]) -> str:

@@ -12,8 +12,16 @@ import pandas as pd
 
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.levels import level_column, spelled_alike
+from neurocontrast.data.people import USUAL_NAMES
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
-from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, is_number
+from neurocontrast.evaluation.rows import (
+    IDENTIFIERS,
+    Floats,
+    Labels,
+    Rows,
+    check_unmarked,
+    is_number,
+)
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 CONTROL_NAMES = frozenset(
@@ -50,6 +58,10 @@ MAX_CLASSES = 100
 MAX_IMAGE_CLASSES = 2000
 """The same where a column says what is tested: there are image sets of a thousand classes."""
 
+_LEVELS = frozenset(
+    name for kind in ("sex", "site", "diagnosis") for name in USUAL_NAMES[kind]
+)
+"""Columns of classes, also where these are numbers: a diagnosis of 1, 2 and 3 is no amount."""
 _COLUMNS = {"site", "total"}
 """Columns of tables whose other columns are the classes."""
 _FEATURE = re.compile(r"feature_\d+")
@@ -112,8 +124,10 @@ def read_target(
         raise DataError(
             f"target '{name}': missing in all {len(table)} scans. Choose another column."
         )
+    check_unmarked(table, [name], place=f"target '{name}'")
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float)
-    numeric = is_number(table[name]) and len(np.unique(numbers[present])) != 2
+    is_named = name.lower() in _LEVELS
+    numeric = is_number(table[name]) and not is_named and len(np.unique(numbers[present])) != 2
     if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
     return _categorical(
@@ -141,6 +155,7 @@ def encode_target(
             f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test."
         )
     if like.kind == "continuous":
+        check_unmarked(table, [like.name], place=parameter)
         numbers = pd.to_numeric(kept, errors="coerce").to_numpy(dtype=float)
         wrong = kept[~np.isfinite(numbers)]
         if len(wrong):

@@ -13,6 +13,7 @@ import pandas as pd
 
 from neurocontrast.data.cells import is_missing
 from neurocontrast.data.columns import text_of
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
@@ -33,6 +34,7 @@ _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
+_TEMPLATE = re.compile(r"fsaverage[0-9]?(?:_sym)?")
 _THICKNESSES = "thicknesses are 0, of regions without surface"
 _SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
@@ -239,6 +241,7 @@ def _merge(
 
 def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -> None:
     """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
+    sheet = _without_templates(sheet, merged)
     problems = merged.problems
     source = f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
@@ -275,6 +278,23 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         index=index,
     )
     merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+
+
+def _without_templates(sheet: Sheet, merged: _Merged) -> Sheet:
+    """Return the sheet without rows of FreeSurfer's average brain; a note names them."""
+    rows = []
+    templates = []
+    for row, cell in enumerate(sheet.identifiers):
+        if _TEMPLATE.fullmatch(identity(cell)[0]):
+            templates.append(cell)
+        else:
+            rows.append(row)
+    if not templates:
+        return sheet
+    merged.notes.append(
+        f"{sheet.source.name}: left out {one_of(templates)}: FreeSurfer's average brain, no person."
+    )
+    return sheet.take(rows)
 
 
 def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: _Merged) -> pd.DataFrame:
@@ -324,6 +344,8 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
         person, session = identity(cell, has_session=bool(sheet.sessions))
         if is_missing(person):
             merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
+        elif problem := problem_of_identifier(person):
+            merged.problems.add(f"{source}{problem}", line=sheet.line(row), name=person)
         if sheet.datasets and sheet.datasets[row]:
             person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""

@@ -27,6 +27,7 @@ from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.subjects import people_of_two_sexes
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
@@ -351,6 +352,7 @@ def _identity(rows: _Rows) -> dict[str, object]:
         wrong = dict(enumerate(map(problem_of_identifier, subjects)))
         rows.refuse("subject_id", {at: text for at, text in wrong.items() if text})
     _refuse_visits(rows)
+    _refuse_two_sexes(rows, subjects.tolist())
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
         what = (
@@ -391,6 +393,21 @@ def _refuse_visits(rows: _Rows) -> None:
             wrong[at] = first[name]
     rows.refuse(column, wrong)
     rows.problems.hint(REMEDY_OF_VISITS if wrong else "")
+
+
+def _refuse_two_sexes(rows: _Rows, subjects: Sequence[str]) -> None:
+    """Refuse subjects who are F in one row and M in another: two people may be taken for one."""
+    if "sex" not in rows.cells:
+        return
+    sexes = rows.cells["sex"].tolist()
+    wrong = {}
+    for of_subject in people_of_two_sexes(subjects, sexes).values():
+        first = of_subject[0]
+        for row in of_subject[1:]:
+            if sexes[row] != sexes[first]:
+                line = rows.cells.index[first]
+                wrong[row] = f"found {sexes[row]}, and {sexes[first]} of this subject on line {line}"
+    rows.refuse("sex", wrong)
 
 
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:

@@ -353,13 +353,21 @@ def _decoded_columns(
             recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
             notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")
         notes += [f"column '{column}' {note}" for note in reading.notes]
-        values = table[column].map(decoded[kind])
-        texts = values.map(lambda value: None if isinstance(value, Refusal) else value)
-        codes = unmarked_missing(kind, texts) if kind in ("age", "site", "diagnosis") else ()
-        for written, value in decoded[kind].items():
-            if value in codes:
-                decoded[kind][written] = Refusal("it seems to mean that it is not known", REMEDY)
+        if kind in ("age", "site", "diagnosis"):
+            _refuse_codes(kind, table[column], decoded[kind])
     return _DecodedColumns(decoded, tuple(notes))
+
+
+def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
+    """Refuse cells whose value seems to mean "not known", in place of each of these values."""
+    texts: list[str] = []
+    for value in map(values.__getitem__, cells):
+        if isinstance(value, str):
+            texts.append(value)
+    codes = unmarked_missing(kind, texts)
+    for written, value in values.items():
+        if value in codes:
+            values[written] = Refusal("it seems to mean that the value is not known", REMEDY)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Subjects of the participants of a folder, by the column ``subject_id`` of tables."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, visits_of_people
 from neurocontrast.data.layouts.tree import FoundScan
@@ -28,7 +28,7 @@ def subjects_of_participants(
             if subject:
                 stated[scan.person][subject] = None
     if not stated:
-        _refuse_visits(scans, known, {}, problems)
+        _check_people(scans, known, {}, problems)
         return {}
     subject_of: dict[str, str] = {}
     for scan in scans:
@@ -37,7 +37,7 @@ def subjects_of_participants(
             rule = _problem_of(subjects)
             problems.add(rule, column="subject_id", name=scan.name)
         subject_of[scan.person] = next(iter(subjects), "")
-    _refuse_visits(scans, known, subject_of, problems)
+    _check_people(scans, known, subject_of, problems)
     n_subjects = len(set(subject_of.values()))
     if n_subjects < len(subject_of):
         notes.append(
@@ -46,13 +46,23 @@ def subjects_of_participants(
     return subject_of
 
 
-def _refuse_visits(
+def people_of_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> dict[str, list[int]]:
+    """Return the rows of each subject who is F in one and M in another, as two merged people are."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    sexes_of: dict[str, set[object]] = defaultdict(set)
+    for row, (subject, sex) in enumerate(zip(subjects, sexes, strict=True)):
+        rows[subject].append(row)
+        sexes_of[subject].add(sex)
+    return {subject: rows[subject] for subject in rows if {"F", "M"} <= sexes_of[subject]}
+
+
+def _check_people(
     scans: Sequence[FoundScan],
     known: Sequence[Known],
     subject_of: Mapping[str, str],
     problems: Problems,
 ) -> None:
-    """Make a problem of subjects whose names differ in a visit alone: they would be several."""
+    """Make problems of subjects whose names differ in a visit alone, and of those of two sexes."""
     subjects = [subject_of.get(scan.person) or scan.person for scan in scans]
     sexes = [facts.cells.get("sex") for facts in known]
     first = {}
@@ -65,6 +75,11 @@ def _refuse_visits(
             problems.add(text, name=scan.name)
     if first:
         problems.hint(REMEDY_OF_VISITS)
+    for of_subject in people_of_two_sexes(subjects, sexes).values():
+        for row in of_subject[1:]:
+            if sexes[row] != sexes[of_subject[0]]:
+                text = f"sex is {sexes[row]}, and {sexes[of_subject[0]]} of this subject in "
+                problems.add(text + scans[of_subject[0]].name, name=scans[row].name)
 
 
 def _problem_of(subjects: Collection[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import levels_of
-from neurocontrast.data.levels import level_column, spelled_alike
+from neurocontrast.data.levels import check_spelling, level_column
 from neurocontrast.data.people import USUAL_NAMES
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
 from neurocontrast.evaluation.rows import (
@@ -218,8 +217,8 @@ def _categorical(
     subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
 ) -> Target:
     classes = sorted(set(texts))
-    if max_classes == MAX_CLASSES:
-        _check_spelling(name, classes)
+    if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone
+        check_spelling(classes, place=f"target '{name}'", unit="classes")
     taken = sorted(set(classes) & _COLUMNS)
     if taken:
         raise DataError(
@@ -255,15 +254,6 @@ def _categorical(
         kind = "binary"
     codes = pd.Categorical(texts, categories=classes).codes.astype(np.int64)
     return Target(name, kind, codes, tuple(classes), positive)
-
-
-def _check_spelling(name: str, classes: Sequence[str]) -> None:
-    """Refuse classes that are one but for case or spaces; image sets do have both."""
-    for group in spelled_alike(classes):
-        raise DataError(
-            f"target '{name}': {one_of(group)} are spelled nearly alike, and would be different "
-            "classes. Write them alike, or leave one out with where."
-        )
 
 
 def _class_named(name: str, positive: str | None, classes: list[str]) -> str | None:

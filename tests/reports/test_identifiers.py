@@ -10,7 +10,8 @@ from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.measures.tables import read_tables
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import DataError
-from neurocontrast.provenance import KnownPeople, subject_digest, subject_label
+from neurocontrast.files import digest_of
+from neurocontrast.provenance import KnownPeople, subject_label
 from tests.reports.people import draw_measures, write_measures, write_people
 
 PEOPLE = [f"sub-{number:02d}" for number in range(12)]
@@ -74,8 +75,9 @@ def test_whole_numbers_are_one_name_with_a_point_and_without():
 def test_people_learned_from_are_known_in_either_form():
     learned = KnownPeople.of_rows(["12.0"], [""])
     assert learned.find(["12"], [""]).named == {"12"}
-    as_written_before = KnownPeople(frozenset({subject_digest("x")}))
-    assert not as_written_before.find(["12"], [""]).named
+    as_written_before = KnownPeople(frozenset({digest_of("neurocontrast-subject", "12.0")}))
+    assert as_written_before.find(["12"], [""]).named == {"12"}
+    assert not as_written_before.find(["13"], [""]).named
 
 
 def test_measures_of_floats_are_joined_with_people_of_whole_numbers(tmp_path):
@@ -115,3 +117,31 @@ def test_measures_are_joined_beside_such_characters(tmp_path):
     people = write_people(tmp_path / "people.tsv", PEOPLE)
     found = index(tmp_path / "m", out=tmp_path / "p.tsv", phenotypes=[people], progress=False)
     assert np.array_equal(found.table["participant_id"], [name for name in PEOPLE])
+
+
+class TestOneSubjectHasOneSex:
+    NAMES = ("a", "a", "b", "b")
+
+    def people(self, *sexes):
+        columns = {"session": [1, 2, 1, 2], "sex": sexes}
+        return pd.DataFrame({"participant_id": self.NAMES, **columns})
+
+    def test_in_a_table_of_people(self):
+        with pytest.raises(DataError, match="found M, and F of this subject on line 2") as caught:
+            read_cohort(self.people("female", "M", "F", "f"), channels=())
+        assert "line 3, a, column 'sex'" in str(caught.value)
+        assert len(read_cohort(self.people("F", "n/a", "M", "male"), channels=())) == 4
+
+    def test_in_an_evaluation(self):
+        with pytest.raises(DataError, match="1 subjects are F in one row and M in another"):
+            tidy_table(self.people("F", "M", "F", "F"))
+
+    def test_by_index(self, tmp_path):
+        measures = draw_measures(self.NAMES).assign(session=[1, 2, 1, 2])
+        (tmp_path / "m").mkdir()
+        measures.to_csv(tmp_path / "m" / "measures.tsv", sep="\t", index=False)
+        path = tmp_path / "p.tsv"
+        people = self.people("F", "M", "F", "F").rename(columns={"session": "session_id"})
+        people.to_csv(path, sep="\t", index=False)
+        with pytest.raises(DataError, match="sex is M, and F of this subject in sub-a ses-1"):
+            index(tmp_path / "m", out=tmp_path / "i.tsv", phenotypes=[path], progress=False)

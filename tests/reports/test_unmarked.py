@@ -7,12 +7,13 @@ import torch
 
 from neurocontrast import evaluate, index
 from neurocontrast.data import read_cohort
+from neurocontrast.data.measures.tables import measures_of, read_tables
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.data.unmarked import unmarked_missing
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.evaluation.target import read_target
 from neurocontrast.exceptions import DataError
-from tests.reports.people import write_measures, write_people
+from tests.reports.people import draw_measures, write_measures, write_people
 
 PEOPLE = [f"sub-{number:02d}" for number in range(20)]
 GAPS = [("diagnosis", "-9"), ("diagnosis", "?"), ("site", "#REF!"), ("site", "-"), ("age", "99")]
@@ -50,7 +51,7 @@ class TestTheyAreRefusedByName:
     def test_by_index(self, tmp_path, column, code):
         write_measures(tmp_path / "m" / "measures.tsv", PEOPLE)
         people(column, [code] * 3).to_csv(tmp_path / "p.tsv", sep="\t", index=False)
-        with pytest.raises(DataError, match=f"column '{column}'.*it is not known"):
+        with pytest.raises(DataError, match=f"column '{column}'.*value is not known"):
             index(
                 tmp_path / "m",
                 out=tmp_path / "i" / "p.tsv",
@@ -100,6 +101,14 @@ class TestNumbersWithCodes:
         assert unmarked_missing("age", ["0", "0", "20", "30"]) == {"0"}
 
 
+def test_a_cell_that_cannot_be_read_is_refused_beside_them(tmp_path):
+    write_measures(tmp_path / "m" / "measures.tsv", PEOPLE)
+    people("age", [">89", "99", "99"]).to_csv(tmp_path / "p.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match="found '>89'") as caught:
+        index(tmp_path / "m", out=tmp_path / "i.tsv", phenotypes=[tmp_path / "p.tsv"])
+    assert str(caught.value).count("found '99'") == 2
+
+
 @pytest.mark.parametrize("mark", [".", "#NULL!", "<NA>"])
 def test_marks_of_statistics_programs_are_missing(tmp_path, mark):
     table = people("diagnosis", [mark] * 3)
@@ -136,3 +145,26 @@ def test_the_name_of_a_column_of_ages_gives_unit_and_codes(tmp_path):
     path.with_suffix(".json").write_text('{"age (unit=months)": {"Units": "years"}}')
     with pytest.raises(DataError, match="described as in months"):
         read_cohort(path, channels=())
+
+
+class TestMeasuresWithCodes:
+    @pytest.mark.parametrize("code", [99, 999, 9999])
+    def test_are_refused_by_name(self, tmp_path, code):
+        table = draw_measures(PEOPLE)
+        table.iloc[3, 1:4] = code
+        table.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
+        with pytest.raises(DataError, match=f"found {code}, and the others are at most") as caught:
+            read_tables(tmp_path / "m.tsv")
+        for column in table.columns[1:4]:
+            assert f"{PEOPLE[3]}, column '{column}'" in str(caught.value)
+        with pytest.raises(DataError, match="seems to mean a missing value"):
+            measures_of(table.drop(columns="participant_id"), name="X")
+
+    def test_true_values_are_none(self, tmp_path):
+        table = draw_measures(PEOPLE)
+        table["Left-Hippocampus"] = np.linspace(9000, 12000, 20)
+        table.loc[3, "Left-Hippocampus"] = 9999
+        table["3rd-Ventricle"] = np.linspace(300, 600, 20)
+        table.loc[3, "3rd-Ventricle"] = 999
+        table.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
+        assert read_tables(tmp_path / "m.tsv").values["3rd-Ventricle"].max() == 999

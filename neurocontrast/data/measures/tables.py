@@ -25,6 +25,7 @@ from neurocontrast.data.measures.units import (
     check_units_of_people,
     may_be_empty,
 )
+from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import composed
@@ -220,7 +221,9 @@ def _merge(
         values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
-    check_units_of_people(values, kinds, people_of(values, merged.problems.source, sites))
+    people = people_of(values, merged.problems.source, sites)
+    check_units_of_people(values, kinds, people)
+    check_codes(values, kinds, people)
     versions = sorted({sheet.software for sheet in sheets} - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")

@@ -406,7 +406,9 @@ def _refuse_two_sexes(rows: _Rows, subjects: Sequence[str]) -> None:
         for row in of_subject[1:]:
             if sexes[row] != sexes[first]:
                 line = rows.cells.index[first]
-                wrong[row] = f"found {sexes[row]}, and {sexes[first]} of this subject on line {line}"
+                wrong[row] = (
+                    f"found {sexes[row]}, and {sexes[first]} of this subject on line {line}"
+                )
     rows.refuse("sex", wrong)
 
 

@@ -20,7 +20,9 @@ def table(sites, *, first=0):
         }
     )
     names = [f"feature_{number:04d}" for number in range(4)]
-    return pd.concat([people, pd.DataFrame(random.normal(size=(n_people, 4)), columns=names)], axis=1)
+    return pd.concat(
+        [people, pd.DataFrame(random.normal(size=(n_people, 4)), columns=names)], axis=1
+    )
 
 
 PAIRS = [("London", "london"), ("Zürich", "Zurich"), ("1", "01"), ("site-1", "Site 01")]

@@ -12,23 +12,45 @@ from neurocontrast.data.problems import Problems
 _CODES = tuple(float("9" * n_digits) for n_digits in range(2, 8))
 _FACTOR = 1.5
 """A code is beyond this times any other value of its column."""
+_SPREAD = 2.0
+"""Times the usual value of a measure, the most that people who are not there may have."""
 _N_UNSURE = 2
 """People who must have it where a true value can span orders, as of a ventricle."""
 
 
-def check_codes(values: pd.DataFrame, kinds: Mapping[str, Kind], people: People) -> None:
-    """Refuse values such as 99, 999 or 9999 that stand apart from all others of their column."""
+def check_codes(
+    values: pd.DataFrame,
+    kinds: Mapping[str, Kind],
+    people: People,
+    *,
+    usual: Mapping[str, float] | None = None,
+) -> None:
+    """Refuse values such as 99, 999 or 9999 that stand apart from all others of their column.
+
+    Parameters
+    ----------
+    values : DataFrame
+        One row a person, one column a measure.
+    kinds : dict of str to str
+        Kind of measure of each column.
+    people : People
+        Names of the rows.
+    usual : dict of str to float, optional
+        Usual value of each measure, for columns in which nobody has another value than a code.
+    """
     is_code = values.isin(_CODES)
     problems = Problems(people.source)
     for column in values.columns[is_code.any()].astype(str):
         rows = np.flatnonzero(is_code[column])
-        others = values[column][~is_code[column]]
-        is_apart = bool(values[column].iloc[rows].min() > _FACTOR * others.max())
+        most = float(values[column][~is_code[column]].max())
+        if np.isnan(most):
+            most = _SPREAD * (usual or {}).get(column, np.nan)
         n_needed = _N_UNSURE if may_be_empty(column, kinds[column]) else 1
+        is_apart = bool(values[column].iloc[rows].min() > _FACTOR * most)
         if not is_apart or len(rows) < n_needed:
             continue
         for row in rows.tolist():
-            text = f"found {values[column].iloc[row]:.0f}, and the others are at most {others.max():g}"
+            text = f"found {values[column].iloc[row]:.0f}, and the others are at most {most:.4g}"
             text += ": it seems to mean a missing value"
             problems.add(text, column=column, name=people.names[row])
     if problems.found:

@@ -18,7 +18,7 @@ class Refusal:
 
 
 def is_missing(cell: str) -> bool:
-    """Say whether a cell means "not known": empty, a point, n/a, na, nan, null, <NA>, #N/A or #NULL!."""
+    """Say whether a cell means "not known": empty, ".", n/a, na, nan, null, <NA>, #N/A, #NULL!."""
     return cell.lower() in _MISSING
 
 

@@ -18,16 +18,12 @@ import pandas as pd
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
-from neurocontrast.data.identifiers import (
-    REMEDY_OF_VISITS,
-    problem_of_identifier,
-    visits_of_people,
-)
+from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.data.subjects import people_of_two_sexes
+from neurocontrast.data.subjects import first_visits, people_of_two_sexes, visit_of
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
@@ -171,7 +167,7 @@ class Cohort:
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column with the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
+    """Return the column of the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
     return tuple(
         "path" if name == "t1" else name for name in (("t1",) if channels is None else channels)
     )
@@ -346,13 +342,7 @@ def _identity(rows: _Rows) -> dict[str, object]:
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
-    wrong = dict(enumerate(map(problem_of_identifier, participants)))
-    rows.refuse("participant_id", {at: text for at, text in wrong.items() if text})
-    if "subject_id" in cells:
-        wrong = dict(enumerate(map(problem_of_identifier, subjects)))
-        rows.refuse("subject_id", {at: text for at, text in wrong.items() if text})
-    _refuse_visits(rows)
-    _refuse_two_sexes(rows, subjects.tolist())
+    _check_identifiers(rows, subjects.tolist())
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
         what = (
@@ -379,33 +369,36 @@ def _identity(rows: _Rows) -> dict[str, object]:
     }
 
 
-def _refuse_visits(rows: _Rows) -> None:
-    """Refuse subjects whose names differ in a visit alone: one person would count as several."""
-    column = "subject_id" if "subject_id" in rows.cells else "participant_id"
-    subjects = rows.cells[column]
-    first: dict[str, str] = {}
-    for visits in visits_of_people(subjects, rows.cells.get("sex")):
-        for name in visits[1:]:
-            first[name] = f"looks like a visit of the person of {shown(visits[0])}, by its name"
-    wrong = {}
-    for at, name in enumerate(subjects):
-        if name in first:
-            wrong[at] = first[name]
-    rows.refuse(column, wrong)
-    rows.problems.hint(REMEDY_OF_VISITS if wrong else "")
+def _check_identifiers(rows: _Rows, subjects: Sequence[str]) -> None:
+    """Refuse names of nobody, subjects who differ in a visit alone, and subjects of two sexes."""
+    for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
+        wrong = {}
+        for row, cell in enumerate(rows.cells[column]):
+            problem = problem_of_identifier(cell)
+            if problem and not is_missing(cell):
+                wrong[row] = problem
+        rows.refuse(column, wrong)
+    column = "participant_id"
+    if "subject_id" in rows.cells:
+        column = "subject_id"
+    names = rows.cells[column].tolist()
+    sexes = rows.cells.get("sex", pd.Series("", rows.cells.index)).tolist()
+    visits = {}
+    for row, first in first_visits(names, sexes).items():
+        visits[row] = visit_of(first)
+        rows.problems.hint(REMEDY_OF_VISITS)
+    rows.refuse(column, visits)
+    _refuse_two_sexes(rows, subjects, sexes)
 
 
-def _refuse_two_sexes(rows: _Rows, subjects: Sequence[str]) -> None:
+def _refuse_two_sexes(rows: _Rows, subjects: Sequence[str], sexes: Sequence[str]) -> None:
     """Refuse subjects who are F in one row and M in another: two people may be taken for one."""
-    if "sex" not in rows.cells:
-        return
-    sexes = rows.cells["sex"].tolist()
     wrong = {}
-    for of_subject in people_of_two_sexes(subjects, sexes).values():
+    for of_subject in people_of_two_sexes(subjects, sexes):
         first = of_subject[0]
         for row in of_subject[1:]:
+            line = rows.cells.index[first]
             if sexes[row] != sexes[first]:
-                line = rows.cells.index[first]
                 wrong[row] = (
                     f"found {sexes[row]}, and {sexes[first]} of this subject on line {line}"
                 )

@@ -198,7 +198,7 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message for a column that `where` does not have, with the columns that are there."""
+    """Return the message for a column that `where` does not have, and name those that are there."""
     others = [str(name) for name in columns if name != "path"]
     return (
         f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others)}."

@@ -18,6 +18,7 @@ _UNITS = {
     **{"y": "year", "yr": "year", "a": "year", "m": "month", "mo": "month", "mth": "month"},
     **{"w": "week", "wk": "week", "d": "day"},
 }
+_NAMES_OF_UNITS = ("unit", "units", "Unit", "Units", "in")
 _ML_PER_UNIT = {
     **dict.fromkeys(("ml", "cm3", "cm^3", "cm³", "cc", "milliliter", "millilitre"), 1.0),
     **dict.fromkeys(("mm3", "mm^3", "mm³", "ul", "µl"), 1e-3),
@@ -248,12 +249,11 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return a description with the unit that the name of a column gives, as in ``age (unit=days)``."""
-    for code, meaning in codes.items():
-        if code.lower() in ("unit", "units", "in"):
-            words = f"{description.words}, in {meaning}"  # which other Units would contradict
-            return replace(description, units=description.units or meaning, words=words)
-    return description
+    """Return a description with the unit that a column's name gives, as in ``age (unit=days)``."""
+    unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
+    # Other Units of a JSON file contradict these words.
+    described = f"{description.words}, in {unit}"
+    return replace(description, units=description.units or unit, words=described)
 
 
 def _is_top_coded(cell: str) -> bool:

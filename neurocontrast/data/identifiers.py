@@ -4,6 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from neurocontrast.data.cells import is_missing
+from neurocontrast.data.problems import first_names, shown
 from neurocontrast.provenance import subject_label
 
 _NUMBERED = "session sess ses visit vis timepoint time tp wave scan run mr_d mr followup fu t v"
@@ -23,6 +25,7 @@ REMEDY_OF_VISITS = (
     "Visits of one person would count as different people, in training and in test: name the "
     "person of each row in a column subject_id (people who do differ, by names without a visit)."
 )
+_N_SHOWN = 3
 _MOST_VISITS = 12
 _SHARE_OF_CONTRADICTIONS = 0.1
 _ROUNDED = re.compile(r"[0-9](?:[.,][0-9]+)?[eE]\+[0-9]+")
@@ -36,28 +39,30 @@ _OF_SUMMARY = frozenset(
 
 
 def problem_of_identifier(identifier: str) -> str:
-    """Return why a cell names no participant, or "".
+    """Return why a cell names no participant, or ""; a missing one names nobody.
 
     Examples
     --------
     >>> problem_of_identifier("sub-01")
     ''
     >>> problem_of_identifier("1.2E+05").partition(";")[0]
-    'a spreadsheet has rounded this identifier'
+    "'1.2E+05' was rounded by a spreadsheet"
     """
     label = subject_label(identifier)
+    if is_missing(label):
+        return "found no identifier"
     if _ROUNDED.fullmatch(label):
         return (
-            "a spreadsheet has rounded this identifier; format its column as text and export the "
-            "table again, or people with near numbers become one"
+            f"{shown(identifier)} was rounded by a spreadsheet; format its column as text and "
+            "export the table again, or people with near numbers become one"
         )
     if label.casefold().rstrip(":") in _OF_SUMMARY:
-        return "a row of totals or averages is no participant; leave it out"
+        return f"{shown(identifier)} is a row of totals or averages, no participant; leave it out"
     return ""
 
 
 def visits_of_people(
-    participants: Iterable[str], sexes: Sequence[object] | None = None
+    participants: Iterable[str], sexes: Iterable[object] | None = None
 ) -> list[list[str]]:
     """Return groups of participants whose names differ in a visit alone, as S01_v1 and S01_v2 do.
 
@@ -67,7 +72,7 @@ def visits_of_people(
     ----------
     participants : iterable of str
         Name of each row.
-    sexes : sequence, optional
+    sexes : iterable, optional
         Sex of each row, F or M, or missing.
 
     Examples
@@ -77,7 +82,9 @@ def visits_of_people(
     """
     rows = list(participants)
     names = _names_of_people(rows)
-    sex_of = dict(zip(rows, [None] * len(rows) if sexes is None else sexes, strict=True))
+    sex_of: dict[str, object] = {}
+    if sexes is not None:
+        sex_of = dict(zip(rows, sexes, strict=True))
     certain = []
     likely = []
     n_contradictions = 0
@@ -93,7 +100,7 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that differ in a visit alone, by what they have in common."""
+    """Return the names that differ in a visit alone, by their common beginning."""
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)
@@ -110,9 +117,7 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
 def text_of_visits(groups: Sequence[Sequence[str]]) -> str:
     """Return how many participants look like visits of how many people, with the first of them."""
     n_visits = sum(map(len, groups))
-    pairs = [" = ".join(group[:2]) for group in groups[:3]]
-    more = ", …" if len(groups) > len(pairs) else ""
+    names = first_names(list(map(" = ".join, groups)), _N_SHOWN)
     return (
-        f"{n_visits} participants look like visits of {len(groups)} people by their names "
-        f"({', '.join(pairs)}{more})"
+        f"{n_visits} participants look like visits of {len(groups)} people by their names ({names})"
     )

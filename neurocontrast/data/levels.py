@@ -102,7 +102,7 @@ def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]
 
 
 def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
-    """Return groups of levels that differ in case, accents, spaces, hyphens or leading zeros alone."""
+    """Return groups of levels that differ in case, accents, spaces, hyphens or zeros alone."""
     groups: dict[str, list[str]] = {}
     for level in sorted(set(levels)):
         letters = re.sub(r"[\s_-]+", "", plain_word(level))

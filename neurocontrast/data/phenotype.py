@@ -265,11 +265,8 @@ def read_phenotype(
     rows = _Rows(Phenotype(source, notes=decoded.notes, not_taken=not_taken), problems)
     session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
-        if is_missing(person):
-            problems.add(f"{source}: found no identifier", line=line)
-            continue
         if problem := problem_of_identifier(person):
-            problems.add(f"{source}: {problem}", line=line, name=person)
+            problems.add(f"{source}: {problem}", line=line)
             continue
         session = row.get(session_column, "")
         cells = {}
@@ -359,7 +356,7 @@ def _decoded_columns(
 
 
 def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
-    """Refuse cells whose value seems to mean "not known", in place of each of these values."""
+    """Refuse cells whose value seems to mean "not known": a refusal takes the place of each."""
     texts: list[str] = []
     for value in map(values.__getitem__, cells):
         if isinstance(value, str):

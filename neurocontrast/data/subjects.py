@@ -46,14 +46,36 @@ def subjects_of_participants(
     return subject_of
 
 
-def people_of_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> dict[str, list[int]]:
-    """Return the rows of each subject who is F in one and M in another, as two merged people are."""
+def people_of_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[list[int]]:
+    """Return the rows of each subject who is F in one and M in another, as merged people are."""
     rows: dict[str, list[int]] = defaultdict(list)
     sexes_of: dict[str, set[object]] = defaultdict(set)
     for row, (subject, sex) in enumerate(zip(subjects, sexes, strict=True)):
         rows[subject].append(row)
         sexes_of[subject].add(sex)
-    return {subject: rows[subject] for subject in rows if {"F", "M"} <= sexes_of[subject]}
+    several = []
+    for subject, of_subject in rows.items():
+        if {"F", "M"} <= sexes_of[subject]:
+            several.append(of_subject)
+    return several
+
+
+def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
+    """Return the first visit of the person of each row whose name is a later visit of the same."""
+    first = {}
+    for visits in visits_of_people(subjects, sexes):
+        for name in visits[1:]:
+            first[name] = visits[0]
+    rows = {}
+    for row, subject in enumerate(subjects):
+        if subject in first:
+            rows[row] = first[subject]
+    return rows
+
+
+def visit_of(first: str) -> str:
+    """Return the problem of a row whose name is a later visit of the person of another."""
+    return f"looks like a visit of the person of {shown(first)}, by its name"
 
 
 def _check_people(
@@ -62,24 +84,22 @@ def _check_people(
     subject_of: Mapping[str, str],
     problems: Problems,
 ) -> None:
-    """Make problems of subjects whose names differ in a visit alone, and of those of two sexes."""
-    subjects = [subject_of.get(scan.person) or scan.person for scan in scans]
-    sexes = [facts.cells.get("sex") for facts in known]
-    first = {}
-    for visits in visits_of_people(subjects, sexes):
-        for name in visits[1:]:
-            first[name] = visits[0]
-    for scan, subject in zip(scans, subjects, strict=True):
-        if subject in first:
-            text = f"looks like a visit of the person of {shown(first[subject])}, by its name"
-            problems.add(text, name=scan.name)
-    if first:
+    """Make problems of subjects whose names differ in a visit alone, and of people of two sexes."""
+    subjects = []
+    sexes = []
+    for scan, facts in zip(scans, known, strict=True):
+        subjects.append(subject_of.get(scan.person) or scan.person)
+        sexes.append(facts.cells.get("sex"))
+    visits = first_visits(subjects, sexes)
+    for row, first in visits.items():
+        problems.add(visit_of(first), name=scans[row].name)
+    if visits:
         problems.hint(REMEDY_OF_VISITS)
-    for of_subject in people_of_two_sexes(subjects, sexes).values():
-        for row in of_subject[1:]:
-            if sexes[row] != sexes[of_subject[0]]:
-                text = f"sex is {sexes[row]}, and {sexes[of_subject[0]]} of this subject in "
-                problems.add(text + scans[of_subject[0]].name, name=scans[row].name)
+    for of_subject in people_of_two_sexes(subjects, sexes):
+        first_row = of_subject[0]
+        for row in of_subject:
+            contradiction = f"sex is {sexes[row]}, and {sexes[first_row]} of this subject in "
+            problems.add(contradiction + scans[first_row].name, name=scans[row].name)
 
 
 def _problem_of(subjects: Collection[str]) -> str:

@@ -4,16 +4,17 @@ from collections.abc import Iterable
 
 from neurocontrast.data.cells import is_missing, number_of
 
-_BELOW_0 = frozenset(
-    float(f"-{digit * n_digits}") for digit in ("7", "8", "9") for n_digits in range(1, 6)
-)
-_HIGH = frozenset(float("9" * n_digits) for n_digits in range(3, 8)) | {777.0, 888.0}
+_BELOW_0 = frozenset(map(float, "-7 -8 -9 -77 -88 -99 -777 -888 -999 -9999 -99999".split()))
+_HIGH = frozenset(map(float, "777 888 999 9999 99999 999999 9999999".split()))
 _HIGH_OF_SEVERAL = frozenset((77.0, 88.0, 99.0))
-"""Codes that are true values too often to be taken for codes in one person, or in numbers of sites."""
+"""Codes only if several people have them, and never among numbers of sites."""
 _FACTOR = 3.0
 """A high code is beyond this times any other value."""
-_AGES = ((99.0, 89.0), (0.0, 5.0))
-"""Age that can mean "not known", and the other ages that leave no doubt: up to 89, and from 5 on."""
+_HIGHEST = 99.0
+_AGES = (0.0, _HIGHEST)
+_OLDEST = 89.0
+_YOUNGEST = 5.0
+"""Limits of all other ages that leave no doubt of 99 and of 0."""
 _N_PEOPLE = 2
 _WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))
 _ERRORS = frozenset(("#name?", "#num!", "not available", "not recorded", "no data", "missing"))
@@ -56,7 +57,7 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
 def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
     """Return the cells of a column of numbers that are codes."""
     candidates = _BELOW_0 | _HIGH | _HIGH_OF_SEVERAL
-    others = [number for number in numbers.values() if number not in candidates]
+    others = set(numbers.values()) - candidates
     if not others or min(others) < 0:
         return set()
     codes = set()
@@ -70,11 +71,13 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
     """Return the ages that are codes: several people have one, and nobody an age that is near."""
+    others = sorted(set(numbers.values()) - set(_AGES))
+    if not others:
+        return set()
     codes = set()
-    for code, limit in _AGES:
-        others = [number for number in numbers.values() if number not in (0.0, 99.0)]
-        is_apart = bool(others) and (max(others) <= limit if code else min(others) >= limit)
-        for cell, number in numbers.items():
-            if number == code and is_apart and counts[cell] >= _N_PEOPLE:
-                codes.add(cell)
+    for cell, number in numbers.items():
+        is_high = number == _HIGHEST and others[-1] <= _OLDEST
+        is_low = number == 0 and others[0] >= _YOUNGEST
+        if (is_high or is_low) and counts[cell] >= _N_PEOPLE:
+            codes.add(cell)
     return codes

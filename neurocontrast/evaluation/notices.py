@@ -371,7 +371,7 @@ def check_duplicates(
     *,
     allow_overlap: bool = False,
 ) -> list[Notice]:
-    """Refuse one person under the names of two subjects, or warn of it where it is allowed.
+    """Refuse one person under the names of two subjects, or warn where that is allowed.
 
     They are found by equal features, and by names that hold visits.
     """
@@ -395,18 +395,18 @@ def check_duplicates(
 
 
 def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
-    """Refuse subjects whose names hold visits of one person, or warn of them where it is allowed."""
+    """Refuse subjects whose names hold visits of one person, or warn of them if allowed."""
     subjects = table.drop_duplicates("subject_id")
     groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
     if not groups:
         return []
-    text = text_of_visits(groups)
+    sentence = text_of_visits(groups)
     if not allow_overlap:
         raise LeakageError(
-            f"{text}. They could be on both sides of a fold. Give visits of one person one "
+            f"{sentence}. They could be on both sides of a fold. Give visits of one person one "
             "subject_id; to evaluate all the same, set allow_overlap=True."
         )
-    return [Notice.of("visits_overlap", text=text)]
+    return [Notice.of("visits_overlap", text=sentence)]
 
 
 def feature_codes(features: Iterable[npt.NDArray[np.floating]]) -> npt.NDArray[np.intp]:

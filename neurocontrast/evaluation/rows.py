@@ -1,6 +1,7 @@
 """The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy[name] = level_column(name, cells)
     _look_at_sexes(table.get("sex"))
     check_one_sex(tidy)
-    check_unmarked(tidy, [name for name in ("age", "site") if name in tidy], place="embeddings")
+    check_unmarked(tidy, tidy.columns.intersection(["age", "site"]), place="embeddings")
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -77,11 +78,12 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
 
 def check_one_sex(tidy: pd.DataFrame) -> None:
     """Refuse subjects who are F in one row and M in another: two people may be taken for one."""
-    subjects = list(people_of_two_sexes(tidy["subject_id"], tidy["sex"]))
-    if subjects:
+    rows = people_of_two_sexes(tidy["subject_id"], tidy["sex"])
+    if rows:
+        first = tidy["subject_id"].iloc[list(map(itemgetter(0), rows))].tolist()
         raise DataError(
-            f"embeddings: {len(subjects)} subjects are F in one row and M in another "
-            f"({listed(subjects)}). Correct their sex, or give two people two names in subject_id."
+            f"embeddings: {len(rows)} subjects are F in one row and M in another "
+            f"({listed(first)}). Correct their sex, or give two people two names in subject_id."
         )
 
 
@@ -104,8 +106,9 @@ def check_identifiers(tidy: pd.DataFrame) -> None:
     wrong = []
     for name in ("participant_id", "subject_id"):
         for cell in dict.fromkeys(tidy[name]):
-            if problem := problem_of_identifier(cell):
-                wrong.append(f"{name} '{cell}': {problem}")
+            problem = problem_of_identifier(cell)
+            if problem and cell:
+                wrong.append(f"{name}: {problem}")
     if wrong:
         raise DataError(f"embeddings: {listed(wrong, 3)}.")
 
@@ -269,9 +272,11 @@ def _text(value: object) -> str | None:
             return None
         if float(value).is_integer():
             return str(int(value))
-    text = trimmed(str(value))
+    cell = trimmed(str(value))
     # Python's own "None" is missing; "none", as in "no diagnosis", is a value.
-    return None if text == "None" or is_missing(text) else text
+    if cell == "None" or is_missing(cell):
+        return None
+    return cell
 
 
 def choose_numbers(

@@ -57,7 +57,7 @@ MAX_CLASSES = 100
 MAX_IMAGE_CLASSES = 2000
 """The same where a column says what is tested: there are image sets of a thousand classes."""
 
-_LEVELS = frozenset(name for kind in ("sex", "site", "diagnosis") for name in USUAL_NAMES[kind])
+_LEVELS = frozenset((*USUAL_NAMES["sex"], *USUAL_NAMES["site"], *USUAL_NAMES["diagnosis"]))
 """Columns of classes, also where these are numbers: a diagnosis of 1, 2 and 3 is no amount."""
 _COLUMNS = {"site", "total"}
 """Columns of tables whose other columns are the classes."""

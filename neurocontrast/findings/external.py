@@ -15,8 +15,8 @@ from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.data.columns import is_selected, levels_of, matching_rows
 from neurocontrast.data.levels import (
-    check_spelling,
     UnseenLevelError,
+    check_spelling,
     inferred,
     level_column,
     numbers_of,

@@ -116,7 +116,7 @@ def test_measures_are_joined_beside_such_characters(tmp_path):
     measures.to_csv(tmp_path / "m" / "measures.tsv", sep="\t", index=False)
     people = write_people(tmp_path / "people.tsv", PEOPLE)
     found = index(tmp_path / "m", out=tmp_path / "p.tsv", phenotypes=[people], progress=False)
-    assert np.array_equal(found.table["participant_id"], [name for name in PEOPLE])
+    assert np.array_equal(found.table["participant_id"], PEOPLE)
 
 
 class TestOneSubjectHasOneSex:

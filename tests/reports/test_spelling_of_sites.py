@@ -43,7 +43,7 @@ class TestSitesOfOneNameAreRefused:
     def test_in_an_external_table(self, tmp_path, pair):
         study = table([pair[0], "Paris"])
         external = table([pair[1], "Paris"], first=100)
-        with pytest.raises(DataError, match="test: .*spelled nearly alike"):
+        with pytest.raises(DataError, match=r"test: .*spelled nearly alike"):
             evaluate(
                 study,
                 test=external,

@@ -18,7 +18,7 @@ from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.names import Kind, Region, region_of
-from neurocontrast.data.measures.sheets import SUBJECT, Sheet
+from neurocontrast.data.measures.sheets import SUBJECT, Sheet, without_templates
 from neurocontrast.data.measures.units import (
     People,
     check_units,
@@ -35,7 +35,6 @@ _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
-_TEMPLATE = re.compile(r"fsaverage[0-9]?(?:_sym)?")
 _THICKNESSES = "thicknesses are 0, of regions without surface"
 _SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
@@ -244,7 +243,7 @@ def _merge(
 
 def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -> None:
     """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
-    sheet = _without_templates(sheet, merged)
+    sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
     source = f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
@@ -281,23 +280,6 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         index=index,
     )
     merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
-
-
-def _without_templates(sheet: Sheet, merged: _Merged) -> Sheet:
-    """Return the sheet without rows of FreeSurfer's average brain; a note names them."""
-    rows = []
-    templates = []
-    for row, cell in enumerate(sheet.identifiers):
-        if _TEMPLATE.fullmatch(identity(cell)[0]):
-            templates.append(cell)
-        else:
-            rows.append(row)
-    if not templates:
-        return sheet
-    merged.notes.append(
-        f"{sheet.source.name}: left out {one_of(templates)}: FreeSurfer's average brain, no person."
-    )
-    return sheet.take(rows)
 
 
 def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: _Merged) -> pd.DataFrame:
@@ -345,10 +327,8 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
         person, session = identity(cell, has_session=bool(sheet.sessions))
-        if is_missing(person):
-            merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
-        elif problem := problem_of_identifier(person):
-            merged.problems.add(f"{source}{problem}", line=sheet.line(row), name=person)
+        if problem := problem_of_identifier(person):
+            merged.problems.add(f"{source}{problem}", line=sheet.line(row))
         if sheet.datasets and sheet.datasets[row]:
             person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""

@@ -9,7 +9,7 @@ from neurocontrast.data.measures.names import Kind
 from neurocontrast.data.measures.units import People, may_be_empty
 from neurocontrast.data.problems import Problems
 
-_CODES = tuple(float("9" * n_digits) for n_digits in range(2, 8))
+_CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
 _FACTOR = 1.5
 """A code is beyond this times any other value of its column."""
 _SPREAD = 2.0
@@ -45,14 +45,14 @@ def check_codes(
         most = float(values[column][~is_code[column]].max())
         if np.isnan(most):
             most = _SPREAD * (usual or {}).get(column, np.nan)
-        n_needed = _N_UNSURE if may_be_empty(column, kinds[column]) else 1
         is_apart = bool(values[column].iloc[rows].min() > _FACTOR * most)
-        if not is_apart or len(rows) < n_needed:
+        is_unsure = len(rows) < _N_UNSURE and may_be_empty(column, kinds[column])
+        if is_unsure or not is_apart:
             continue
         for row in rows.tolist():
-            text = f"found {values[column].iloc[row]:.0f}, and the others are at most {most:.4g}"
-            text += ": it seems to mean a missing value"
-            problems.add(text, column=column, name=people.names[row])
+            code = f"found {values[column].iloc[row]:.0f}, and the others are at most {most:.4g}"
+            code += ": it seems to mean a missing value"
+            problems.add(code, column=column, name=people.names[row])
     if problems.found:
         problems.hint("Write n/a where a value is not known.")
         problems.raise_if_any()

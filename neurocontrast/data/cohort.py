@@ -18,10 +18,13 @@ import pandas as pd
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
+from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.subjects import first_visits, people_of_two_sexes, visit_of
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
 from neurocontrast.provenance import subject_digest, unify_subjects
@@ -38,6 +41,8 @@ _OTHER_NAMES = {
     "session_id": "session",
     "dx": "diagnosis",
 }
+_WITHOUT_CODES = ("age", "site", "diagnosis")
+"""Columns in which a code for "not known" would be an age, a site or a class."""
 _RESERVED = re.compile(r"feature_[0-9]+")
 
 
@@ -162,7 +167,7 @@ class Cohort:
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column with the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
+    """Return the column of the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
     return tuple(
         "path" if name == "t1" else name for name in (("t1",) if channels is None else channels)
     )
@@ -266,6 +271,12 @@ class _Rows:
         written = self.cells[column].tolist()
         cells.iloc[list(not_decoded)] = ""
         values, not_read = values_of(column, cells)
+        if column in _WITHOUT_CODES:
+            codes = unmarked_missing(column, cells)
+            unclear = Refusal("it seems to mean that the value is not known", REMEDY)
+            for row in _positions(cells.isin(codes)):
+                not_read.setdefault(row, unclear)
+                values.iloc[row] = np.nan
         for row, refusal in sorted({**not_decoded, **not_read}.items()):
             self.refuse(column, {row: f"found {shown(written[row])}; {refusal.rule}"})
             self.problems.hint(refusal.hint)
@@ -331,6 +342,7 @@ def _identity(rows: _Rows) -> dict[str, object]:
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
+    _check_identifiers(rows, subjects.tolist())
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
         what = (
@@ -355,6 +367,42 @@ def _identity(rows: _Rows) -> dict[str, object]:
         "subject_id": subjects.tolist(),
         "session": sessions.tolist(),
     }
+
+
+def _check_identifiers(rows: _Rows, subjects: Sequence[str]) -> None:
+    """Refuse names of nobody, subjects who differ in a visit alone, and subjects of two sexes."""
+    for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
+        wrong = {}
+        for row, cell in enumerate(rows.cells[column]):
+            problem = problem_of_identifier(cell)
+            if problem and not is_missing(cell):
+                wrong[row] = problem
+        rows.refuse(column, wrong)
+    column = "participant_id"
+    if "subject_id" in rows.cells:
+        column = "subject_id"
+    names = rows.cells[column].tolist()
+    sexes = rows.cells.get("sex", pd.Series("", rows.cells.index)).tolist()
+    visits = {}
+    for row, first in first_visits(names, sexes).items():
+        visits[row] = visit_of(first)
+        rows.problems.hint(REMEDY_OF_VISITS)
+    rows.refuse(column, visits)
+    _refuse_two_sexes(rows, subjects, sexes)
+
+
+def _refuse_two_sexes(rows: _Rows, subjects: Sequence[str], sexes: Sequence[str]) -> None:
+    """Refuse subjects who are F in one row and M in another: two people may be taken for one."""
+    wrong = {}
+    for of_subject in people_of_two_sexes(subjects, sexes):
+        first = of_subject[0]
+        for row in of_subject[1:]:
+            line = rows.cells.index[first]
+            if sexes[row] != sexes[first]:
+                wrong[row] = (
+                    f"found {sexes[row]}, and {sexes[first]} of this subject on line {line}"
+                )
+    rows.refuse("sex", wrong)
 
 
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:

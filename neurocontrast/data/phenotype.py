@@ -25,11 +25,13 @@ from neurocontrast.data.descriptions import (
     description_of,
     read_descriptions,
 )
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
 from neurocontrast.data.people import USUAL_NAMES, filled_columns, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, first_names, shown
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
 
@@ -263,8 +265,8 @@ def read_phenotype(
     rows = _Rows(Phenotype(source, notes=decoded.notes, not_taken=not_taken), problems)
     session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
-        if is_missing(person):
-            problems.add(f"{source}: found no identifier", line=line)
+        if problem := problem_of_identifier(person):
+            problems.add(f"{source}: {problem}", line=line)
             continue
         session = row.get(session_column, "")
         cells = {}
@@ -348,8 +350,22 @@ def _decoded_columns(
             recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
             notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")
         notes += [f"column '{column}' {note}" for note in reading.notes]
+        if kind in ("age", "site", "diagnosis"):
+            _refuse_codes(kind, table[column], decoded[kind])
     notes += warnings_of_contradictions(source, table, columns, USUAL_NAMES, descriptions)
     return _DecodedColumns(decoded, tuple(notes))
+
+
+def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
+    """Refuse cells whose value seems to mean "not known": a refusal takes the place of each."""
+    texts: list[str] = []
+    for value in map(values.__getitem__, cells):
+        if isinstance(value, str):
+            texts.append(value)
+    codes = unmarked_missing(kind, texts)
+    for written, value in values.items():
+        if value in codes:
+            values[written] = Refusal("it seems to mean that the value is not known", REMEDY)
 
 
 @dataclass

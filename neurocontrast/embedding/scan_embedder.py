@@ -21,7 +21,7 @@ from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
-from neurocontrast.progress import SILENT, warn_caller
+from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import KnownPeople
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
@@ -158,7 +158,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             cohort = source.cohort_of(X, Path(scratch))
             if any(Path(scratch).iterdir()):  # images in memory are not kept
                 source = source.kept_in(Path(scratch))
-            source.make_ready(cohort, SILENT)
+            for warning in cohort.warnings:
+                warn_caller(warning)
+            source.make_ready(cohort, ONLY_WARNINGS)
             if self.overlap != "ignore":
                 self._look_for_people(X, source.contents(cohort, SILENT))
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)

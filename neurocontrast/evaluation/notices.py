@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
+from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
@@ -372,12 +373,16 @@ def check_duplicates(
     *,
     allow_overlap: bool = False,
 ) -> list[Notice]:
-    """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
+    """Refuse one person under the names of two subjects, or warn where that is allowed.
+
+    They are found by equal features or contents, and by names that hold visits.
+    """
+    notices = _look_at_visits(table, allow_overlap=allow_overlap)
     codes = scan_codes(features, table.get(CONTENT, [""] * len(table)))
     subjects = pd.Series(table["subject_id"].to_numpy())
     several = (subjects.groupby(codes).transform("nunique") > 1).to_numpy()
     if not several.any():
-        return []
+        return notices
     owners = [
         " = ".join(sorted(names)[:3])
         for names in subjects[several].groupby(codes[several]).unique()
@@ -391,7 +396,22 @@ def check_duplicates(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
             "all the same, set allow_overlap=True."
         )
-    return [Notice.of("duplicate_overlap", text=text)]
+    return [*notices, Notice.of("duplicate_overlap", text=text)]
+
+
+def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
+    """Refuse subjects whose names hold visits of one person, or warn of them if allowed."""
+    subjects = table.drop_duplicates("subject_id")
+    groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
+    if not groups:
+        return []
+    sentence = text_of_visits(groups)
+    if not allow_overlap:
+        raise LeakageError(
+            f"{sentence}. They could be on both sides of a fold. Give visits of one person one "
+            "subject_id; to evaluate all the same, set allow_overlap=True."
+        )
+    return [Notice.of("visits_overlap", text=sentence)]
 
 
 def scan_codes(

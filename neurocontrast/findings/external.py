@@ -16,6 +16,7 @@ from pydantic import StrictFloat, StrictInt
 from neurocontrast.data.columns import is_selected, levels_of, matching_rows
 from neurocontrast.data.levels import (
     UnseenLevelError,
+    check_spelling,
     inferred,
     level_column,
     numbers_of,
@@ -299,6 +300,7 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
     dropped = []
     learned = set(study.sites[study.fitted_rows]) - {NO_SITE}
     new = sorted(set(chosen["site"].dropna()) - learned)
+    check_spelling([*learned, *new], place="test", unit="sites")
     for name in study.covariates:
         if name not in chosen or chosen[name].isna().all():
             dropped.append(f"{name}, which the test table lacks")

@@ -1,6 +1,7 @@
 """Tables of measures as they were written: a sheet of text, whatever program wrote them."""
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,11 @@ import pandas as pd
 
 from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.exceptions import one_of
 from neurocontrast.reading import read_json
 
 Value = TypeVar("Value")
+_TEMPLATE = re.compile(r"(?:.*[/\\])?fsaverage[0-9]?(?:_sym)?[/\\]?")
 SUBJECT = "subject_id"
 """Column of the person, of whom several participants can be visits."""
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
@@ -117,3 +120,20 @@ def by_identifier(path: Path) -> Sheet:
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
     sheet = Sheet(path, people, cells, table.index.tolist(), sessions, subjects=subjects)
     return replace(sheet, atlas=atlas, software=software)
+
+
+def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:
+    """Return the sheet without rows of FreeSurfer's average brain, which `notes` then name."""
+    rows = []
+    templates = []
+    for row, cell in enumerate(sheet.identifiers):
+        if _TEMPLATE.fullmatch(cell.strip()):
+            templates.append(cell)
+        else:
+            rows.append(row)
+    if not templates:
+        return sheet
+    notes.append(
+        f"{sheet.source.name}: left out {one_of(templates)}: FreeSurfer's average brain, no person."
+    )
+    return sheet.take(rows)

@@ -14,19 +14,21 @@ import pandas as pd
 
 from neurocontrast.data.cells import is_missing
 from neurocontrast.data.columns import text_of
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import Choice, sheets_at
 from neurocontrast.data.measures.merging import Merged, scan_name
 from neurocontrast.data.measures.names import Kind, Region, region_of
-from neurocontrast.data.measures.sheets import SUBJECT, Sheet
+from neurocontrast.data.measures.sheets import SUBJECT, Sheet, without_templates
 from neurocontrast.data.measures.units import (
     People,
     check_units,
     check_units_of_people,
     may_be_empty,
 )
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.measures.unmarked import check_codes
+from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import composed
 from neurocontrast.provenance import subject_label
@@ -230,7 +232,9 @@ def _merge(
         values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
-    check_units_of_people(values, kinds, people_of(values, merged.problems.source, sites))
+    people = people_of(values, merged.problems.source, sites)
+    check_units_of_people(values, kinds, people)
+    check_codes(values, kinds, people)
     versions = sorted({sheet.software for sheet in sheets} - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
@@ -270,7 +274,8 @@ def _add_damage(sheet: Sheet, merged: Merged) -> None:
 
 
 def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
-    """Add the columns of a sheet that are measures; wrong cells become problems."""
+    """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
+    sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
     source = f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
@@ -355,8 +360,8 @@ def _index(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
         person, session = identity(cell, has_session=bool(sheet.sessions))
-        if is_missing(person):
-            merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
+        if problem := problem_of_identifier(person):
+            merged.problems.add(f"{source}{problem}", line=sheet.line(row))
         if sheet.datasets and sheet.datasets[row]:
             person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""

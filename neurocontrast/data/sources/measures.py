@@ -28,6 +28,7 @@ from neurocontrast.data.measures.finding import Choice
 from neurocontrast.data.measures.joining import with_damage
 from neurocontrast.data.measures.tables import read_chosen
 from neurocontrast.data.measures.units import People, check_units_of_people
+from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
@@ -36,6 +37,9 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import unify_subjects
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
+
+_LEFT_OUT = "X: left out "
+"""Beginning of a note on columns of a DataFrame that are no measures, as an age is none."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class RegionalMeasures(Source):
         sites = cohort.table.get("site", pd.Series([""] * len(cohort)))
         people = People(cohort.source.name, cohort.names(), sites.fillna("").astype(str).tolist())
         check_units_of_people(table.values, table.kinds, people, usual=contract.usual)
+        check_codes(table.values, table.kinds, people, usual=contract.usual)
         parts = ((table.atlas, contract.atlas, "+"), (table.software, contract.software, "; "))
         warnings = [
             f"{cohort.source.name}: these measures are of {now}, and the encoder learned from {before}: they differ in "
@@ -152,7 +157,9 @@ class RegionalMeasures(Source):
         names = [f"row {row}" for row in range(len(given))]
         table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
         measures = measures_of(given, name="X", keep=self.known.columns)
-        return self._compared(Cohort(table, Path("X"), channels=(), measures=measures))
+        notes = filter(lambda note: not note.startswith(_LEFT_OUT), measures.notes)
+        people = Cohort(table, Path("X"), warnings=tuple(notes), channels=(), measures=measures)
+        return self._compared(people)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the contract fitted on the rows of training, unless a run has one."""

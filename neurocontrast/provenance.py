@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -171,6 +171,24 @@ class KnownPeople:
                 if not content:
                     not_compared.add(subject)
         return Recognised(frozenset(named), frozenset(alike - named), len(not_compared))
+
+
+def shared_keys(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the keys and values that all records share."""
+    shared = {}
+    for key, value in records[0].items():
+        if value is not None and all(record.get(key) == value for record in records):
+            shared[key] = value
+    return shared
+
+
+def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
+    """Return the digests of each scan by several lists of digests; "" where one has none."""
+    joined = []
+    for scan in zip(*contents, strict=True):
+        digests = dict.fromkeys(scan)
+        joined.append("" if "" in digests else " ".join(digests))
+    return joined
 
 
 def _git_revision() -> dict[str, Any] | None:

@@ -23,7 +23,12 @@ from neurocontrast.data.sexes import as_sex
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.designs import (
+    blocks_of,
+    check_same_blocks,
+    check_same_members,
+    members_of,
+)
 from neurocontrast.evaluation.distribution import count_outside
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
@@ -213,9 +218,9 @@ def _read_features(
         raise DataError(
             f"{path.name}: the table has no rows, and there is nothing to predict without a scan."
         )
-    check_same_blocks(
-        fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name
-    )
+    n_features = read.features.shape[1]
+    check_same_blocks(fitted.blocks, blocks_of(read.info, n_features), parameter=path.name)
+    check_same_members(fitted.members, members_of(read.info, n_features), parameter=path.name)
     doubts = [
         fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
     ]
@@ -244,6 +249,7 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
             "of_trained_subjects": _n_known(table) if fitted.trained_on else None,
         },
         "encoder": fitted.encoder,
+        **({"n_members": len(fitted.members)} if fitted.members else {}),
         "environment": describe_environment(),
     }
 

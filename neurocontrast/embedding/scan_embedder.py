@@ -2,7 +2,9 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,15 +16,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
+from neurocontrast.encoders.members import (
+    SeveralEncoders,
+    describe_members,
+    members_of,
+    read_record,
+)
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import SILENT, warn_caller
-from neurocontrast.provenance import KnownPeople
+from neurocontrast.provenance import KnownPeople, join_contents
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -42,6 +51,42 @@ def load_network(
         except ValueError as error:
             raise ConfigError(f"embedding.{error}.") from None
     return network, contract
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Networks of a run that read samples prepared alike: one, or several members."""
+
+    folder: Path
+    network: Encoder | ContrastiveModel | SeveralEncoders
+    contract: dict[str, Any]
+    """``encoder.json`` of the network, or of the first of several."""
+
+
+def load_readers(
+    run: str | os.PathLike[str], settings: EmbeddingSettings
+) -> tuple[list[Reader], dict[str, Any]]:
+    """Load the networks of a run, in the order of their features, and its description.
+
+    A run of one encoder has one reader, and its description is ``encoder.json``. So has a run of
+    members whose samples are prepared alike; members that standardise by the people whom each
+    learned from have a reader each.
+    """
+    folders = members_of(Path(run))
+    loaded = [load_network(folder, settings) for folder in folders]
+    readers = []
+    for folder, (network, contract) in zip(folders, loaded, strict=True):
+        readers.append(Reader(folder, network, contract))
+    if len(folders) == 1:
+        return readers, loaded[0][1]
+    networks = [network for network, _ in loaded]
+    contracts = [contract for _, contract in loaded]
+    sizes = [network.n_features for network in networks]
+    described = describe_members(contracts, sizes, read_record(Path(run)).left_out)
+    first = contracts[0]["preprocessing"]
+    if all(contract["preprocessing"] == first for contract in contracts):
+        readers = [Reader(folders[0], SeveralEncoders(networks), contracts[0])]
+    return readers, described
 
 
 _REACTIONS = ("warn", "error", "ignore")
@@ -134,9 +179,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
-        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
-        self._source(contract)
-        self.n_features_out_ = int(network.n_features)
+        readers = load_readers(self.run, EmbeddingSettings(layer=self.layer))[0]
+        self.n_features_out_ = 0
+        for reader in readers:
+            self._source(reader)
+            self.n_features_out_ += int(reader.network.n_features)
         return self
 
     @in_default_torch_state
@@ -152,19 +199,32 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             columns are left out. All that cannot be used are named in one `DataError`.
         """
         check_is_fitted(self)
-        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
-        source = self._source(contract)
-        with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
-            cohort = source.cohort_of(X, Path(scratch))
-            if any(Path(scratch).iterdir()):  # images in memory are not kept
-                source = source.kept_in(Path(scratch))
-            source.make_ready(cohort, SILENT)
+        settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
+        readers = load_readers(self.run, settings)[0]
+        with ExitStack() as stack:
+            prepared = [self._prepare(reader, X, stack) for reader in readers]
             if self.overlap != "ignore":
-                self._look_for_people(X, source.contents(cohort, SILENT))
-            settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
-            return extract_features(
-                network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
-            )
+                contents = [source.contents(cohort, SILENT) for source, cohort in prepared]
+                self._look_for_people(X, join_contents(contents))
+            features = []
+            for reader, (source, cohort) in zip(readers, prepared, strict=True):
+                images = source.images(cohort)
+                n_readers = source.data.n_workers
+                features.append(
+                    extract_features(reader.network, images, settings=settings, n_readers=n_readers)
+                )
+        return np.concatenate(features, axis=1)
+
+    def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> tuple[Brains, Cohort]:
+        """Prepare scans for the networks of a reader; images in memory are kept as long as `stack`."""
+        source = self._source(reader)
+        folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
+        scratch = Path(stack.enter_context(folder))
+        cohort = source.cohort_of(X, scratch)
+        if any(scratch.iterdir()):
+            source = source.kept_in(scratch)
+        source.make_ready(cohort, SILENT)
+        return source, cohort
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
@@ -191,10 +251,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 "are not recognised by their scans."
             )
 
-    def _source(self, contract: Mapping[str, Any]) -> Brains:
+    def _source(self, reader: Reader) -> Brains:
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         data = DataSettings(**folders, n_workers=joblib.effective_n_jobs(self.n_jobs))
-        return brains_of_run(Path(self.run), contract, data, what="ScanEmbedder embeds brains")
+        what = "ScanEmbedder embeds brains"
+        return brains_of_run(reader.folder, reader.contract, data, what=what)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""

@@ -22,7 +22,14 @@ HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
 SECOND = "encoder_2"
 """Folder of a run with its second encoder, where it has two: again weights, their JSON, and who was learned from."""
+MEMBERS = "members.json"
+"""File of a run with several members, which says who they are; each is a run in the folder of that name."""
 _FORMAT = 1
+
+
+def folder_of_member(run: Path, number: int) -> Path:
+    """Return the folder of a member, which is a run as any other."""
+    return run / "members" / str(number)
 
 
 def save_encoder(
@@ -92,6 +99,11 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
 def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read and check ``encoder.json``."""
     path = Path(folder) / CONTRACT
+    if not path.is_file() and (path.parent / MEMBERS).is_file():
+        raise CheckpointError(
+            f"{folder}: this run has several members (training.members), and one encoder is taken. "
+            f"Give one of them, which is a run of its own: {folder_of_member(path.parent, 0)}."
+        )
     if not path.is_file():
         weights = sorted(
             (Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"),

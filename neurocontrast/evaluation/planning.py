@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_inner_folds
-from neurocontrast.evaluation.designs import blocks_of
+from neurocontrast.evaluation.designs import blocks_of, members_of
 from neurocontrast.evaluation.estimators import (
     as_estimator,
     check_own,
@@ -257,6 +257,7 @@ def _plan(
         splits,
         units,
         blocks_of(info, scans.features.shape[1]),
+        members_of(info, scans.features.shape[1]),
         flow=_flow(scans, splits, info, why_untested=why_untested),
         notices=[*overlap.notices, *twins, *found],
         facts=facts | {"splits": how_split} | overlap.facts,

@@ -4,7 +4,7 @@ A few scans of a new site whose truth is known take its bias out of the predicti
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationEr
 from scipy.optimize import brentq
 from scipy.special import expit, logit, softmax
 
-from neurocontrast.evaluation.designs import Block
+from neurocontrast.evaluation.designs import Block, FeatureDesign, Member, MemberDesign
 from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.models import Prediction, fit_probe
+from neurocontrast.evaluation.estimators import FittedModel
+from neurocontrast.evaluation.models import Prediction, average_members, fit_probe
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.rows import Floats, check_same_encoder
 from neurocontrast.evaluation.study import Study
@@ -69,7 +70,7 @@ class FittedProbe(BaseModel):
     coefficients: np.ndarray
     intercept: np.ndarray
     """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of classes of several
-    classes, else 1. They give numbers, or log-odds."""
+    classes, else 1. They give numbers, or log-odds. Of M members intercepts are (M, k)."""
     shares: np.ndarray
     """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
     encoder: str | None
@@ -85,8 +86,10 @@ class FittedProbe(BaseModel):
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features, or the network and the components of one encoder; else empty."""
+    members: tuple[Member, ...] = ()
+    """Members of a run, each with a probe on features of its own, whose predictions are averaged; else empty."""
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components, which `scale` holds; else None."""
+    """Weight of the network's block beside the components, which `scale` holds, of members the mean; else None."""
 
     @model_validator(mode="before")
     @classmethod
@@ -108,7 +111,20 @@ class FittedProbe(BaseModel):
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
         """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
-        margins = x @ self.coefficients + self.intercept
+        if not self.members:
+            return self._scores(x @ self.coefficients + self.intercept)
+        scores = []
+        start = 0
+        for member, intercept in zip(self.members, self.intercept, strict=True):
+            columns = slice(start, start + member.n_features)
+            start += member.n_features
+            margins = x[:, columns] @ self.coefficients[columns] + intercept
+            scores.append(self._scores(margins))
+        mean: Floats = np.mean(scores, axis=0)
+        return mean
+
+    def _scores(self, margins: Floats) -> Floats:
+        """Return probabilities, or numbers, of what coefficients and intercepts give (n, k)."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
         return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
@@ -138,47 +154,88 @@ def fit_on_all(
     encoder: str | None,
     distribution: TrainingDistribution | None = None,
     weight: float | None = None,
+    chosen: Sequence[Prediction] = (),
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe on all scans of a study (`Study.fitted_rows`), its strength chosen by inner folds of all of them.
 
-    A `weight` of the network's block is taken as it is, and not chosen anew. Returns what the probe
-    says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
+    A `weight` of the network's block is taken as it is, and not chosen anew. `chosen` are earlier
+    fits, one a member, whose strength and weight are taken. Returns what the probe says of these
+    scans, and the probe to be stored; None where `Study.why_not_stored` says so.
     """
-    target = study.target
-    settings = study.settings
     rows = study.fitted_rows
-    predicted, model = fit_probe(
-        replace(study.design(), weight=weight),
-        target,
-        rows,
-        rows,
-        subjects=study.subjects,
-        settings=settings,
-        seed=study.final_seed,
-        sites=study.sites,
-        validation=study.splits[0].validation,
-        estimator=study.estimator,
-    )
-    if study.why_not_stored is not None or model is None:
+    design = study.design()
+    designs = design.designs if isinstance(design, MemberDesign) else (design,)
+    predictions = []
+    models = []
+    for number, of_member in enumerate(designs):
+        assert isinstance(of_member, FeatureDesign)
+        settings = study.settings
+        if chosen:
+            # The grids hold what was chosen, so that the probe is stored as it was evaluated.
+            strength = (chosen[number].strength,)
+            settings = settings.model_copy(update={"C": strength, "alpha": strength})
+            weight = chosen[number].weight
+        predicted, model = fit_probe(
+            replace(of_member, weight=weight),
+            study.target,
+            rows,
+            rows,
+            subjects=study.subjects,
+            settings=settings,
+            seed=study.final_seed,
+            sites=study.sites,
+            validation=study.splits[0].validation,
+            estimator=study.estimator,
+        )
+        predictions.append(predicted)
+        models.append(model)
+    predicted = predictions[0]
+    if study.members:
+        predicted = average_members(predictions, study.target, rows, study.settings)
+    fitted = [model for model in models if model is not None]
+    if study.why_not_stored is not None or len(fitted) < len(designs):
         return predicted, None
-    assert model.scaler is not None  # as that of every built-in probe
+    return predicted, _as_stored(study, predicted, fitted, encoder, distribution)
+
+
+def _as_stored(
+    study: Study,
+    predicted: Prediction,
+    models: Sequence[FittedModel],
+    encoder: str | None,
+    distribution: TrainingDistribution | None,
+) -> FittedProbe:
+    """Return the probe to be stored of a model, or of one model a member, fitted on all scans."""
+    target = study.target
+    rows = study.fitted_rows
     n_classes = len(target.classes)
-    coefficients = np.atleast_2d(model.estimator.coef_).T
-    if model.axes is not None:
-        coefficients = model.axes @ coefficients
-    # A block with weight 0 is infinitely far away: files hold finite numbers that say the same.
-    is_read = np.isfinite(model.scaler.scale_)
+    means = []
+    scales = []
+    coefficients = []
+    intercepts = []
+    for model in models:
+        assert model.scaler is not None  # as that of every built-in probe
+        of_model = np.atleast_2d(model.estimator.coef_).T
+        if model.axes is not None:
+            of_model = model.axes @ of_model
+        # A block with weight 0 is infinitely far away: files hold finite numbers that say the same.
+        is_read = np.isfinite(model.scaler.scale_)
+        means.append(model.scaler.mean_)
+        scales.append(np.where(is_read, model.scaler.scale_, 1.0))
+        coefficients.append(np.where(is_read[:, None], of_model, 0.0))
+        intercepts.append(np.atleast_1d(model.estimator.intercept_))
     people = KnownPeople.of_rows(study.subjects[rows], study.table[CONTENT].iloc[rows])
-    probe = FittedProbe(
+    shares = np.zeros(0)
+    if n_classes:
+        shares = np.bincount(target.values[rows], minlength=n_classes) / len(rows)
+    return FittedProbe(
         name=study.probe["name"],
         target=target.name,
         kind=target.kind,
         classes=target.classes,
         strength=predicted.strength,
-        threshold=settings.threshold if predicted.threshold is None else predicted.threshold,
-        shares=np.bincount(target.values[rows], minlength=n_classes) / len(rows)
-        if n_classes
-        else np.zeros(0),
+        threshold=study.settings.threshold if predicted.threshold is None else predicted.threshold,
+        shares=shares,
         encoder=encoder,
         trained_on=people.subjects or frozenset(),
         trained_contents=people.contents,
@@ -186,13 +243,13 @@ def fit_on_all(
         n_scans=len(rows),
         distribution=distribution,
         blocks=study.blocks,
-        mean=model.scaler.mean_,
-        scale=np.where(is_read, model.scaler.scale_, 1.0),
-        coefficients=np.where(is_read[:, None], coefficients, 0.0),
-        weight=model.weight,
-        intercept=np.atleast_1d(model.estimator.intercept_),
+        members=study.members,
+        mean=np.concatenate(means),
+        scale=np.concatenate(scales),
+        coefficients=np.concatenate(coefficients),
+        weight=predicted.weight,
+        intercept=np.stack(intercepts) if study.members else intercepts[0],
     )
-    return predicted, probe
 
 
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
@@ -205,13 +262,17 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
     about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
-    about |= probe.model_dump(mode="json", exclude={*_LINEAR, "blocks", "distribution", *_PEOPLE})
+    about |= probe.model_dump(
+        mode="json", exclude={*_LINEAR, "blocks", "members", "distribution", *_PEOPLE}
+    )
     about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
     about["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.weight is None:
         del about["weight"]
     if probe.blocks:
         about["blocks"] = [block._asdict() for block in probe.blocks]
+    if probe.members:
+        about["members"] = [member._asdict() for member in probe.members]
     if probe.distribution is not None:
         arrays |= {
             f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
@@ -246,9 +307,12 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             row = np.zeros((1, probe.n_features))
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
             # Intercepts of several probes, which an earlier version averaged, would be added up.
-            fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == (n_scores,)
+            of_members = tuple(member.n_features for member in probe.members)
+            shape = (len(of_members), n_scores) if of_members else (n_scores,)
+            fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == shape
             fits = (
                 fits
+                and sum(of_members) in (0, probe.n_features)
                 and probe.coefficients.shape == (probe.n_features, n_scores)
                 and probe.predict(row).size > 0
             )

@@ -1,5 +1,7 @@
 """A model of an evaluation: a name, a matrix of the scans, an estimator, and what it says of each test fold."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import WEIGHTS, Design, one_thread, scaler_of, weighed
+from neurocontrast.evaluation.designs import (
+    WEIGHTS,
+    Design,
+    Designs,
+    MemberDesign,
+    first_design,
+    one_thread,
+    scaler_of,
+    weighed,
+)
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -46,6 +57,8 @@ class Prediction:
     """False where the strength is the middle of the grid, since no inner fold could be made."""
     weight: float | None = None
     """Weight of the first of two blocks, chosen with the strength; None without such blocks."""
+    members: tuple[Prediction, ...] = ()
+    """The prediction of each member of a run, of which this is the mean; empty for one encoder."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +130,56 @@ def fit_probe(
         model.weight,
     )
     return found, model
+
+
+def fit_each(
+    design: Designs,
+    target: Target,
+    train: Rows,
+    test: Rows,
+    *,
+    settings: EvaluationSettings,
+    **given: Any,
+) -> Prediction:
+    """Fit a probe as `fit_probe` does, of a run of members one to each, and average what they say."""
+    if not isinstance(design, MemberDesign):
+        return fit_probe(design, target, train, test, settings=settings, **given)[0]
+    predictions = []
+    for of_member in design.designs:
+        prediction, _ = fit_probe(of_member, target, train, test, settings=settings, **given)
+        predictions.append(prediction)
+    return average_members(predictions, target, train, settings)
+
+
+def average_members(
+    predictions: Sequence[Prediction], target: Target, train: Rows, settings: EvaluationSettings
+) -> Prediction:
+    """Return the mean of the members' probabilities, decision values or numbers, and decide by it.
+
+    The strength is the median of the members', the weight of the first block their mean.
+    """
+    scores = np.mean([prediction.scores for prediction in predictions], axis=0)
+    threshold = None
+    if target.kind == "continuous" or target.has_probabilities:
+        decisions, threshold = decide_scores(scores, target, train, settings)
+    elif target.kind == "binary":
+        decisions = (scores > 0).astype(np.int64)
+    else:
+        decisions = scores.argmax(axis=1).astype(np.int64)
+    weights = [prediction.weight for prediction in predictions if prediction.weight is not None]
+    weight = None
+    if weights:
+        weight = float(np.mean(weights))
+    return Prediction(
+        scores,
+        decisions,
+        threshold,
+        strength=float(np.median([prediction.strength for prediction in predictions])),
+        n_not_converged=sum(prediction.n_not_converged for prediction in predictions),
+        chosen=all(prediction.chosen for prediction in predictions),
+        weight=weight,
+        members=tuple(predictions),
+    )
 
 
 def decide_scores(
@@ -269,12 +332,12 @@ class ProbeModel(Model):
     the settings name.
     """
 
-    design: Design
+    design: Designs
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
         """Fit the estimator on the training rows, and predict the test rows."""
-        return fit_probe(
+        return fit_each(
             self.design,
             target,
             split.train,
@@ -282,7 +345,7 @@ class ProbeModel(Model):
             validation=split.validation,
             estimator=self.estimator,
             **given,
-        )[0]
+        )
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
@@ -292,12 +355,13 @@ class ProbeModel(Model):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        steps = [repr(scaler_of(self.design)), repr(probe.make(n_train > settings.large_table))]
+        design = first_design(self.design)
+        steps = [repr(scaler_of(design)), repr(probe.make(n_train > settings.large_table))]
         grid = {probe.strength: probe.strengths(settings)}
         if probe.widths:
             steps.insert(1, "KernelPCA(kernel='rbf')")
             grid["gamma"] = list(probe.widths)
-        if len(weighed(self.design)) > 1:
+        if len(weighed(design)) > 1:
             grid["weight"] = list(WEIGHTS)
         text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
         return {

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pandas as pd
 
@@ -22,9 +22,6 @@ from neurocontrast.cli.command import (
 )
 from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
 from neurocontrast.reading import read_json
-
-if TYPE_CHECKING:
-    from neurocontrast.commands.pretrain import PretrainingRun
 
 _ARCHITECTURE = (
     "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, medicalnet-resnet10, "
@@ -73,7 +70,7 @@ def pretrain(
     written = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
     run = written.location
     if "member" in written.metrics:
-        return _result_of_members(written)
+        return _result_of_members(run, written.metrics)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
     shown = {
@@ -97,17 +94,16 @@ def _following(run: Path) -> tuple[str | Path, ...]:
     return ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
 
 
-def _result_of_members(run: PretrainingRun) -> Result:
+def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
     """Return the last epoch of each member of a run."""
-    last = run.metrics.groupby("member").tail(1).dropna(axis=1)
+    last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
         last.columns.str.startswith(("member", "epoch", "train_loss", "val_loss"))
     ]
     shown = last[columns].rename(columns=lambda name: name.replace("_", " "))
-    path = run.location
     records = last.to_dict("records")
     title = "The last epoch of each member"
-    return Result({"members": records}, title, shown, next=_following(path), path=path)
+    return Result({"members": records}, title, shown, next=_following(run), path=run)
 
 
 def embed(

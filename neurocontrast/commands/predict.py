@@ -26,10 +26,9 @@ from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import (
     blocks_of,
     check_same_blocks,
-    check_same_members,
-    members_of,
 )
 from neurocontrast.evaluation.distribution import count_outside
+from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores

@@ -271,7 +271,7 @@ def _run_members(
     resume: bool,
     progress: Progress,
 ) -> None:
-    """Train the members of a run one after the other, each as a run of its own, and write who they are."""
+    """Train the members of a run one after the other, each as a run of its own."""
     processes = engine[1]
     with ExitStack() as stack:
 

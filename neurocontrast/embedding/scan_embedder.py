@@ -216,7 +216,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> tuple[Brains, Cohort]:
-        """Prepare scans for the networks of a reader; images in memory are kept as long as `stack`."""
+        """Prepare scans for the networks of a reader, images in memory for as long as `stack`."""
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
         scratch = Path(stack.enter_context(folder))

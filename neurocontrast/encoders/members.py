@@ -1,4 +1,4 @@
-"""Read and write ``members.json``, which makes several runs one, and encode samples by all of them at once."""
+"""Read and write ``members.json``, which makes several runs one, and encode by all of them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CONTRACT = "encoder.json"
 SECOND = "encoder_2"
 """Folder of a run with its second encoder, where it has two: again weights, their JSON, and who was learned from."""
 MEMBERS = "members.json"
-"""File of a run with several members, which says who they are; each is a run in the folder of that name."""
+"""File of a run with several members, each of which is a run in the folder ``members``."""
 _FORMAT = 1
 
 

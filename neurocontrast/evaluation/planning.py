@@ -11,13 +11,14 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_inner_folds
-from neurocontrast.evaluation.designs import blocks_of, members_of
+from neurocontrast.evaluation.designs import blocks_of
 from neurocontrast.evaluation.estimators import (
     as_estimator,
     check_own,
     describe_own,
     gives_probabilities,
 )
+from neurocontrast.evaluation.members import members_of
 from neurocontrast.evaluation.models import MODELS, ProbeModel
 from neurocontrast.evaluation.notices import (
     ALLOWED_COPIES,

@@ -180,10 +180,8 @@ class Probe(Section):
     """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
     fold_weights: dict[str, list[StrictFloat | None]] = {}
     """The same of each fold, in the order of ``folds.tsv``."""
-    n_members: StrictInt | None = None
-    """Number of members of the run, to each of which the estimator was fitted; None for one encoder."""
-    averaged: str | None = None
-    """What was averaged over the members: ``probabilities``, ``decision values`` or ``numbers``."""
+    n_members: StrictInt | None = None  # to each of which the estimator was fitted
+    averaged: str | None = None  # over members: ``probabilities``, ``decision values``, ``numbers``
 
 
 class Threshold(Section):

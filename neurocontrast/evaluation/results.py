@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.distribution import Reference, training_reference
+from neurocontrast.evaluation.final_probe import fit_on_all
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -25,7 +26,7 @@ from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.significance import fold_p_value, holm, permutation_test
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
-from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
+from neurocontrast.evaluation.stored_probe import FittedProbe
 from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target
@@ -78,7 +79,6 @@ def run_study(
         Receives progress messages.
     """
     models = predict_out_of_fold(study, progress)
-    settings = study.settings
     tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)

@@ -15,12 +15,10 @@ from neurocontrast.evaluation.adjustment import adjustments
 from neurocontrast.evaluation.designs import (
     Block,
     Design,
-    Designs,
     FeatureDesign,
-    Member,
-    MemberDesign,
     has_own_blocks,
 )
+from neurocontrast.evaluation.members import Designs, Member, MemberDesign
 from neurocontrast.evaluation.models.model import (
     Description,
     GivenModel,
@@ -81,7 +79,7 @@ class Study:
         return MemberDesign(tuple(designs))
 
     def design_of_distances(self) -> FeatureDesign:
-        """Return the design by whose columns distances of scans are measured: of all members together."""
+        """Return the columns by which distances of scans are measured, of members all together."""
         return self._design(self.features, self.blocks)
 
     def _design(

@@ -15,7 +15,8 @@ from pydantic import StrictBool, StrictFloat, StrictInt
 from neurocontrast.data.columns import levels_of
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
-from neurocontrast.evaluation.designs import Design, map_design
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.members import map_design
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.record import Counts, Interval, Notice, Part

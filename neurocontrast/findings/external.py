@@ -25,9 +25,8 @@ from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import (
     blocks_of,
     check_same_blocks,
-    check_same_members,
-    members_of,
 )
+from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.metrics import (
     POOLED_ONLY,
     explain_undefined,

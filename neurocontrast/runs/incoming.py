@@ -20,7 +20,8 @@ from neurocontrast.embedding.scan_embedder import load_readers
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.encoders.members import SeveralEncoders
 from neurocontrast.evaluation import FittedProbe
-from neurocontrast.evaluation.designs import check_same_members, is_joined, members_of
+from neurocontrast.evaluation.designs import is_joined
+from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of

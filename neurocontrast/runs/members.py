@@ -1,4 +1,4 @@
-"""Plan, begin and finish a run of several encoders: who its members are, and the sites that each leaves out.
+"""Plan, begin and finish a run of several encoders, its members.
 
 A member is a run of its own in ``RUN/members``, with one encoder, a seed derived from that of the
 configuration and, with ``training.members_leave``, a selection of rows (``data.where``) without its
@@ -211,7 +211,7 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
 
 
 def check_same_number(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run of one encoder with members, or a run of members with one encoder."""
+    """Refuse to continue a run with another number of members."""
     n_now = settings.training.members
     n_before = 1
     if has_members(folder):
@@ -227,7 +227,7 @@ def check_same_number(folder: Path, settings: Config) -> None:
 def finish_members(
     folder: Path, settings: Config, record: MembersRecord, source_of: SourceOf
 ) -> None:
-    """Write who was learned from by any member, and then the weights, with which the run is finished."""
+    """Write the people of all members, and then the weights, with which the run is finished."""
     if record.weights is not None:
         return
     folders = [folder_of_member(folder, number) for number in range(len(record.seeds))]

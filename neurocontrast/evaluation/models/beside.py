@@ -8,9 +8,8 @@ from neurocontrast.evaluation.designs import (
     Design,
     FeatureDesign,
     PairDesign,
-    first_design,
-    map_design,
 )
+from neurocontrast.evaluation.members import first_design, map_design
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
-from neurocontrast.evaluation.designs import first_design
 from neurocontrast.evaluation.estimators import EstimatorError, describe_own
-from neurocontrast.evaluation.models.model import ProbeModel, fit_probe
+from neurocontrast.evaluation.members import first_design
+from neurocontrast.evaluation.models.fitting import fit_probe
+from neurocontrast.evaluation.models.model import ProbeModel
 from neurocontrast.evaluation.record import Notice
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation.designs import Designs
+    from neurocontrast.evaluation.members import Designs
     from neurocontrast.evaluation.rows import Rows
     from neurocontrast.evaluation.study import Study
 

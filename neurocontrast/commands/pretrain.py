@@ -35,7 +35,7 @@ from neurocontrast.runs.folder import check_new, read_metrics
 from neurocontrast.runs.initial import restore_initial
 from neurocontrast.runs.members import (
     SourceOf,
-    check_member,
+    check_members,
     check_same_number,
     finish_members,
     open_members,
@@ -403,9 +403,7 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     if training.members > 1:
         counts["n_members"] = training.members
         record = plan_members(settings, cohort)
-        for number in range(training.members):
-            member = settings_of_member(settings, record, number)
-            check_member(member, lambda chosen: source_of(chosen.data), cohort)
+        check_members(settings, record, lambda chosen: source_of(chosen.data), cohort)
     shape = (
         [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
     )

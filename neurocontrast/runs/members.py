@@ -171,8 +171,7 @@ def open_members(
     if is_new:
         cohort = read_cohort_of(settings, source_of(settings))
         record = plan_members(settings, cohort)
-        for number in range(len(record.seeds)):
-            check_member(settings_of_member(settings, record, number), source_of, cohort)
+        check_members(settings, record, source_of, cohort)
     else:
         record = read_record(folder)
         _check_can_continue(folder, settings)
@@ -192,9 +191,17 @@ def open_members(
     return record
 
 
-def check_member(settings: Config, source_of: SourceOf, cohort: Cohort) -> None:
-    """Refuse a member that could not be trained on its share of a run's cohort."""
-    build_parts(settings, cohort.select(settings.data.where), source_of(settings))
+def check_members(
+    settings: Config, record: MembersRecord, source_of: SourceOf, cohort: Cohort
+) -> None:
+    """Refuse members that could not be trained on their share of a run's cohort."""
+    sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)
+    for number in range(len(record.seeds)):
+        member = settings_of_member(settings, record, number)
+        seen = cohort
+        if record.left_out is not None:
+            seen = cohort.subset(~np.isin(sites, record.left_out[number]))
+        build_parts(member, seen, source_of(member))
 
 
 def _check_can_continue(folder: Path, settings: Config) -> None:

@@ -102,7 +102,9 @@ def test_an_estimator_of_the_users_own_is_fitted_to_each_member(make_cohort, tar
     cohort = cohort_of(make_cohort)
     estimator = LogisticRegression(C=0.1)
     options = {"target": target, "estimator": estimator}
-    scores = run_study(plan(cohort, info=info_of(), n_folds=3, **options)).models["embedding"].scores
+    scores = (
+        run_study(plan(cohort, info=info_of(), n_folds=3, **options)).models["embedding"].scores
+    )
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
     np.testing.assert_allclose(scores, mean, rtol=1e-12)
 
@@ -110,7 +112,9 @@ def test_an_estimator_of_the_users_own_is_fitted_to_each_member(make_cohort, tar
 def test_an_own_regressor_is_fitted_to_each_member(make_cohort):
     cohort = cohort_of(make_cohort)
     options = {"target": "age", "estimator": LinearRegression()}
-    scores = run_study(plan(cohort, info=info_of(), n_folds=3, **options)).models["embedding"].scores
+    scores = (
+        run_study(plan(cohort, info=info_of(), n_folds=3, **options)).models["embedding"].scores
+    )
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
     np.testing.assert_allclose(scores, mean, rtol=1e-9)
 
@@ -161,7 +165,9 @@ def test_network_components_and_the_measures_beside_the_embedding_are_averaged_t
         assert len(models[name].design.designs) == 3
     together = make_beside(study, models["regional"])
     assert all(isinstance(design, PairDesign) for design in together.design.designs)
-    sizes = [design(np.arange(40), np.arange(40, 50))[0].shape[1] for design in together.design.designs]
+    sizes = [
+        design(np.arange(40), np.arange(40, 50))[0].shape[1] for design in together.design.designs
+    ]
     assert sizes == [1 + size for size in SIZES]
     components = models["components"].design.designs
     assert {design.features.shape[1] for design in components} == {N_COMPONENTS}

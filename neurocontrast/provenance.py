@@ -28,6 +28,9 @@ _PACKAGES = (
     "pyarrow",
 )
 
+Record = Mapping[str, Any]
+Description = dict[str, Any]
+"""What a JSON file says of a run or an encoder, as it is read and as it is made."""
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 CONTENT = "content_digest"
 """Column with digests of each scan's content, by which a renamed person is found."""
@@ -173,11 +176,12 @@ class KnownPeople:
         return Recognised(frozenset(named), frozenset(alike - named), len(not_compared))
 
 
-def shared_keys(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def shared_keys(records: Sequence[Record]) -> Description:
     """Return the keys and values that all records share."""
     shared = {}
     for key, value in records[0].items():
-        if value is not None and all(record.get(key) == value for record in records):
+        alike = [record for record in records if record.get(key) == value]
+        if value is not None and len(alike) == len(records):
             shared[key] = value
     return shared
 
@@ -187,7 +191,10 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
     joined = []
     for scan in zip(*contents, strict=True):
         digests = dict.fromkeys(scan)
-        joined.append("" if "" in digests else " ".join(digests))
+        content = " ".join(digests)
+        if "" in digests:
+            content = ""
+        joined.append(content)
     return joined
 
 

@@ -141,8 +141,8 @@ def embed(
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
     table = source.table_of(read).drop(columns=CONTENT, errors="ignore")
     contents = []
-    for each, of_source in zip(sources, cohorts, strict=True):
-        contents.append(each.contents(of_source, progress))
+    for prepared, usable in zip(sources, cohorts, strict=True):
+        contents.append(prepared.contents(usable, progress))
     table[CONTENT] = join_contents(contents)
     write_embeddings(target, table, np.concatenate(features, axis=1), info)
     finished.remove()

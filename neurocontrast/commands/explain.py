@@ -374,8 +374,8 @@ def _readout(
     """Return weights and intercept of a number of the probe by the features as they are, and what the number means."""
     if probe.members:
         raise ConfigError(
-            f"explanation: the probe averages {len(probe.members)} members of a run, and one encoder "
-            "is explained. Embed with one of them, RUN/members/0, evaluate that, and explain it."
+            f"explanation: the probe averages {len(probe.members)} members of a run, and one "
+            "encoder is explained. Embed with one of them, RUN/members/0, evaluate that, and explain it."
         )
     if is_joined(probe.blocks):
         raise ConfigError(

@@ -90,15 +90,7 @@ def join(
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
     read = {name: read_embeddings(path) for name, path in zip(chosen, paths, strict=True)}
     for name, each in read.items():
-        if inner := (each.info.get("run") or {}).get("blocks"):
-            raise DataError(
-                f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others."
-            )
-        if (each.info.get("run") or {}).get("members"):
-            raise DataError(
-                f"{name}: is of a run of several members, whose predictions are averaged and whose "
-                "columns are not joined. Embed one member, such as RUN/members/0, and join that."
-            )
+        _refuse_several(name, each)
     digests = {name: encoder_digest(each.info) for name, each in read.items()}
     known = pd.Series(digests, dtype=object).dropna()
     same = [" = ".join(group) for group in known.groupby(known).groups.values() if len(group) > 1]
@@ -114,6 +106,21 @@ def join(
         )
     write_embeddings(target, table, features, info)
     return target
+
+
+def _refuse_several(name: str, table: Embeddings) -> None:
+    """Refuse a table of several encoders, whose features would be joined once more."""
+    run = table.info.get("run") or {}
+    if run.get("blocks"):
+        blocks = ", ".join(run["blocks"])
+        raise DataError(
+            f"{name}: is joined already, of {blocks}. Join those tables with the others."
+        )
+    if run.get("members"):
+        raise DataError(
+            f"{name}: is of a run of several members, whose predictions are averaged and whose "
+            "columns are not joined. Embed one member, such as RUN/members/0, and join that."
+        )
 
 
 def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:

@@ -218,8 +218,8 @@ def _read_features(
             f"{path.name}: the table has no rows, and there is nothing to predict without a scan."
         )
     n_features = read.features.shape[1]
-    check_same_blocks(fitted.blocks, blocks_of(read.info, n_features), parameter=path.name)
     check_same_members(fitted.members, members_of(read.info, n_features), parameter=path.name)
+    check_same_blocks(fitted.blocks, blocks_of(read.info, n_features), parameter=path.name)
     doubts = [
         fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
     ]
@@ -236,7 +236,7 @@ def _read_features(
 
 
 def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
-    return {
+    origin = {
         "format": 1,
         "target": fitted.target,
         "kind": fitted.kind,
@@ -248,9 +248,11 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
             "of_trained_subjects": _n_known(table) if fitted.trained_on else None,
         },
         "encoder": fitted.encoder,
-        **({"n_members": len(fitted.members)} if fitted.members else {}),
         "environment": describe_environment(),
     }
+    if fitted.members:
+        origin["n_members"] = len(fitted.members)
+    return origin
 
 
 def _people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:

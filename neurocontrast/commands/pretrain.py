@@ -167,8 +167,7 @@ def pretrain(
             "data.participants: missing. Give the table of scans, participants=participants.tsv."
         )
     training = settings.training
-    if not is_new:
-        check_same_number(folder, settings)
+    check_same_number(folder, settings)
     usable_accelerator(
         training.accelerator, training.devices, section="training", training=training.precision
     )
@@ -190,20 +189,18 @@ def pretrain(
         if each is not None
     }
     settings = settings.model_copy(update=changes)
-
-    def make_source(chosen: Config) -> AnySource:
-        return source_of(chosen.data, **given)
-
-    source = make_source(settings)
+    make_source = _sources(**given)
     # Refuses transforms, and needs a package for some images: before anything is written.
-    source.views(settings.augment, seed=settings.seed)
+    make_source(settings).views(settings.augment, seed=settings.seed)
     with suspending(), joined(**settings.training.of_launch) as engine:
         shown = progress if engine[1].is_first else SILENT
-        if settings.training.members == 1:
-            _run(settings, source, folder, engine, resume=resume, progress=shown)
-        else:
-            _run_members(settings, make_source, folder, engine, resume=resume, progress=shown)
+        _run_members(settings, make_source, folder, engine, resume=resume, progress=shown)
     return PretrainingRun(folder)
+
+
+def _sources(**options: Any) -> SourceOf:
+    """Return a function that makes the source of samples of a configuration."""
+    return lambda settings: source_of(settings.data, **options)
 
 
 def _run(
@@ -271,7 +268,11 @@ def _run_members(
     resume: bool,
     progress: Progress,
 ) -> None:
-    """Train the members of a run one after the other, each as a run of its own."""
+    """Train a run, or its members one after the other, each as a run of its own."""
+    if settings.training.members == 1:
+        source = source_of_run(settings)
+        _run(settings, source, folder, engine, resume=resume, progress=progress)
+        return
     processes = engine[1]
     with ExitStack() as stack:
 
@@ -284,9 +285,15 @@ def _run_members(
         record = after_first(processes, begin, MembersRecord.model_validate)
         for number in range(len(record.seeds)):
             member = settings_of_member(settings, record, number)
-            place = folder_of_member(folder, number)
             progress.message(f"{folder}: member {number + 1} of {len(record.seeds)}.")
-            _run(member, source_of_run(member), place, engine, resume=True, progress=progress)
+            _run(
+                member,
+                source_of_run(member),
+                folder_of_member(folder, number),
+                engine,
+                resume=True,
+                progress=progress,
+            )
         if processes.is_first:
             finish_members(folder, settings, record, source_of_run)
             progress.message(f"{folder}: all {len(record.seeds)} members are trained.")
@@ -403,7 +410,7 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     if training.members > 1:
         counts["n_members"] = training.members
         record = plan_members(settings, cohort)
-        check_members(settings, record, lambda chosen: source_of(chosen.data), cohort)
+        check_members(settings, record, _sources(), cohort)
     shape = (
         [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
     )

@@ -31,7 +31,7 @@ from neurocontrast.encoders.members import (
 )
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import SILENT, warn_caller
-from neurocontrast.provenance import KnownPeople, join_contents
+from neurocontrast.provenance import Description, KnownPeople, join_contents
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -59,33 +59,36 @@ class Reader:
 
     folder: Path
     network: Encoder | ContrastiveModel | SeveralEncoders
-    contract: dict[str, Any]
+    contract: Description
     """``encoder.json`` of the network, or of the first of several."""
 
 
 def load_readers(
     run: str | os.PathLike[str], settings: EmbeddingSettings
-) -> tuple[list[Reader], dict[str, Any]]:
+) -> tuple[list[Reader], Description]:
     """Load the networks of a run, in the order of their features, and its description.
 
     A run of one encoder has one reader, and its description is ``encoder.json``. So has a run of
     members whose samples are prepared alike; members that standardise by the people whom each
     learned from have a reader each.
     """
-    folders = members_of(Path(run))
-    loaded = [load_network(folder, settings) for folder in folders]
     readers = []
-    for folder, (network, contract) in zip(folders, loaded, strict=True):
+    networks = []
+    contracts = []
+    sizes = []
+    preprocessing = []
+    for folder in members_of(Path(run)):
+        network, contract = load_network(folder, settings)
         readers.append(Reader(folder, network, contract))
-    if len(folders) == 1:
-        return readers, loaded[0][1]
-    networks = [network for network, _ in loaded]
-    contracts = [contract for _, contract in loaded]
-    sizes = [network.n_features for network in networks]
+        networks.append(network)
+        contracts.append(contract)
+        sizes.append(network.n_features)
+        preprocessing.append(contract["preprocessing"])
+    if len(readers) == 1:
+        return readers, contracts[0]
     described = describe_members(contracts, sizes, read_record(Path(run)).left_out)
-    first = contracts[0]["preprocessing"]
-    if all(contract["preprocessing"] == first for contract in contracts):
-        readers = [Reader(folders[0], SeveralEncoders(networks), contracts[0])]
+    if preprocessing.count(preprocessing[0]) == len(preprocessing):
+        readers = [Reader(readers[0].folder, SeveralEncoders(networks), contracts[0])]
     return readers, described
 
 
@@ -202,11 +205,16 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
         readers = load_readers(self.run, settings)[0]
         with ExitStack() as stack:
-            prepared = [self._prepare(reader, X, stack) for reader in readers]
-            if self.overlap != "ignore":
-                contents = [source.contents(cohort, SILENT) for source, cohort in prepared]
-                self._look_for_people(X, join_contents(contents))
+            prepared = []
+            contents = []
             features = []
+            for reader in readers:
+                source, cohort = self._prepare(reader, X, stack)
+                prepared.append((source, cohort))
+                if self.overlap != "ignore":
+                    contents.append(source.contents(cohort, SILENT))
+            if contents:
+                self._look_for_people(X, join_contents(contents))
             for reader, (source, cohort) in zip(readers, prepared, strict=True):
                 images = source.images(cohort)
                 n_readers = source.data.n_workers
@@ -254,8 +262,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def _source(self, reader: Reader) -> Brains:
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         data = DataSettings(**folders, n_workers=joblib.effective_n_jobs(self.n_jobs))
-        what = "ScanEmbedder embeds brains"
-        return brains_of_run(reader.folder, reader.contract, data, what=what)
+        kind = "ScanEmbedder embeds brains"
+        return brains_of_run(reader.folder, reader.contract, data, what=kind)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""

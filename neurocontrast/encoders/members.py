@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
@@ -15,7 +17,7 @@ from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.encoders.weights import MEMBERS, folder_of_member, read_contract
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of, write_json
-from neurocontrast.provenance import shared_keys
+from neurocontrast.provenance import Description, Record, shared_keys
 from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
@@ -55,8 +57,8 @@ def read_record(run: Path) -> MembersRecord:
     try:
         record = MembersRecord.model_validate(content)
     except ValidationError as error:
-        keys = ", ".join(dict.fromkeys(f"'{problem['loc'][0]}'" for problem in error.errors()))
-        raise CheckpointError(f"{path}: {keys} missing or damaged. {_REMEDY}") from None
+        key = error.errors()[0]["loc"][0]
+        raise CheckpointError(f"{path}: '{key}' missing or damaged. {_REMEDY}") from None
     n = len(record.seeds)
     for key in ("left_out", "weights"):
         values = getattr(record, key)
@@ -83,7 +85,7 @@ def _first_twice(values: Sequence[int | str]) -> str:
 
 
 def members_of(run: Path) -> tuple[Path, ...]:
-    """Return the runs that are embedded as one: those of the members, or the run itself.
+    """Return the runs that are embedded as one: all members, or the run itself.
 
     Members that are not trained yet, or are not those that ``members.json`` names, are refused.
     """
@@ -95,7 +97,7 @@ def members_of(run: Path) -> tuple[Path, ...]:
             f"{run}: not all of its {len(record.seeds)} members are trained. Continue the run with "
             f"--resume, or give one that is finished, such as {folder_of_member(run, 0)}."
         )
-    folders = tuple(folder_of_member(run, number) for number in range(len(record.seeds)))
+    folders = tuple(map(partial(folder_of_member, run), range(len(record.seeds))))
     for folder, seed, sha256 in zip(folders, record.seeds, record.weights, strict=True):
         contract = read_contract(folder)
         if contract["weights"]["sha256"] != sha256:
@@ -124,20 +126,23 @@ class SeveralEncoders(nn.Module):
     def __init__(self, networks: Sequence[Encoder | ContrastiveModel]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
-        self.n_features = sum(network.n_features for network in networks)
+        self.n_features = sum(map(attrgetter("n_features"), networks))
         self.inference_layout = networks[0].inference_layout
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Map samples to features (n, n_features), those of the first network first."""
-        return torch.cat([network(samples) for network in self.networks], dim=1)
+        """Map samples to features (n, n_features) in the order of the networks."""
+        features = []
+        for network in self.networks:
+            features.append(network(samples))
+        return torch.cat(features, dim=1)
 
 
 def describe_members(
-    contracts: Sequence[Mapping[str, Any]],
+    contracts: Sequence[Record],
     sizes: Sequence[int],
     left_out: Sequence[Sequence[str]] | None = None,
-) -> dict[str, Any]:
-    """Return the description of a run of members: what all members say alike, and each of them.
+) -> Description:
+    """Describe a run of members: the keys that all share, and each member.
 
     `sizes` are the numbers of features of each, `left_out` the sites that each was trained without.
     """
@@ -153,19 +158,19 @@ def describe_members(
         }
         if "beside" in contract:
             beside = contract["beside"]
-            member["beside"] = {key: beside[key] for key in ("name", "n_components")}
+            member["beside"] = {"name": beside["name"], "n_components": beside["n_components"]}
         if left_out is not None:
             member["left_out"] = list(left_out[number])
         members.append(member)
         start += size
     shared = shared_keys(contracts)
-    preprocessing = [contract["preprocessing"] for contract in contracts]
+    preprocessing = list(map(itemgetter("preprocessing"), contracts))
     shared["preprocessing"] = shared_keys(preprocessing)
     if "columns" in preprocessing[0]:
-        columns = chain.from_iterable(of_member["columns"] for of_member in preprocessing)
+        columns = chain.from_iterable(map(itemgetter("columns"), preprocessing))
         shared["preprocessing"]["columns"] = list(dict.fromkeys(columns))
     for key in _OF_ONE:
         shared.pop(key, None)
-    digests = [contract["weights"]["sha256"] for contract in contracts]
+    digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
     weights = {"sha256": digest_of("members", *digests)}
     return shared | {"n_features": start, "weights": weights, "members": members}

@@ -96,14 +96,19 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
+def refuse_members(folder: Path) -> None:
+    """Refuse a run of several members where one encoder is taken."""
+    if (folder / MEMBERS).is_file():
+        raise CheckpointError(
+            f"{folder}: this run has several members (training.members), and one encoder is taken. "
+            f"Give one of them, which is a run of its own: {folder_of_member(folder, 0)}."
+        )
+
+
 def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read and check ``encoder.json``."""
     path = Path(folder) / CONTRACT
-    if not path.is_file() and (path.parent / MEMBERS).is_file():
-        raise CheckpointError(
-            f"{folder}: this run has several members (training.members), and one encoder is taken. "
-            f"Give one of them, which is a run of its own: {folder_of_member(path.parent, 0)}."
-        )
+    refuse_members(path.parent)
     if not path.is_file():
         weights = sorted(
             (Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"),

@@ -1,4 +1,4 @@
-"""The probe that is stored: fitted on all scans of a study, of a run of members one probe to each."""
+"""Fit the probe that is stored on all scans of a study, of a run of members one to each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
-from neurocontrast.evaluation.members import MemberDesign
+from neurocontrast.evaluation.members import designs_of
 from neurocontrast.evaluation.models import Prediction, average_members, fit_probe
 from neurocontrast.evaluation.stored_probe import FittedProbe
 from neurocontrast.evaluation.study import Study
@@ -23,15 +23,14 @@ def fit_on_all(
     weight: float | None = None,
     chosen: Sequence[Prediction] = (),
 ) -> tuple[Prediction, FittedProbe | None]:
-    """Fit the probe on all scans of a study (`Study.fitted_rows`), its strength chosen on inner folds.
+    """Fit the probe on all scans of a study (`Study.fitted_rows`) after choices on inner folds.
 
     A `weight` of the network's block is taken as it is, and not chosen anew. `chosen` are earlier
     fits, one a member, whose strength and weight are taken. Returns what the probe says of these
     scans, and the probe to be stored; None where `Study.why_not_stored` says so.
     """
     rows = study.fitted_rows
-    design = study.design()
-    designs = design.designs if isinstance(design, MemberDesign) else (design,)
+    designs = designs_of(study.design())
     predictions = []
     models = []
     for number, of_member in enumerate(designs):
@@ -55,14 +54,14 @@ def fit_on_all(
             estimator=study.estimator,
         )
         predictions.append(predicted)
-        models.append(model)
+        if model is not None:
+            models.append(model)
     predicted = predictions[0]
     if study.members:
         predicted = average_members(predictions, study.target, rows, study.settings)
-    fitted = [model for model in models if model is not None]
-    if study.why_not_stored is not None or len(fitted) < len(designs):
+    if study.why_not_stored is not None or len(models) < len(designs):
         return predicted, None
-    return predicted, _as_stored(study, predicted, fitted, encoder, distribution)
+    return predicted, _as_stored(study, predicted, models, encoder, distribution)
 
 
 def _as_stored(
@@ -91,6 +90,12 @@ def _as_stored(
         scales.append(np.where(is_read, model.scaler.scale_, 1.0))
         coefficients.append(np.where(is_read[:, None], of_model, 0.0))
         intercepts.append(np.atleast_1d(model.estimator.intercept_))
+    threshold: float | str = study.settings.threshold
+    if predicted.threshold is not None:
+        threshold = predicted.threshold
+    intercept = intercepts[0]
+    if study.members:
+        intercept = np.stack(intercepts)
     people = KnownPeople.of_rows(study.subjects[rows], study.table[CONTENT].iloc[rows])
     shares = np.zeros(0)
     if n_classes:
@@ -101,7 +106,7 @@ def _as_stored(
         kind=target.kind,
         classes=target.classes,
         strength=predicted.strength,
-        threshold=study.settings.threshold if predicted.threshold is None else predicted.threshold,
+        threshold=threshold,
         shares=shares,
         encoder=encoder,
         trained_on=people.subjects or frozenset(),
@@ -115,5 +120,5 @@ def _as_stored(
         scale=np.concatenate(scales),
         coefficients=np.concatenate(coefficients),
         weight=predicted.weight,
-        intercept=np.stack(intercepts) if study.members else intercepts[0],
+        intercept=intercept,
     )

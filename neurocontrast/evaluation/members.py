@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from neurocontrast.evaluation.designs import Block, Design, Info
@@ -41,7 +41,7 @@ class MemberDesign:
     designs: tuple[Design, ...]
 
     def map(self, change: Callable[[Design], Design]) -> MemberDesign:
-        """Return the designs that `change` makes of those of each member."""
+        """Return changed designs, one for each member."""
         return MemberDesign(tuple(map(change, self.designs)))
 
 
@@ -56,30 +56,36 @@ def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
     return change(design)
 
 
+def designs_of(design: Designs) -> tuple[Design, ...]:
+    """Return the design of each member, or the one of a single encoder."""
+    if isinstance(design, MemberDesign):
+        return design.designs
+    return (design,)
+
+
 def first_design(design: Designs) -> Design:
     """Return a design, of members that of the first, by which estimators are described."""
-    if isinstance(design, MemberDesign):
-        return design.designs[0]
-    return design
+    return designs_of(design)[0]
 
 
 def members_of(info: Info, n_features: int) -> tuple[Member, ...]:
     """Return the members of a run in the order of their columns; none for one encoder."""
     run = info.get("run")
-    described = run.get("members") if isinstance(run, Mapping) else None
-    if not described:
+    if not isinstance(run, Mapping) or not run.get("members"):
         return ()
     of_network = info.get("layer", "encoder") == "encoder"
     members = []
     try:
-        for member in described:
-            beside = member.get("beside") or {"n_components": 0}
+        for member in run["members"]:
+            n_components = 0
+            if of_network and "beside" in member:
+                n_components = int(member["beside"]["n_components"])
             members.append(
                 Member(
                     str(member["name"]),
                     int(member["n_features"]),
                     str(member["weights"]["sha256"]),
-                    int(beside["n_components"]) if of_network else 0,
+                    n_components,
                 )
             )
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -87,8 +93,8 @@ def members_of(info: Info, n_features: int) -> tuple[Member, ...]:
             "embeddings: their description of members is damaged. Embed the scans again."
         ) from None
     total = sum(map(attrgetter("n_features"), members))
-    is_right = min(member.n_features - member.n_components for member in members) > 0
-    if total != n_features or not is_right:
+    are_whole = all(map(has_network, members))
+    if total != n_features or not are_whole:
         raise DataError(
             f"embeddings: {len(members)} members have {total} features, and the table has "
             f"{n_features}. Embed the scans again."
@@ -101,11 +107,18 @@ def members_of(info: Info, n_features: int) -> tuple[Member, ...]:
     return tuple(members)
 
 
+def has_network(member: Member) -> bool:
+    """Tell whether a member has more features than components."""
+    return member.n_features > member.n_components
+
+
 def check_same_members(
     expected: Sequence[Member], found: Sequence[Member], *, parameter: str
 ) -> None:
-    """Refuse features of other members than those that probes were fitted on."""
-    if [member[1:] for member in expected] == [member[1:] for member in found]:
+    """Refuse features of members other than the probe's."""
+    if list(map(itemgetter(slice(1, None)), expected)) == list(
+        map(itemgetter(slice(1, None)), found)
+    ):
         return
     raise DataError(
         f"{parameter}: the probe was fitted on features of {_count_members(expected)}, and this "
@@ -116,5 +129,5 @@ def check_same_members(
 def _count_members(members: Sequence[Member]) -> str:
     if not members:
         return "one encoder"
-    digests = ", ".join(f"{member.encoder[:12]}…" for member in members)
+    digests = ", ".join(map("{0.encoder:.12}…".format, members))
     return f"{len(members)} members of a run ({digests})"

@@ -6,6 +6,7 @@ A few scans of a new site whose truth is known take its bias out of the predicti
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,7 +124,7 @@ class FittedProbe(BaseModel):
         return mean
 
     def _scores(self, margins: Floats) -> Floats:
-        """Return probabilities, or numbers, of what coefficients and intercepts give (n, k)."""
+        """Turn log-odds (n, k) into probabilities; numbers stay."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
         return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
@@ -167,7 +168,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     if probe.blocks:
         about["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.members:
-        about["members"] = [member._asdict() for member in probe.members]
+        about["members"] = list(map(Member._asdict, probe.members))
     if probe.distribution is not None:
         arrays |= {
             f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
@@ -202,12 +203,14 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             row = np.zeros((1, probe.n_features))
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
             # Intercepts of several probes, which an earlier version averaged, would be added up.
-            of_members = tuple(member.n_features for member in probe.members)
-            shape = (len(of_members), n_scores) if of_members else (n_scores,)
+            n_of_members = sum(map(attrgetter("n_features"), probe.members))
+            shape: tuple[int, ...] = (n_scores,)
+            if probe.members:
+                shape = (len(probe.members), n_scores)
             fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == shape
             fits = (
                 fits
-                and sum(of_members) in (0, probe.n_features)
+                and n_of_members in (0, probe.n_features)
                 and probe.coefficients.shape == (probe.n_features, n_scores)
                 and probe.predict(row).size > 0
             )

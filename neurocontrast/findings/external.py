@@ -143,8 +143,8 @@ def plan_external(
     info = info or {}
     training_info = training_info or {}
     n_found = features.shape[1] if features.ndim == 2 else 0
-    check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
     check_same_members(study.members, members_of(info, n_found), parameter="test")
+    check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
     doubt = check_same_encoder(
         encoder_digest(training_info),
         encoder_digest(info),

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class IncomingScans:
         Features of a scan with an error are NaN, and its content is "".
         """
         contents = [""] * len(self.cohort)
-        n_features = sum(reading.network.n_features for reading in self.readings)
+        n_features = sum(map(attrgetter("network.n_features"), self.readings))
         features = np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
         notes: list[dict[str, str | None]] = []
         settings = self.settings.embedding
@@ -74,12 +75,10 @@ class IncomingScans:
                 warnings = list[str]()
                 problem = None
                 try:
-                    embedded = [reading.embed(row, settings) for reading in self.readings]
-                    made = np.concatenate([values for values, _ in embedded])
-                    contents[row] = join_contents([[content] for _, content in embedded])[0]
-                    if not np.isfinite(made).all():
+                    embedded, contents[row] = self._embed(row, settings)
+                    if not np.isfinite(embedded).all():
                         raise DataError(f"{name}: its features are not finite.")
-                    features[row] = made
+                    features[row] = embedded
                     scan = self.cohort.subset([row])
                     files = [files_of(images)[0] for images in scan.scans]
                     headers = [
@@ -97,6 +96,16 @@ class IncomingScans:
                 f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}"
             )
         return features, pd.DataFrame(notes, index=self.tidy.index), contents
+
+    def _embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
+        """Return the features of one scan by all networks, and the digests of its content."""
+        features = []
+        contents = []
+        for reading in self.readings:
+            values, content = reading.embed(row, settings)
+            features.append(values)
+            contents.append([content])
+        return np.concatenate(features), join_contents(contents)[0]
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:
         """Return the origin of a table of predictions: the source of the scans, and those that failed."""
@@ -130,7 +139,7 @@ def open_scans(
         )
     readers, contract = load_readers(run, settings.embedding)
     info = {"run": contract, **settings.embedding.reading()}
-    n_features = sum(reader.network.n_features for reader in readers)
+    n_features = sum(map(attrgetter("network.n_features"), readers))
     check_same_members(fitted.members, members_of(info, n_features), parameter="run")
     fitted.check_encoder(encoder_digest(info), n_features, place=run.name)
     readings = []

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,8 @@ from scipy.sparse.csgraph import connected_components
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.columns import levels_of, no_column
+from neurocontrast.data.columns import Where, levels_of, no_column
+from neurocontrast.data.problems import first_names
 from neurocontrast.data.sources import AnySource
 from neurocontrast.encoders.members import (
     MembersRecord,
@@ -28,8 +29,8 @@ from neurocontrast.encoders.members import (
     read_record,
     write_members,
 )
-from neurocontrast.encoders.weights import folder_of_member, read_contract
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of
+from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import hold, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import KnownPeople, describe_environment, version
@@ -46,7 +47,6 @@ from neurocontrast.seeds import derive_seed
 
 SourceOf = Callable[[Config], AnySource]
 """Makes the source of samples of a configuration."""
-_N_SHOWN = 5
 
 
 def seed_of_member(seed: int, number: int) -> int:
@@ -57,7 +57,7 @@ def seed_of_member(seed: int, number: int) -> int:
 def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
     """Decide the seed of each member of a new run, and the sites that each leaves out."""
     n = settings.training.members
-    seeds = tuple(seed_of_member(settings.seed, number) for number in range(n))
+    seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))
     left_out = None
     if settings.training.members_leave == "sites":
         left_out = share_sites(cohort, n)
@@ -80,8 +80,7 @@ def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
     groups = _groups_of_sites(sites, cohort.table["subject_id"])
     if len(groups) < n_members:
         names = sorted(set(sites))
-        why = f"{len(names)} sites ({one_of(names[:_N_SHOWN])}"
-        why += " …)" if len(names) > _N_SHOWN else ")"
+        why = f"{len(names)} sites ({first_names(names)})"
         if len(groups) < len(names):
             why += f" in {len(groups)} groups, since people were scanned at several sites"
         raise ConfigError(
@@ -89,13 +88,15 @@ def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
             f"{source} has {why}. Set training.members to {len(groups)} or fewer, or leave "
             "members_leave out."
         )
-    shares: list[list[str]] = [[] for _ in range(n_members)]
+    shares = list[list[str]]()
+    for _ in range(n_members):
+        shares.append([])
     n_people = np.zeros(n_members, dtype=int)
     for names, n in groups:
         smallest = int(n_people.argmin())
         shares[smallest] += names
         n_people[smallest] += n
-    return tuple(tuple(sorted(share)) for share in shares)
+    return tuple(map(tuple, map(sorted, shares)))
 
 
 def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
@@ -103,13 +104,10 @@ def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
     absent = np.flatnonzero(sites.isna())
     if not len(absent):
         return
-    names = np.array(cohort.names(), dtype=object)[absent[:_N_SHOWN]]
-    more = ""
-    if len(absent) > _N_SHOWN:
-        more = " …"
+    names = first_names(cohort.subset(absent).names())
     raise DataError(
         f"{key}: {cohort.source.name}: {len(absent)} of {len(sites)} scans have no site "
-        f"({', '.join(names)}{more}). Fill in column 'site', or leave them out: data.where={{site: "
+        f"({names}). Fill in column 'site', or leave them out: data.where={{site: "
         "{not: n/a}}."
     )
 
@@ -145,7 +143,7 @@ def settings_of_member(settings: Config, record: MembersRecord, number: int) -> 
     return settings.model_copy(update=changes)
 
 
-def _without_sites(where: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
     """Return a selection of rows without some sites, which the earlier one keeps."""
     chosen = where.get("site", {"not": ()})
     if isinstance(chosen, Mapping):
@@ -219,6 +217,8 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
 
 def check_same_number(folder: Path, settings: Config) -> None:
     """Refuse to continue a run with another number of members."""
+    if not (folder / "config.yaml").is_file():
+        return
     n_now = settings.training.members
     n_before = 1
     if has_members(folder):
@@ -237,14 +237,16 @@ def finish_members(
     """Write the people of all members, and then the weights, with which the run is finished."""
     if record.weights is not None:
         return
-    folders = [folder_of_member(folder, number) for number in range(len(record.seeds))]
+    folders = list(map(partial(folder_of_member, folder), range(len(record.seeds))))
     provenances = list(map(read_provenance, folders))
     people = join_people(list(map(KnownPeople.of_pretraining, provenances)))
     skipped = set[str]()
     for member in folders:
         skipped |= set(read_skipped(member))
     cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
-    starts = [provenance["init"] for provenance in provenances if "init" in provenance]
+    start = {}
+    if "init" in provenances[0]:
+        start["init"] = provenances[0]["init"]
     write_json(
         folder / "provenance.json",
         {
@@ -255,13 +257,13 @@ def finish_members(
             "simulated": cohort.simulated,
             "simulation": provenances[0].get("simulation"),
             "n_members": len(folders),
-            **({"init": starts[0]} if starts else {}),
+            **start,
             "pretraining_subjects": sorted(people.subjects or ()),
             "pretraining_contents": sorted(people.contents),
             "pretraining_contents_complete": people.is_complete,
         },
     )
-    weights = tuple(str(read_contract(member)["weights"]["sha256"]) for member in folders)
+    weights = tuple(map(digest_of_weights, folders))
     write_members(folder, record.model_copy(update={"weights": weights}))
 
 

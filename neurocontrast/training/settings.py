@@ -92,12 +92,12 @@ class TrainingSettings(Settings):
     """Weights to start from, in place of random ones: a run, or a folder of ``weights import``. Relative to the current
     directory."""
     members: PositiveInt = 1
-    """Encoders that are trained one after the other, each with a seed derived from ``seed``, and each a
-    run in ``RUN/members``. Probes are fitted to each, and their predictions averaged. Time and disk
-    grow as many times."""
+    """Encoders that are trained one after the other, each a run in ``RUN/members`` with a seed of
+    its own. Probes are fitted to each, and their predictions averaged. Time and disk grow as many
+    times."""
     members_leave: Literal["sites"] | None = None
-    """``sites``: each member is trained without its share of the sites, and each site is left out by one
-    member. None: all members learn from everybody."""
+    """``sites``: each member is trained without its share of the sites, and each site is left out
+    by one member. None: all members learn from everybody."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:

@@ -139,10 +139,10 @@ def test_an_evaluation_its_probe_and_its_report_say_that_members_were_averaged(
     np.testing.assert_allclose(of_table["y_score"], scans.table["y_score"], atol=1e-5)
     assert read_json(tmp_path / "scans.json")["n_members"] == N
     one = run / "members/0"
-    with pytest.raises(DataError, match="3 members of a run .* has those of one encoder"):
+    with pytest.raises(DataError, match=r"3 members of a run .* has those of one encoder"):
         nc.predict(evaluated.folder, people, run=one, config=MEASURES, out=tmp_path / "x.tsv")
     nc.embed(one, participants=people, out=tmp_path / "one.parquet", config=MEASURES)
-    with pytest.raises(DataError, match="3 members of a run .* has those of one encoder"):
+    with pytest.raises(DataError, match=r"3 members of a run .* has those of one encoder"):
         nc.predict(evaluated.folder, tmp_path / "one.parquet", out=tmp_path / "x.tsv")
     with pytest.raises(DataError, match="predictions are averaged and whose columns are not join"):
         nc.join([table, tmp_path / "one.parquet"], out=tmp_path / "joined.parquet")
@@ -171,7 +171,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_numbers(people, tmp_path, lin
     out = tmp_path / "stopped"
     with pytest.raises(Killed):
         nc.pretrain(config, out=out, progress=Killing(line.format(out=out)))
-    with pytest.raises(CheckpointError, match="not all of its 3 members are trained.*--resume"):
+    with pytest.raises(CheckpointError, match=r"not all of its 3 members are trained.*--resume"):
         nc.embed(out, participants=people, out=tmp_path / "e.parquet", config=MEASURES)
     nc.pretrain(None, out=out, resume=True)
     whole = nc.pretrain(config, out=tmp_path / "whole").location
@@ -209,7 +209,7 @@ def test_a_run_with_another_number_of_members_is_not_continued(run, people, tmp_
     one = nc.pretrain(config_of(people, members=1), out=tmp_path / "one").location
     with pytest.raises(CheckpointError, match=r"training.members: was 1, is 3"):
         nc.pretrain(config_of(people), out=one, resume=True)
-    with pytest.raises(ConfigError, match="already holds a run. Continue it with --resume"):
+    with pytest.raises(ConfigError, match=r"already holds a run. Continue it with --resume"):
         nc.pretrain(config_of(people), out=run)
 
 
@@ -242,17 +242,17 @@ def test_commands_of_one_encoder_say_how_to_take_one_member(run, people, table, 
     evaluated = nc.evaluate(
         table, target="sex", out=tmp_path / "sex", n_folds=2, allow_overlap=True, **FASTEST
     )
-    message = "this run has several members .* Give one of them.*members/0"
+    message = r"this run has several members .* Give one of them.*members/0"
     with pytest.raises(CheckpointError, match=message):
         nc.finetune(run, participants=people, target="sex", out=tmp_path / "finetuned")
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(ConfigError, match="averages 3 members of a run, and one encoder is expl"):
         nc.explain(evaluated.folder, run=run, participants=people, out=tmp_path / "explained")
     with pytest.raises(CheckpointError, match=message):
         nc.bundle(run, out=tmp_path / "bundle")
     with pytest.raises(CheckpointError, match=message):
         nc.verify_weights(run)
+    init = config_of(people, members=1, init=str(run))
     with pytest.raises(CheckpointError, match=message):
-        init = config_of(people, members=1, init=str(run))
         nc.pretrain(init, out=tmp_path / "init")
     arguments = ["bundle", str(run), "--out", str(tmp_path / "bundle")]
     assert command(arguments) == 2
@@ -277,7 +277,7 @@ def test_sites_that_share_a_person_are_left_out_together():
     subjects = ["one", "two", "two", "three", "four", "five"]
     shares = share_sites(cohort_of(sites, subjects), 2)
     assert shares == (("a", "b"), ("c", "d"))
-    message = "4 sites .* in 3 groups, since people were scanned at several sites.*3 or fewer"
+    message = r"4 sites .* in 3 groups, since people were scanned at several sites.*3 or fewer"
     with pytest.raises(ConfigError, match=message):
         share_sites(cohort_of(sites, subjects), 4)
 
@@ -285,17 +285,16 @@ def test_sites_that_share_a_person_are_left_out_together():
 def test_scans_without_a_site_and_too_few_sites_are_refused_before_anything_is_written(
     people, tmp_path
 ):
-    with pytest.raises(ConfigError, match="5 members need 5 sites or more.*4 sites"):
+    with pytest.raises(ConfigError, match=r"5 members need 5 sites or more.*4 sites"):
         nc.pretrain(config_of(people, members=5, members_leave="sites"), out=tmp_path / "run")
     table = pd.read_csv(people, sep="\t", dtype=str)
     table.loc[3, "site"] = "n/a"
     table.to_csv(tmp_path / "gap.tsv", sep="\t", index=False)
-    message = "1 of 226 scans have no site"
-    with pytest.raises(DataError, match=message):
-        config = config_of(tmp_path / "gap.tsv", members_leave="sites")
+    config = config_of(tmp_path / "gap.tsv", members_leave="sites")
+    with pytest.raises(DataError, match=r"1 of 226 scans have no site \(sub-0004\)"):
         nc.pretrain(config, out=tmp_path / "run")
-    with pytest.raises(DataError, match="site"):
-        config = config_of(PEOPLE, members_leave="sites")
+    config = config_of(PEOPLE, members_leave="sites")
+    with pytest.raises(DataError, match=r"members_leave: sites: participants.tsv: .*'site'"):
         nc.pretrain(config, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

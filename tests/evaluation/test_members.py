@@ -56,8 +56,7 @@ def columns_of(number):
 
 def alone(cohort, number):
     """The same scans with the features of one member."""
-    cohort = type(cohort)(cohort.table, cohort.features[:, columns_of(number)])
-    return cohort
+    return type(cohort)(cohort.table, cohort.features[:, columns_of(number)])
 
 
 def scores_of_members(cohort, n_components=0, **options):
@@ -189,7 +188,9 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
     probe = fit_on_all(study, encoder=None)[1]
     rows = np.arange(len(study.table), len(external.study.table))
     np.testing.assert_allclose(tested.scores[0, rows], probe.predict(other.features), atol=1e-8)
-    with pytest.raises(DataError, match="those of one encoder. Embed the scans with the same run"):
+    with pytest.raises(
+        DataError, match=r"those of one encoder\. Embed the scans with the same run"
+    ):
         plan_external(study, table, other.features, info={}, training_info=info)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def fit_probe(
     estimator: Probe | BaseEstimator | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
+    """Fit a probe on training rows and decide about test rows; one class in training has no model."""
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
         return constant_prediction(target, train, len(test)), None
     if pairs is None:
@@ -126,11 +127,11 @@ def fit_each(
 def average_members(
     predictions: Sequence[Prediction], target: Target, train: Rows, settings: EvaluationSettings
 ) -> Prediction:
-    """Return the mean of the members' probabilities, decision values or numbers, and decide by it.
+    """Average the members' probabilities, decision values or numbers, and decide by the mean.
 
     The strength is the median of the members', the weight of the first block their mean.
     """
-    scores = np.mean([prediction.scores for prediction in predictions], axis=0)
+    scores = np.mean(list(map(attrgetter("scores"), predictions)), axis=0)
     threshold = None
     if target.kind == "continuous" or target.has_probabilities:
         decisions, threshold = decide_scores(scores, target, train, settings)
@@ -138,17 +139,16 @@ def average_members(
         decisions = (scores > 0).astype(np.int64)
     else:
         decisions = scores.argmax(axis=1).astype(np.int64)
-    weights = [prediction.weight for prediction in predictions if prediction.weight is not None]
     weight = None
-    if weights:
-        weight = float(np.mean(weights))
+    if predictions[0].weight is not None:
+        weight = float(np.mean(list(map(attrgetter("weight"), predictions))))
     return Prediction(
         scores,
         decisions,
         threshold,
-        strength=float(np.median([prediction.strength for prediction in predictions])),
-        n_not_converged=sum(prediction.n_not_converged for prediction in predictions),
-        chosen=all(prediction.chosen for prediction in predictions),
+        strength=float(np.median(list(map(attrgetter("strength"), predictions)))),
+        n_not_converged=sum(map(attrgetter("n_not_converged"), predictions)),
+        chosen=all(map(attrgetter("chosen"), predictions)),
         weight=weight,
         members=tuple(predictions),
     )
@@ -157,7 +157,7 @@ def average_members(
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return the decisions, and of two classes the probability from which a scan is called positive."""
+    """Decide by scores; of two classes return the probability too from which a scan is positive."""
     by_share = settings.threshold == "prevalence" and target.kind != "continuous"
     shares = _shares(target, train) if by_share else None
     if target.kind != "binary":
@@ -173,7 +173,7 @@ def _shares(target: Target, train: Rows) -> Floats:
 
 
 def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
-    """Return predicted numbers, or probabilities or decision values in the columns of the target's classes."""
+    """Return predicted numbers, or probabilities or decision values by classes of the target."""
     try:
         if target.kind == "continuous":
             found = np.asarray(model.predict(x), dtype=float)

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +28,9 @@ _PACKAGES = (
     "pyarrow",
 )
 
+Record = Mapping[str, Any]
+Description = dict[str, Any]
+"""What a JSON file says of a run or an encoder, as it is read and as it is made."""
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 _AS_FLOAT = re.compile(r"^([0-9]+)\.0+$")
 CONTENT = "content_digest"
@@ -175,6 +178,28 @@ class KnownPeople:
                 if not content:
                     not_compared.add(subject)
         return Recognised(frozenset(named), frozenset(alike - named), len(not_compared))
+
+
+def shared_keys(records: Sequence[Record]) -> Description:
+    """Return the keys and values that all records share."""
+    shared = {}
+    for key, value in records[0].items():
+        alike = [record for record in records if record.get(key) == value]
+        if value is not None and len(alike) == len(records):
+            shared[key] = value
+    return shared
+
+
+def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
+    """Return the digests of each scan by several lists of digests; "" where one has none."""
+    joined = []
+    for scan in zip(*contents, strict=True):
+        digests = dict.fromkeys(scan)
+        content = " ".join(digests)
+        if "" in digests:
+            content = ""
+        joined.append(content)
+    return joined
 
 
 def _git_revision() -> dict[str, Any] | None:

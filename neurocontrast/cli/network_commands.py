@@ -67,7 +67,10 @@ def pretrain(
         if resume and nothing
         else given.resolve(check_objective=True, data=data, training={"init": init})
     )
-    run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress).location
+    written = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
+    run = written.location
+    if "member" in written.metrics:
+        return _result_of_members(run, written.metrics)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
     shown = {
@@ -76,11 +79,31 @@ def pretrain(
         if name.startswith(("epoch", "train_loss", "val_loss", "probe_"))
         or name.endswith("_effective_rank")
     }
-    following = ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
     table = pd.DataFrame(shown) if last else None
     return Result(
-        {"last_epoch": last}, "The last epoch" if last else "", table, next=following, path=run
+        {"last_epoch": last},
+        "The last epoch" if last else "",
+        table,
+        next=_following(run),
+        path=run,
     )
+
+
+def _following(run: Path) -> tuple[str | Path, ...]:
+    """Return the command that embeds scans by a run."""
+    return ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
+
+
+def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
+    """Return the last epoch of each member of a run."""
+    last = metrics.groupby("member").tail(1).dropna(axis=1)
+    columns = last.columns[
+        last.columns.str.startswith(("member", "epoch", "train_loss", "val_loss"))
+    ]
+    shown = last[columns].rename(columns=lambda name: name.replace("_", " "))
+    records = last.to_dict("records")
+    title = "The last epoch of each member"
+    return Result({"members": records}, title, shown, next=_following(run), path=run)
 
 
 def embed(

@@ -11,9 +11,14 @@ import torch
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
+from neurocontrast.embedding import EmbeddingSettings
+from neurocontrast.embedding.scan_embedder import load_readers
 from neurocontrast.encoders import load_encoder, save_encoder
+from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
 from neurocontrast.evaluation import load_probe, save_probe
 from neurocontrast.evaluation.designs import is_joined
+from neurocontrast.evaluation.members import check_same_members
+from neurocontrast.evaluation.members import members_of as members_of_table
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
@@ -82,9 +87,13 @@ def bundle(
     target = Path(out)
     folder = Path(run)
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
-    encoder, contract = load_encoder(folder)
+    readers, contract = load_readers(folder, EmbeddingSettings())
+    first = readers[0]
     source = brains_of_run(
-        folder, contract, DataSettings(), what="a bundle is made of an encoder of brains"
+        first.folder,
+        first.contract,
+        DataSettings(),
+        what="a bundle is made of an encoder of brains",
     )
     probe = evaluated = None
     if evaluation is not None:
@@ -96,6 +105,8 @@ def bundle(
             )
         sha256 = contract["weights"]["sha256"]
         n_features = int(contract["n_features"])
+        members = members_of_table({"run": contract}, n_features)
+        check_same_members(probe.members, members, parameter=f"{evaluation}")
         probe.check_encoder(sha256, n_features, place=f"{evaluation}", what="its probe")
         nobody: dict[str, frozenset[str]] = {
             "trained_on": frozenset(),
@@ -129,14 +140,20 @@ def bundle(
         for name, template in _TEMPLATES.items():
             write_text(made / name, _JINJA.get_template(template).render(given))
         write_text(made / "docs" / "license.txt", licences)
-        save_encoder(
-            made / "models",
-            encoder,
-            {key: contract[key] for key in contract if key not in _OF_THE_RUN},
-        )
+        _save_encoders(made / "models", folder)
         if probe is not None:
             save_probe(made / "models" / "probe", probe)
     return target
+
+
+def _save_encoders(models: Path, run: Path) -> None:
+    """Write the encoder of a run, or those of its members, without heads."""
+    for folder in members_of(run):
+        encoder, contract = load_encoder(folder)
+        kept = {key: value for key, value in contract.items() if key not in _OF_THE_RUN}
+        save_encoder(models / folder.relative_to(run), encoder, kept)
+    if has_members(run):
+        write_members(models, read_record(run))
 
 
 def _licences(licence: str | os.PathLike[str] | None) -> str:

@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.sources import RegionalMeasures, source_of_run
+from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
-from neurocontrast.embedding.scan_embedder import load_network
+from neurocontrast.embedding.scan_embedder import load_readers
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT
+from neurocontrast.provenance import CONTENT, join_contents
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
@@ -83,10 +85,14 @@ def embed(
     settings = as_config({} if config is None else config)
     refuse_several("embed")
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
-    network, contract = load_network(folder, settings.embedding)
+    readers, contract = load_readers(folder, settings.embedding)
     given = None if transforms is None else Compose(transforms)
-    source = source_of_run(folder, contract, settings.data, transforms=given)
-    listed = source.read_cohort(participants, images_root=images_root)
+    sources: list[AnySource] = []
+    for reader in readers:
+        sources.append(
+            source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
+        )
+    listed = sources[0].read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where)
     for warning in cohort.warnings:
         progress.warning(warning)
@@ -96,8 +102,14 @@ def embed(
             f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
         )
     info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
-    read, skipped = leave_out(source, cohort, progress)
+    cohorts = [cohort]
+    for source in sources[1:]:
+        again = source.read_cohort(participants, images_root=images_root)
+        cohorts.append(again.select(settings.embedding.where))
+    cohorts, skipped = _leave_out(sources, cohorts, progress)
+    read = cohorts[0]
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
+    source = sources[0]
     if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:
         info["max_missing"] = source.known.max_missing
     # All that features depend on to the last digit: weights, scans, settings, software.
@@ -110,21 +122,45 @@ def embed(
         device,
     ]
     known += [software, source.signatures(read)]
-    finished = FinishedBatches(target, digest_of("features", json.dumps(known, sort_keys=True)))
-    features = extract_features(
-        network,
-        source.images(read),
-        settings=settings.embedding,
-        n_readers=settings.data.n_workers,
-        progress=progress,
-        finished=finished,
-    )
+    features = []
+    for number, reader in enumerate(readers):
+        # Of members that are prepared alike there is one reader, and one pass over the scans.
+        of_reader = [*known, number] if number else known
+        key = digest_of("features", json.dumps(of_reader, sort_keys=True))
+        finished = FinishedBatches(target, key)
+        features.append(
+            extract_features(
+                reader.network,
+                sources[number].images(cohorts[number]),
+                settings=settings.embedding,
+                n_readers=settings.data.n_workers,
+                progress=progress,
+                finished=finished,
+            )
+        )
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
     table = source.table_of(read).drop(columns=CONTENT, errors="ignore")
-    table[CONTENT] = source.contents(read, progress)
-    write_embeddings(target, table, features, info)
+    contents = []
+    for prepared, usable in zip(sources, cohorts, strict=True):
+        contents.append(prepared.contents(usable, progress))
+    table[CONTENT] = join_contents(contents)
+    write_embeddings(target, table, np.concatenate(features, axis=1), info)
     finished.remove()
     return EmbeddingsTable(target)
+
+
+def _leave_out(
+    sources: Sequence[AnySource], cohorts: Sequence[Cohort], progress: Progress
+) -> tuple[list[Cohort], pd.DataFrame]:
+    """Prepare the scans, and leave out those that one of the sources cannot use, if they skip."""
+    kept = []
+    tables = []
+    for source, cohort in zip(sources, cohorts, strict=True):
+        usable, skipped = leave_out(source, cohort, progress)
+        kept.append(usable)
+        tables.append(skipped)
+    skipped = pd.concat(tables, ignore_index=True).drop_duplicates("scan")
+    return [without(cohort, set(skipped["scan"])) for cohort in kept], skipped
 
 
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:

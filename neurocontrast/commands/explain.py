@@ -391,6 +391,11 @@ def _readout(
     probe: FittedProbe, positive: str | None
 ) -> tuple[npt.NDArray[np.float64], float, dict[str, Any]]:
     """Return weights and intercept of a number of the probe by the features as they are, and what the number means."""
+    if probe.members:
+        raise ConfigError(
+            f"explanation: the probe averages {len(probe.members)} members of a run, and one "
+            "encoder is explained. Embed with one of them, RUN/members/0, evaluate that, and explain it."
+        )
     if is_joined(probe.blocks):
         raise ConfigError(
             f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "

@@ -22,7 +22,13 @@ from neurocontrast.evaluation.rows import (
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, KnownPeople, describe_environment
+from neurocontrast.provenance import (
+    CONTENT,
+    KnownPeople,
+    describe_environment,
+    join_contents,
+    shared_keys,
+)
 
 _OPTIONS = ("layer", "precision", "read_out")
 """What the description of embeddings says of how an encoder was used, next to the run."""
@@ -84,10 +90,7 @@ def join(
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
     read = {name: read_embeddings(path) for name, path in zip(chosen, paths, strict=True)}
     for name, each in read.items():
-        if inner := (each.info.get("run") or {}).get("blocks"):
-            raise DataError(
-                f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others."
-            )
+        _refuse_several(name, each)
     digests = {name: encoder_digest(each.info) for name, each in read.items()}
     known = pd.Series(digests, dtype=object).dropna()
     same = [" = ".join(group) for group in known.groupby(known).groups.values() if len(group) > 1]
@@ -103,6 +106,21 @@ def join(
         )
     write_embeddings(target, table, features, info)
     return target
+
+
+def _refuse_several(name: str, table: Embeddings) -> None:
+    """Refuse a table of several encoders, whose features would be joined once more."""
+    run = table.info.get("run") or {}
+    if run.get("blocks"):
+        blocks = ", ".join(run["blocks"])
+        raise DataError(
+            f"{name}: is joined already, of {blocks}. Join those tables with the others."
+        )
+    if run.get("members"):
+        raise DataError(
+            f"{name}: is of a run of several members, whose predictions are averaged and whose "
+            "columns are not joined. Embed one member, such as RUN/members/0, and join that."
+        )
 
 
 def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:
@@ -163,19 +181,10 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
         table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
-    table[CONTENT] = _contents_of_all([rows[CONTENT].tolist() for rows in placed.values()])
+    table[CONTENT] = join_contents([rows[CONTENT].tolist() for rows in placed.values()])
     return table, np.concatenate(
         [each.features[places[name]] for name, each in read.items()], axis=1
     )
-
-
-def _contents_of_all(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Return the digests of each scan in all tables; "" where one table has none."""
-    joined = []
-    for scan in zip(*contents, strict=True):
-        digests = dict.fromkeys(scan)
-        joined.append("" if "" in digests else " ".join(digests))
-    return joined
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:
@@ -196,7 +205,7 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
             **{key: info[key] for key in _OPTIONS if key in info},
             "run": run,
         }
-    shared = _alike(infos)
+    shared = shared_keys(infos)
     seen: set[str] = set()
     contents: set[str] = set()
     unknown = []
@@ -211,8 +220,8 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
             seen |= people.subjects
     return {
         **{key: shared[key] for key in _SHARED if key in shared},
-        "run": _alike(runs)
-        | {"preprocessing": _alike([run.get("preprocessing") or {} for run in runs])}
+        "run": shared_keys(runs)
+        | {"preprocessing": shared_keys([run.get("preprocessing") or {} for run in runs])}
         | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
         | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
         "pretraining_subjects": None if len(unknown) == len(infos) else sorted(seen),
@@ -222,13 +231,4 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
         "simulated": any(info.get("simulated") for info in infos),
         "flow": infos[0].get("flow"),
         "environment": describe_environment(),
-    }
-
-
-def _alike(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what all records say alike."""
-    return {
-        key: value
-        for key, value in records[0].items()
-        if value is not None and all(record.get(key) == value for record in records)
     }

@@ -23,8 +23,12 @@ from neurocontrast.data.sexes import as_sex
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.designs import (
+    blocks_of,
+    check_same_blocks,
+)
 from neurocontrast.evaluation.distribution import count_outside
+from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
@@ -213,9 +217,9 @@ def _read_features(
         raise DataError(
             f"{path.name}: the table has no rows, and there is nothing to predict without a scan."
         )
-    check_same_blocks(
-        fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name
-    )
+    n_features = read.features.shape[1]
+    check_same_members(fitted.members, members_of(read.info, n_features), parameter=path.name)
+    check_same_blocks(fitted.blocks, blocks_of(read.info, n_features), parameter=path.name)
     doubts = [
         fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
     ]
@@ -232,7 +236,7 @@ def _read_features(
 
 
 def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
-    return {
+    origin = {
         "format": 1,
         "target": fitted.target,
         "kind": fitted.kind,
@@ -246,6 +250,9 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
         "encoder": fitted.encoder,
         "environment": describe_environment(),
     }
+    if fitted.members:
+        origin["n_members"] = len(fitted.members)
+    return origin
 
 
 def _people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:

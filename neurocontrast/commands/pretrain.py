@@ -20,7 +20,8 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import build_model, check_shape
-from neurocontrast.encoders.weights import SECOND, save_model
+from neurocontrast.encoders.members import MembersRecord, has_members, read_record
+from neurocontrast.encoders.weights import SECOND, folder_of_member, save_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.parallel.collectives import Processes
@@ -32,6 +33,15 @@ from neurocontrast.reading import read_json
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new, read_metrics
 from neurocontrast.runs.initial import restore_initial
+from neurocontrast.runs.members import (
+    SourceOf,
+    check_members,
+    check_same_number,
+    finish_members,
+    open_members,
+    plan_members,
+    settings_of_member,
+)
 from neurocontrast.runs.parts import (
     Parts,
     build_parts,
@@ -52,15 +62,27 @@ class PretrainingRun(Written):
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """One row an epoch: losses and figures of training; empty for a linear encoder."""
-        path = self.location / "metrics.csv"
-        return pd.DataFrame(read_metrics(self.location)) if path.is_file() else pd.DataFrame()
+        """One row an epoch: losses and figures of training; empty for a linear encoder.
+
+        Of a run of members, column ``member`` says whose epoch it is.
+        """
+        if not has_members(self.location):
+            return pd.DataFrame(read_metrics(self.location))
+        tables = []
+        for number in range(len(read_record(self.location).seeds)):
+            table = pd.DataFrame(read_metrics(folder_of_member(self.location, number)))
+            table.insert(0, "member", number)
+            tables.append(table)
+        return pd.concat(tables, ignore_index=True)
 
     def summary(self) -> str:
         """Describe who was learned from, and the figures of the last epoch."""
         cohort = read_json(self.location / "provenance.json")["cohort"]
         people = cohort.get("n_subjects", cohort["n_scans"])
         title = f"run on {count_text(cohort['n_scans'], 'scan')} of {people:,} people"
+        if has_members(self.location):
+            n_members = len(read_record(self.location).seeds)
+            return f"{title}, {n_members} members"
         table = self.metrics
         if table.empty:
             return title
@@ -145,6 +167,7 @@ def pretrain(
             "data.participants: missing. Give the table of scans, participants=participants.tsv."
         )
     training = settings.training
+    check_same_number(folder, settings)
     usable_accelerator(
         training.accelerator, training.devices, section="training", training=training.precision
     )
@@ -166,13 +189,18 @@ def pretrain(
         if each is not None
     }
     settings = settings.model_copy(update=changes)
-    source = source_of(settings.data, **given)
+    make_source = _sources(**given)
     # Refuses transforms, and needs a package for some images: before anything is written.
-    source.views(settings.augment, seed=settings.seed)
+    make_source(settings).views(settings.augment, seed=settings.seed)
     with suspending(), joined(**settings.training.of_launch) as engine:
         shown = progress if engine[1].is_first else SILENT
-        _run(settings, source, folder, engine, resume=resume, progress=shown)
+        _run_members(settings, make_source, folder, engine, resume=resume, progress=shown)
     return PretrainingRun(folder)
+
+
+def _sources(**options: Any) -> SourceOf:
+    """Return a function that makes the source of samples of a configuration."""
+    return lambda settings: source_of(settings.data, **options)
 
 
 def _run(
@@ -231,6 +259,46 @@ def _run(
             _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
 
 
+def _run_members(
+    settings: Config,
+    source_of_run: SourceOf,
+    folder: Path,
+    engine: tuple[Fabric, Processes],
+    *,
+    resume: bool,
+    progress: Progress,
+) -> None:
+    """Train a run, or its members one after the other, each as a run of its own."""
+    if settings.training.members == 1:
+        source = source_of_run(settings)
+        _run(settings, source, folder, engine, resume=resume, progress=progress)
+        return
+    processes = engine[1]
+    with ExitStack() as stack:
+
+        def begin() -> tuple[MembersRecord, dict[str, object]]:
+            record = open_members(
+                settings, source_of_run, folder, stack, resume=resume, progress=progress
+            )
+            return record, record.model_dump(mode="json")
+
+        record = after_first(processes, begin, MembersRecord.model_validate)
+        for number in range(len(record.seeds)):
+            member = settings_of_member(settings, record, number)
+            progress.message(f"{folder}: member {number + 1} of {len(record.seeds)}.")
+            _run(
+                member,
+                source_of_run(member),
+                folder_of_member(folder, number),
+                engine,
+                resume=True,
+                progress=progress,
+            )
+        if processes.is_first:
+            finish_members(folder, settings, record, source_of_run)
+            progress.message(f"{folder}: all {len(record.seeds)} members are trained.")
+
+
 def _save(
     folder: Path,
     parts: Parts,
@@ -285,6 +353,10 @@ class Diagnosis:
                 f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"
             ]
             lines += [f"  Recipe for this table: {run['advice']} ({run['because']})."]
+            if "n_members" in run:
+                lines.append(
+                    f"  {run['n_members']} members (training.members), one after the other"
+                )
             if "n_skipped" in run:
                 lines.append(f"  {run['n_skipped']:,} left out (data.skip_unreadable)")
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
@@ -335,6 +407,10 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     }
     if len(skipped):
         counts["n_skipped"] = len(skipped)
+    if training.members > 1:
+        counts["n_members"] = training.members
+        record = plan_members(settings, cohort)
+        check_members(settings, record, _sources(), cohort)
     shape = (
         [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
     )

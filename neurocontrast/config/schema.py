@@ -213,6 +213,23 @@ class Config(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _one_encoder_a_member(self) -> Self:
+        training = self.training
+        if training.members < 2:
+            return self
+        if self.encoder_2 is not None:
+            raise ValueError(
+                "training.members: members have one encoder each, and encoder_2 is a second one. "
+                "Leave either out"
+            )
+        if self.encoder.is_linear and training.members_leave is None:
+            raise ValueError(
+                f"training.members: encoder '{self.encoder.name}' is fitted without chance, and "
+                "members with the same scans would be the same. Add training.members_leave=sites"
+            )
+        return self
+
     @property
     def encoders(self) -> tuple[EncoderSettings, ...]:
         """Return the encoder, or both."""

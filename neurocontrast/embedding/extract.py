@@ -14,6 +14,7 @@ import torch
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
+from neurocontrast.encoders.members import SeveralEncoders
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
 from neurocontrast.parallel.devices import keeping_freed_memory, usable_accelerator
@@ -58,7 +59,7 @@ class FinishedBatches:
 
 
 def extract_features(
-    encoder: Encoder | ContrastiveModel,
+    encoder: Encoder | ContrastiveModel | SeveralEncoders,
     images: Images,
     *,
     settings: EmbeddingSettings | None = None,
@@ -70,7 +71,7 @@ def extract_features(
 
     Parameters
     ----------
-    encoder : Encoder or ContrastiveModel
+    encoder : Encoder, ContrastiveModel or SeveralEncoders
         Network; a `ContrastiveModel` gives the output of its head. Put in evaluation mode.
     images : Images
         Samples: volumes that are preprocessed, or natural images.
@@ -119,7 +120,9 @@ def extract_features(
 
 
 @contextmanager
-def _quick_layout(encoder: Encoder | ContrastiveModel, device: torch.device) -> Iterator[None]:
+def _quick_layout(
+    encoder: Encoder | ContrastiveModel | SeveralEncoders, device: torch.device
+) -> Iterator[None]:
     """Lay the weights out on a CPU as is quickest where nothing is trained."""
     if device.type != "cpu":
         yield

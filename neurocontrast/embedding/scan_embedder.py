@@ -2,7 +2,9 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,15 +16,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
+from neurocontrast.encoders.members import (
+    SeveralEncoders,
+    describe_members,
+    members_of,
+    read_record,
+)
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
-from neurocontrast.provenance import KnownPeople
+from neurocontrast.provenance import Description, KnownPeople, join_contents
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -42,6 +51,45 @@ def load_network(
         except ValueError as error:
             raise ConfigError(f"embedding.{error}.") from None
     return network, contract
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Networks of a run that read samples prepared alike: one, or several members."""
+
+    folder: Path
+    network: Encoder | ContrastiveModel | SeveralEncoders
+    contract: Description
+    """``encoder.json`` of the network, or of the first of several."""
+
+
+def load_readers(
+    run: str | os.PathLike[str], settings: EmbeddingSettings
+) -> tuple[list[Reader], Description]:
+    """Load the networks of a run, in the order of their features, and its description.
+
+    A run of one encoder has one reader, and its description is ``encoder.json``. So has a run of
+    members whose samples are prepared alike; members that standardise by the people whom each
+    learned from have a reader each.
+    """
+    readers = []
+    networks = []
+    contracts = []
+    sizes = []
+    preprocessing = []
+    for folder in members_of(Path(run)):
+        network, contract = load_network(folder, settings)
+        readers.append(Reader(folder, network, contract))
+        networks.append(network)
+        contracts.append(contract)
+        sizes.append(network.n_features)
+        preprocessing.append(contract["preprocessing"])
+    if len(readers) == 1:
+        return readers, contracts[0]
+    described = describe_members(contracts, sizes, read_record(Path(run)).left_out)
+    if preprocessing.count(preprocessing[0]) == len(preprocessing):
+        readers = [Reader(readers[0].folder, SeveralEncoders(networks), contracts[0])]
+    return readers, described
 
 
 _REACTIONS = ("warn", "error", "ignore")
@@ -134,9 +182,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
-        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
-        self._source(contract)
-        self.n_features_out_ = int(network.n_features)
+        readers = load_readers(self.run, EmbeddingSettings(layer=self.layer))[0]
+        self.n_features_out_ = 0
+        for reader in readers:
+            self._source(reader)
+            self.n_features_out_ += int(reader.network.n_features)
         return self
 
     @in_default_torch_state
@@ -152,21 +202,39 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             columns are left out. All that cannot be used are named in one `DataError`.
         """
         check_is_fitted(self)
-        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
-        source = self._source(contract)
-        with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
-            cohort = source.cohort_of(X, Path(scratch))
-            if any(Path(scratch).iterdir()):  # images in memory are not kept
-                source = source.kept_in(Path(scratch))
-            for warning in cohort.warnings:
-                warn_caller(warning)
-            source.make_ready(cohort, ONLY_WARNINGS)
-            if self.overlap != "ignore":
-                self._look_for_people(X, source.contents(cohort, SILENT))
-            settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
-            return extract_features(
-                network, source.images(cohort), settings=settings, n_readers=source.data.n_workers
-            )
+        settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
+        readers = load_readers(self.run, settings)[0]
+        with ExitStack() as stack:
+            prepared = []
+            contents = []
+            features = []
+            for reader in readers:
+                source, cohort = self._prepare(reader, X, stack)
+                prepared.append((source, cohort))
+                if self.overlap != "ignore":
+                    contents.append(source.contents(cohort, SILENT))
+            if contents:
+                self._look_for_people(X, join_contents(contents))
+            for reader, (source, cohort) in zip(readers, prepared, strict=True):
+                images = source.images(cohort)
+                n_readers = source.data.n_workers
+                features.append(
+                    extract_features(reader.network, images, settings=settings, n_readers=n_readers)
+                )
+        return np.concatenate(features, axis=1)
+
+    def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> tuple[Brains, Cohort]:
+        """Prepare scans for the networks of a reader, images in memory for as long as `stack`."""
+        source = self._source(reader)
+        folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
+        scratch = Path(stack.enter_context(folder))
+        cohort = source.cohort_of(X, scratch)
+        if any(scratch.iterdir()):  # images in memory are not kept
+            source = source.kept_in(scratch)
+        for warning in cohort.warnings:
+            warn_caller(warning)
+        source.make_ready(cohort, ONLY_WARNINGS)
+        return source, cohort
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
@@ -193,10 +261,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 "are not recognised by their scans."
             )
 
-    def _source(self, contract: Mapping[str, Any]) -> Brains:
+    def _source(self, reader: Reader) -> Brains:
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         data = DataSettings(**folders, n_workers=joblib.effective_n_jobs(self.n_jobs))
-        return brains_of_run(Path(self.run), contract, data, what="ScanEmbedder embeds brains")
+        kind = "ScanEmbedder embeds brains"
+        return brains_of_run(reader.folder, reader.contract, data, what=kind)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""

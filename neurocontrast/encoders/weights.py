@@ -22,7 +22,14 @@ HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
 SECOND = "encoder_2"
 """Folder of a run with its second encoder, where it has two: again weights, their JSON, and who was learned from."""
+MEMBERS = "members.json"
+"""File of a run with several members, each of which is a run in the folder ``members``."""
 _FORMAT = 1
+
+
+def folder_of_member(run: Path, number: int) -> Path:
+    """Return the folder of a member, which is a run as any other."""
+    return run / "members" / str(number)
 
 
 def save_encoder(
@@ -89,9 +96,19 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
+def refuse_members(folder: Path) -> None:
+    """Refuse a run of several members where one encoder is taken."""
+    if (folder / MEMBERS).is_file():
+        raise CheckpointError(
+            f"{folder}: this run has several members (training.members), and one encoder is taken. "
+            f"Give one of them, which is a run of its own: {folder_of_member(folder, 0)}."
+        )
+
+
 def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read and check ``encoder.json``."""
     path = Path(folder) / CONTRACT
+    refuse_members(path.parent)
     if not path.is_file():
         weights = sorted(
             (Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"),

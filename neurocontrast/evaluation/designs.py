@@ -226,6 +226,8 @@ def blocks_of(info: Info, n_features: int) -> tuple[Block, ...]:
     if not isinstance(run, Mapping):
         return ()
     found = run.get("blocks")
+    if run.get("members"):
+        return ()
     if not found:
         return own_blocks(info, n_features)
     try:

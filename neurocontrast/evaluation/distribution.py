@@ -108,7 +108,7 @@ class Reference:
     def score(self, study: Study, rows: Rows) -> Floats:
         """Return distance and percentile (n, 2) of rows of a study, each measured without its own subject."""
         scores = np.column_stack(
-            self.distribution.percentiles(study.design()(study.fitted_rows, rows)[1])
+            self.distribution.percentiles(study.design_of_distances()(study.fitted_rows, rows)[1])
         )
         own = np.isin(rows, self.rows)
         scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
@@ -118,7 +118,7 @@ class Reference:
     def score_held_out(self, study: Study, split: Split) -> Floats:
         """Return distance and percentile (n, 2) of the test rows from the training rows."""
         drawn = np.isin(split.train, self.rows)
-        x_train, x_test = study.design()(split.train, split.test)
+        x_train, x_test = study.design_of_distances()(split.train, split.test)
         rows = split.train[drawn]
         seed = derive_seed("outlyingness", study.settings.seed, split.fold)
         known: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def training_reference(study: Study) -> Reference | str | None:
     fitted = study.fitted_rows
     seed = derive_seed("outlyingness", study.settings.seed)
     rows = fitted[draw_subjects(study.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
-    design = study.design()
+    design = study.design_of_distances()
     x = design(fitted if design.steps else rows, rows)[
         1
     ]  # steps are estimated on all scans, as those of the probe

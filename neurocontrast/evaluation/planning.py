@@ -18,6 +18,7 @@ from neurocontrast.evaluation.estimators import (
     describe_own,
     gives_probabilities,
 )
+from neurocontrast.evaluation.members import members_of
 from neurocontrast.evaluation.models import MODELS, ProbeModel
 from neurocontrast.evaluation.notices import (
     ALLOWED_COPIES,
@@ -258,6 +259,7 @@ def _plan(
         splits,
         units,
         blocks_of(info, scans.features.shape[1]),
+        members_of(info, scans.features.shape[1]),
         flow=_flow(scans, splits, info, why_untested=why_untested),
         notices=[*overlap.notices, *twins, *found],
         facts=facts | {"splits": how_split} | overlap.facts,

@@ -180,6 +180,8 @@ class Probe(Section):
     """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
     fold_weights: dict[str, list[StrictFloat | None]] = {}
     """The same of each fold, in the order of ``folds.tsv``."""
+    n_members: StrictInt | None = None  # to each of which the estimator was fitted
+    averaged: str | None = None  # over members: ``probabilities``, ``decision values``, ``numbers``
 
 
 class Threshold(Section):

@@ -1,8 +1,8 @@
 """A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.designs import has_own_blocks
 from neurocontrast.evaluation.distribution import Reference, training_reference
+from neurocontrast.evaluation.final_probe import fit_on_all
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -20,13 +20,13 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel
+from neurocontrast.evaluation.models import Model, OutOfFold, Prediction, ProbeModel
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.significance import fold_p_value, holm, permutation_test
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
-from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
+from neurocontrast.evaluation.stored_probe import FittedProbe
 from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target
@@ -79,7 +79,6 @@ def run_study(
         Receives progress messages.
     """
     models = predict_out_of_fold(study, progress)
-    settings = study.settings
     tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
@@ -93,15 +92,11 @@ def run_study(
     probe = None
     inside = reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
-        chosen = study
-        first = models["embedding"].fits[0]
-        weight = None
+        chosen: Sequence[Prediction] = ()
         if study.fixed:
-            # The grids hold what was chosen, so that the probe is stored as it was evaluated.
-            grids = {"C": (first.strength,), "alpha": (first.strength,)}
-            chosen = replace(study, settings=settings.model_copy(update=grids))
-            weight = first.weight
-        probe = fit_on_all(chosen, encoder=encoder, distribution=inside, weight=weight)[1]
+            first = models["embedding"].fits[0]
+            chosen = first.members or (first,)
+        probe = fit_on_all(study, encoder=encoder, distribution=inside, chosen=chosen)[1]
     return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
 
@@ -324,15 +319,14 @@ def _look_at_results(
 
 def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, object]:
     """Return how blocks were weighed, of the section ``probe``; nothing for one block."""
-    if not study.blocks:
-        return {}
-    if not has_own_blocks(study.blocks):
+    if study.blocks and not study.own_blocks:
         return {"blocks": "joined"}
+    if not study.own_blocks:
+        return {}
     weights = np.array(list(map(attrgetter("weight"), embedding.fits)), dtype=float)
     if np.isnan(weights).all():
         return {"blocks": "beside"}
-    network = study.blocks[0].name
-    components = study.blocks[1].name
+    network, components = map(attrgetter("name"), study.own_blocks)
     mean = float(np.nanmean(weights))
     return {
         "blocks": "beside",
@@ -342,6 +336,18 @@ def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, object]:
             components: list(map(finite_or_none, 1 - weights)),
         },
     }
+
+
+def _describe_members(study: Study) -> dict[str, object]:
+    """Return how many members were averaged, of the section ``probe``; nothing for one encoder."""
+    if not study.members:
+        return {}
+    averaged = "numbers"
+    if study.target.kind != "continuous":
+        averaged = "probabilities"
+        if not study.target.has_probabilities:
+            averaged = "decision values"
+    return {"n_members": len(study.members), "averaged": averaged}
 
 
 def _compose(
@@ -371,6 +377,7 @@ def _compose(
             "why_not_stored": study.why_not_stored,
             "inner_splits": settings.inner_splits,
             **_describe_blocks(study, embedding),
+            **_describe_members(study),
         },
         "n": {
             "scans": len(study.table),

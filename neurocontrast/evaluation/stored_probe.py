@@ -5,7 +5,8 @@ A few scans of a new site whose truth is known take its bias out of the predicti
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,15 +19,14 @@ from scipy.special import expit, logit, softmax
 
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.members import Member
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.models import Prediction, fit_probe
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.rows import Floats, check_same_encoder
-from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
-from neurocontrast.provenance import CONTENT, KnownPeople, version
+from neurocontrast.provenance import KnownPeople, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
@@ -69,7 +69,7 @@ class FittedProbe(BaseModel):
     coefficients: np.ndarray
     intercept: np.ndarray
     """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of classes of several
-    classes, else 1. They give numbers, or log-odds."""
+    classes, else 1. They give numbers, or log-odds. Of M members intercepts are (M, k)."""
     shares: np.ndarray
     """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
     encoder: str | None
@@ -85,8 +85,11 @@ class FittedProbe(BaseModel):
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features, or the network and the components of one encoder; else empty."""
+    members: tuple[Member, ...] = ()
+    """Members of a run, each with its own probe, whose predictions are averaged; else empty."""
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components, which `scale` holds; else None."""
+    """Weight of the network's block beside the components, which `scale` holds; else None. Of members
+    the mean."""
 
     @model_validator(mode="before")
     @classmethod
@@ -108,7 +111,20 @@ class FittedProbe(BaseModel):
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
         """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
-        margins = x @ self.coefficients + self.intercept
+        if not self.members:
+            return self._scores(x @ self.coefficients + self.intercept)
+        scores = []
+        start = 0
+        for member, intercept in zip(self.members, self.intercept, strict=True):
+            columns = slice(start, start + member.n_features)
+            start += member.n_features
+            margins = x[:, columns] @ self.coefficients[columns] + intercept
+            scores.append(self._scores(margins))
+        mean: Floats = np.mean(scores, axis=0)
+        return mean
+
+    def _scores(self, margins: Floats) -> Floats:
+        """Turn log-odds (n, k) into probabilities; numbers stay."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
         return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
@@ -132,69 +148,6 @@ class FittedProbe(BaseModel):
         return decide(self.kind, scores, threshold=self.threshold, shares=shares)
 
 
-def fit_on_all(
-    study: Study,
-    *,
-    encoder: str | None,
-    distribution: TrainingDistribution | None = None,
-    weight: float | None = None,
-) -> tuple[Prediction, FittedProbe | None]:
-    """Fit the probe on all scans of a study (`Study.fitted_rows`), its strength chosen by inner folds of all of them.
-
-    A `weight` of the network's block is taken as it is, and not chosen anew. Returns what the probe
-    says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
-    """
-    target = study.target
-    settings = study.settings
-    rows = study.fitted_rows
-    predicted, model = fit_probe(
-        replace(study.design(), weight=weight),
-        target,
-        rows,
-        rows,
-        subjects=study.subjects,
-        settings=settings,
-        seed=study.final_seed,
-        sites=study.sites,
-        validation=study.splits[0].validation,
-        estimator=study.estimator,
-    )
-    if study.why_not_stored is not None or model is None:
-        return predicted, None
-    assert model.scaler is not None  # as that of every built-in probe
-    n_classes = len(target.classes)
-    coefficients = np.atleast_2d(model.estimator.coef_).T
-    if model.axes is not None:
-        coefficients = model.axes @ coefficients
-    # A block with weight 0 is infinitely far away: files hold finite numbers that say the same.
-    is_read = np.isfinite(model.scaler.scale_)
-    people = KnownPeople.of_rows(study.subjects[rows], study.table[CONTENT].iloc[rows])
-    probe = FittedProbe(
-        name=study.probe["name"],
-        target=target.name,
-        kind=target.kind,
-        classes=target.classes,
-        strength=predicted.strength,
-        threshold=settings.threshold if predicted.threshold is None else predicted.threshold,
-        shares=np.bincount(target.values[rows], minlength=n_classes) / len(rows)
-        if n_classes
-        else np.zeros(0),
-        encoder=encoder,
-        trained_on=people.subjects or frozenset(),
-        trained_contents=people.contents,
-        contents_complete=people.is_complete,
-        n_scans=len(rows),
-        distribution=distribution,
-        blocks=study.blocks,
-        mean=model.scaler.mean_,
-        scale=np.where(is_read, model.scaler.scale_, 1.0),
-        coefficients=np.where(is_read[:, None], coefficients, 0.0),
-        weight=model.weight,
-        intercept=np.atleast_1d(model.estimator.intercept_),
-    )
-    return predicted, probe
-
-
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """Write ``probe.npz``, then ``probe.json`` with its digest; the folder is made.
 
@@ -205,13 +158,17 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
     about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
-    about |= probe.model_dump(mode="json", exclude={*_LINEAR, "blocks", "distribution", *_PEOPLE})
+    about |= probe.model_dump(
+        mode="json", exclude={*_LINEAR, "blocks", "members", "distribution", *_PEOPLE}
+    )
     about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
     about["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.weight is None:
         del about["weight"]
     if probe.blocks:
         about["blocks"] = [block._asdict() for block in probe.blocks]
+    if probe.members:
+        about["members"] = list(map(Member._asdict, probe.members))
     if probe.distribution is not None:
         arrays |= {
             f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
@@ -246,9 +203,14 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             row = np.zeros((1, probe.n_features))
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
             # Intercepts of several probes, which an earlier version averaged, would be added up.
-            fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == (n_scores,)
+            n_of_members = sum(map(attrgetter("n_features"), probe.members))
+            shape: tuple[int, ...] = (n_scores,)
+            if probe.members:
+                shape = (len(probe.members), n_scores)
+            fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == shape
             fits = (
                 fits
+                and n_of_members in (0, probe.n_features)
                 and probe.coefficients.shape == (probe.n_features, n_scores)
                 and probe.predict(row).size > 0
             )

@@ -12,7 +12,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import adjustments
-from neurocontrast.evaluation.designs import Block, FeatureDesign
+from neurocontrast.evaluation.designs import (
+    Block,
+    Design,
+    FeatureDesign,
+    has_own_blocks,
+)
+from neurocontrast.evaluation.members import Designs, Member, MemberDesign
 from neurocontrast.evaluation.models.model import (
     Description,
     GivenModel,
@@ -45,6 +51,8 @@ class Study:
     """Groups of scans that a bootstrap resamples together."""
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features; empty for features of one encoder."""
+    members: tuple[Member, ...] = ()
+    """Members of a run, whose predictions are averaged; empty for one encoder."""
     estimator: BaseEstimator | None = None
     """The user's own estimator; None for a built-in probe."""
     models: tuple[Model, ...] = ()
@@ -55,22 +63,54 @@ class Study:
     facts: dict[str, Any] = field(default_factory=dict)
     """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
 
-    def design(self, *, predicted: str = "", block: str = "") -> FeatureDesign:
+    def design(self, *, predicted: str = "", block: str = "") -> Designs:
         """Return the design of the embedding, or of one block, adjusted as the settings say.
 
-        Nothing keeps the column `predicted`.
+        Of a run of members it is a design for each. Nothing keeps the column `predicted`.
         """
-        name = self.target.name
-        steps = adjustments(self.table, self.settings, target=name, predicted=predicted)
-        if not block:
-            return FeatureDesign(self.features, self.table, steps, self.blocks)
+        if not self.members:
+            return self._design(self.features, self.blocks, predicted=predicted, block=block)
+        designs: list[Design] = []
         start = 0
-        for name, n_features, _ in self.blocks:
+        for member in self.members:
+            features = self.features[:, start : start + member.n_features]
+            start += member.n_features
+            designs.append(self._design(features, member.blocks, predicted=predicted, block=block))
+        return MemberDesign(tuple(designs))
+
+    def design_of_distances(self) -> FeatureDesign:
+        """Return the columns by which distances of scans are measured, of members all together."""
+        return self._design(self.features, self.blocks)
+
+    def _design(
+        self,
+        features: npt.NDArray[np.floating],
+        blocks: tuple[Block, ...],
+        *,
+        predicted: str = "",
+        block: str = "",
+    ) -> FeatureDesign:
+        """Return the design of the features of one encoder, or of one of its blocks."""
+        target = self.target.name
+        steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
+        if not block:
+            return FeatureDesign(features, self.table, steps, blocks)
+        start = 0
+        for name, n_features, _ in blocks:
             if name == block:
-                features = self.features[:, start : start + n_features]
-                return FeatureDesign(features, self.table, steps)
+                return FeatureDesign(features[:, start : start + n_features], self.table, steps)
             start += n_features
         raise KeyError(block)
+
+    @property
+    def own_blocks(self) -> tuple[Block, ...]:
+        """Network and components of the encoder, or of the first member; none for one block."""
+        blocks = self.blocks
+        if self.members:
+            blocks = self.members[0].blocks
+        if has_own_blocks(blocks):
+            return blocks
+        return ()
 
     def with_model(self, model: Model) -> Study:
         """Return the study with one more model, or with another one of that name in its place."""

@@ -81,7 +81,7 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             row[strength] = models["embedding"].fits[number].strength
         weight = models["embedding"].fits[number].weight
         if weight is not None:
-            row[f"weight_{study.blocks[0].name}"] = weight
+            row[f"weight_{study.own_blocks[0].name}"] = weight
         rows.append(row | {"held_out_site": split.held_out_site})
     return pd.DataFrame(rows)
 

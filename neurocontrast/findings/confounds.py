@@ -15,6 +15,8 @@ from pydantic import StrictBool, StrictFloat, StrictInt
 from neurocontrast.data.columns import levels_of
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.members import map_design
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.record import Counts, Interval, Notice, Part
@@ -205,10 +207,10 @@ def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Readi
         update=_SETTINGS | {"seed": derive_seed("confounds", study.settings.seed)}
     )
 
-    def of_rows(train: Rows, test: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        return design(rows[train], rows[test])
+    def on_rows(of_encoder: Design) -> Design:
+        return lambda train, test: of_encoder(rows[train], rows[test])
 
-    model = ProbeModel(target.name, of_rows)
+    model = ProbeModel(target.name, map_design(design, on_rows))
     found = cross_validate(model, target, splits, subjects=study.subjects[rows], settings=settings)
     return Reading(target, rows, found, splits)
 

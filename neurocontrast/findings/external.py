@@ -23,7 +23,11 @@ from neurocontrast.data.levels import (
     unseen_levels,
 )
 from neurocontrast.evaluation import record
-from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.designs import (
+    blocks_of,
+    check_same_blocks,
+)
+from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.metrics import (
     POOLED_ONLY,
     explain_undefined,
@@ -140,6 +144,7 @@ def plan_external(
     info = info or {}
     training_info = training_info or {}
     n_found = features.shape[1] if features.ndim == 2 else 0
+    check_same_members(study.members, members_of(info, n_found), parameter="test")
     check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
     doubt = check_same_encoder(
         encoder_digest(training_info),

@@ -210,7 +210,10 @@ def say_weights(s: Evaluation) -> str:
         if of_folds.min() < of_folds.max():
             spread = f" ({100 * of_folds.min():.0f} to {100 * of_folds.max():.0f} % by fold)"
         shares.append(f"{100 * weight:.0f} % of the variance is the {name}'s{spread}")
-    return f"Inner folds weighed the blocks of the embedding: {join_words(shares)}."
+    mean = ""
+    if s.probe.n_members:
+        mean = ", in the mean of the members"
+    return f"Inner folds weighed the blocks of the embedding: {join_words(shares)}{mean}."
 
 
 def _judge(models: list[Rival], best: Rival, metric: str) -> str:

@@ -13,7 +13,7 @@ from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import AnySource
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
+from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
 from neurocontrast.progress import Progress
@@ -26,7 +26,7 @@ INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
 _OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
 """Keys of ``provenance.json`` about the content of scans, which earlier versions did not record."""
-_FREE_TO_DIFFER = (
+FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
     "data.cache_dir",
@@ -57,13 +57,13 @@ def check_new(folder: Path, *, resume: bool) -> bool:
     names = [
         path.name for path in entries if not path.name.startswith(".tmp-") and path.name != LOCK
     ]
-    if "config.yaml" in names and "provenance.json" in names:
+    if "config.yaml" in names and {"provenance.json", MEMBERS} & set(names):
         if not resume:
             raise ConfigError(
                 f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
             )
         return False
-    if not set(names) <= {"config.yaml", "provenance.json", "skipped.tsv", INITIAL}:
+    if not set(names) <= {"config.yaml", "provenance.json", "skipped.tsv", INITIAL, MEMBERS}:
         raise ConfigError(
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
         )
@@ -75,7 +75,7 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
     before = load_config(folder / "config.yaml")
     provenance = read_provenance(folder)
     found = differences(
-        before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs", "training.init")
+        before, config, ignore=(*FREE_TO_DIFFER, "training.epochs", "training.init")
     )
     found += _differences_in_training(folder, before, config)
     # A run keeps the weights that it started from, wherever they have gone since.
@@ -88,7 +88,7 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
         )
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
         was = provenance["cohort"]
-        now = _describe_cohort(cohort)
+        now = describe_cohort(cohort)
         found.append(
             f"cohort: was {was['source']} ({was['n_scans']} scans, digest {was['digest'][:12]}), "
             f"is {now['source']} ({now['n_scans']} scans, digest {now['digest'][:12]})"
@@ -102,7 +102,7 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
         raise CheckpointError(
             f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
             "Give what it began with, or start another in a new directory. What may change: a greater training.epochs, "
-            f"{', '.join(_FREE_TO_DIFFER)}."
+            f"{', '.join(FREE_TO_DIFFER)}."
         )
 
 
@@ -157,7 +157,7 @@ def start_run(
         People that the weights had seen which the run starts from; None for random weights.
     """
     earlier = earlier or KnownPeople(frozenset(), is_complete=True)
-    cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
+    cohort_facts = {"cohort": describe_cohort(cohort), "simulated": cohort.simulated}
     cohort_facts["simulation"] = read_simulation(cohort)
     about = {
         "format": 1,
@@ -176,7 +176,7 @@ def start_run(
     write_config(folder / "config.yaml", config)
 
 
-def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
+def describe_cohort(cohort: Cohort) -> dict[str, Any]:
     """Return what is recorded of a cohort: its digest, and ages, sexes and sites of its people, where it has them."""
     people = cohort.table.groupby("subject_id").first()
     ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)

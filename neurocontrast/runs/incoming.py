@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,47 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.sources import Brains, brains_of_run
-from neurocontrast.embedding import extract_features
-from neurocontrast.embedding.scan_embedder import load_network
+from neurocontrast.embedding import EmbeddingSettings, extract_features
+from neurocontrast.embedding.scan_embedder import load_readers
 from neurocontrast.encoders import ContrastiveModel, Encoder
+from neurocontrast.encoders.members import SeveralEncoders
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.designs import is_joined
+from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import join_contents
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 
 @dataclass(frozen=True, eq=False)
+class Reading:
+    """Scans as a network of a run reads them: of members that are prepared alike, all at once."""
+
+    network: Encoder | ContrastiveModel | SeveralEncoders
+    source: Brains
+    cohort: Cohort
+
+    def embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
+        """Return the features (n_features,) of one scan, and the digest of its content."""
+        # No copy of the scan is left where no cache folder was given.
+        with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
+            folder = getattr(self.source.data, "cache_dir", None) or Path(scratch)
+            source = self.source.kept_in(folder)
+            scan = self.cohort.subset([row])
+            features = extract_features(self.network, source.images(scan), settings=settings)
+            return features[0], source.contents(scan, SILENT)[0]
+
+
+@dataclass(frozen=True, eq=False)
 class IncomingScans:
-    """Scans of a folder or a table, and the network of the run that embeds them."""
+    """Scans of a folder or a table, and the networks of the run that embed them."""
 
     cohort: Cohort
     tidy: pd.DataFrame  # the same rows as an evaluation reads them
-    network: Encoder | ContrastiveModel
-    source: Brains
+    readings: list[Reading]
     settings: Config
     info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
 
@@ -44,26 +66,20 @@ class IncomingScans:
         Features of a scan with an error are NaN, and its content is "".
         """
         contents = [""] * len(self.cohort)
-        features = np.full((len(self.cohort), self.network.n_features), np.nan, dtype=np.float32)
+        n_features = sum(map(attrgetter("network.n_features"), self.readings))
+        features = np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
         notes: list[dict[str, str | None]] = []
+        settings = self.settings.embedding
         with progress.task("embedding", len(features), "scans") as task:
             for row, name in enumerate(self.cohort.names()):
                 warnings = list[str]()
                 problem = None
                 try:
-                    # No copy of the scan is left where no cache folder was given.
-                    with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
-                        source = self.source.kept_in(
-                            getattr(self.source.data, "cache_dir", None) or Path(scratch)
-                        )
-                        scan = self.cohort.subset([row])
-                        made = extract_features(
-                            self.network, source.images(scan), settings=self.settings.embedding
-                        )[0]
-                        contents[row] = source.contents(scan, SILENT)[0]
-                    if not np.isfinite(made).all():
+                    embedded, contents[row] = self._embed(row, settings)
+                    if not np.isfinite(embedded).all():
                         raise DataError(f"{name}: its features are not finite.")
-                    features[row] = made
+                    features[row] = embedded
+                    scan = self.cohort.subset([row])
                     files = [files_of(images)[0] for images in scan.scans]
                     headers = [
                         read_scan_header(file)
@@ -80,6 +96,16 @@ class IncomingScans:
                 f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}"
             )
         return features, pd.DataFrame(notes, index=self.tidy.index), contents
+
+    def _embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
+        """Return the features of one scan by all networks, and the digests of its content."""
+        features = []
+        contents = []
+        for reading in self.readings:
+            values, content = reading.embed(row, settings)
+            features.append(values)
+            contents.append([content])
+        return np.concatenate(features), join_contents(contents)[0]
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:
         """Return the origin of a table of predictions: the source of the scans, and those that failed."""
@@ -111,19 +137,26 @@ def open_scans(
             f"run: the probe was fitted on joined features of {len(fitted.blocks)} encoders, and a run is one. "
             "Embed the scans with each, join the tables, and predict that."
         )
-    network, contract = load_network(run, settings.embedding)
+    readers, contract = load_readers(run, settings.embedding)
     info = {"run": contract, **settings.embedding.reading()}
-    fitted.check_encoder(encoder_digest(info), network.n_features, place=run.name)
-    source = brains_of_run(run, contract, settings.data, what="predict takes brains")
-    cohort = source.unlisted(scans, images_root=images_root)  # people with measures
-    if cohort is None:
-        cohort = _cohort_of_scans(scans, source, images_root)
-    cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
-    if not len(cohort):
-        raise DataError(
-            f"{scans.name}: no row is left, and there is nothing to predict without a scan."
-        )
-    return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
+    n_features = sum(map(attrgetter("network.n_features"), readers))
+    check_same_members(fitted.members, members_of(info, n_features), parameter="run")
+    fitted.check_encoder(encoder_digest(info), n_features, place=run.name)
+    readings = []
+    for reader in readers:
+        what = "predict takes brains"
+        source = brains_of_run(reader.folder, reader.contract, settings.data, what=what)
+        cohort = source.unlisted(scans, images_root=images_root)  # people with measures
+        if cohort is None:
+            cohort = _cohort_of_scans(scans, source, images_root)
+        cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
+        if not len(cohort):
+            raise DataError(
+                f"{scans.name}: no row is left, and there is nothing to predict without a scan."
+            )
+        readings.append(Reading(reader.network, source, cohort))
+    cohort = readings[0].cohort
+    return IncomingScans(cohort, tidy_table(cohort.table), readings, settings, info)
 
 
 def _cohort_of_scans(

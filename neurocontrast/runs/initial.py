@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, misfits
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, misfits, refuse_members
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import KnownPeople
@@ -77,6 +77,7 @@ def start_from(
     """
     folder = path.parent if path.name in (CONTRACT, WEIGHTS) else path
     encoder = model.encoder
+    refuse_members(folder)
     if not (folder / CONTRACT).is_file():
         raise CheckpointError(
             f"training.init: '{path}' is no run. Give one, or a folder of `neurocontrast weights import`, with which "

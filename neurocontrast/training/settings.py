@@ -91,6 +91,13 @@ class TrainingSettings(Settings):
     init: Path | None = None
     """Weights to start from, in place of random ones: a run, or a folder of ``weights import``. Relative to the current
     directory."""
+    members: PositiveInt = 1
+    """Encoders that are trained one after the other, each a run in ``RUN/members`` with a seed of
+    its own. Probes are fitted to each, and their predictions averaged. Time and disk grow as many
+    times."""
+    members_leave: Literal["sites"] | None = None
+    """``sites``: each member is trained without its share of the sites, and each site is left out
+    by one member. None: all members learn from everybody."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:
@@ -122,6 +129,15 @@ class TrainingSettings(Settings):
         if self.sampling == "metadata-balanced" and "site" in self.columns_of_strata:
             raise ValueError(
                 "sampling_columns must not hold 'site', which is balanced within each combination anyway"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_members(self) -> TrainingSettings:
+        if self.members_leave is not None and self.members < 2:
+            raise ValueError(
+                f"members_leave: {self.members_leave} is for two members or more, and members is "
+                f"{self.members}; set members, or leave members_leave out"
             )
         return self
 

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, standardised
-from neurocontrast.evaluation.stored_probe import fit_on_all
+from neurocontrast.evaluation.final_probe import fit_on_all
 from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import plan
 

@@ -7,7 +7,7 @@ import pytest
 
 from neurocontrast.evaluation import load_probe, save_probe
 from neurocontrast.evaluation.distribution import fit_distribution
-from neurocontrast.evaluation.stored_probe import fit_on_all
+from neurocontrast.evaluation.final_probe import fit_on_all
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 from neurocontrast.provenance import subject_digest

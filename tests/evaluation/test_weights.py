@@ -8,10 +8,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import EQUAL, WEIGHTS, PairDesign, scaler_of, weighed
+from neurocontrast.evaluation.final_probe import fit_on_all
 from neurocontrast.evaluation.models import Model, Rival, fit_probe, voxels
 from neurocontrast.evaluation.models.beside import make_beside
 from neurocontrast.evaluation.results import look_at_rival
-from neurocontrast.evaluation.stored_probe import fit_on_all
 from tests.evaluation.quick import plan
 
 N_NETWORK = 30

@@ -28,7 +28,7 @@ from neurocontrast.data.measures.units import (
     may_be_empty,
 )
 from neurocontrast.data.measures.unmarked import check_codes
-from neurocontrast.data.problems import Problems, first_names, shown
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import composed
 from neurocontrast.provenance import subject_label

@@ -7,18 +7,21 @@ network, is added to the study by the command that has them (`Study.with_model`)
 from neurocontrast.evaluation.models.beside import make_regional_beside
 from neurocontrast.evaluation.models.components import make_components
 from neurocontrast.evaluation.models.covariates import make_baseline
+from neurocontrast.evaluation.models.fitting import (
+    Prediction,
+    average_members,
+    decide_scores,
+    fit_probe,
+)
 from neurocontrast.evaluation.models.kernel import make_kernel
 from neurocontrast.evaluation.models.model import (
     ConstantModel,
     GivenModel,
     Model,
     OutOfFold,
-    Prediction,
     ProbeModel,
     Rival,
     cross_validate,
-    decide_scores,
-    fit_probe,
     gather,
     split_seed,
 )
@@ -34,6 +37,7 @@ __all__ = [
     "Prediction",
     "ProbeModel",
     "Rival",
+    "average_members",
     "cross_validate",
     "decide_scores",
     "fit_probe",

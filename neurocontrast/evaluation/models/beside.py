@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.evaluation.designs import PairDesign, has_own_blocks
+from neurocontrast.evaluation.designs import (
+    Design,
+    FeatureDesign,
+    PairDesign,
+)
+from neurocontrast.evaluation.members import first_design, map_design
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 
 if TYPE_CHECKING:
@@ -25,11 +30,17 @@ def make_beside(study: Study, first: ProbeModel) -> ProbeModel | None:
     None for an encoder of one block, and where the user gave the estimator, which would get columns
     of unlike scales.
     """
-    if study.estimator is not None or first.rival is None or not has_own_blocks(study.blocks):
+    if study.estimator is not None or first.rival is None or not study.own_blocks:
         return None
     rival = Rival(
         f"{first.rival.name} + embedding",
         f"{first.rival.what} and the embedding",
         beside=first.name,
     )
-    return ProbeModel(f"{first.name}_beside", PairDesign(first.design, study.design()), rival=rival)
+    alone = first_design(first.design)
+
+    def pair(embedding: Design) -> Design:
+        assert isinstance(embedding, FeatureDesign)
+        return PairDesign(alone, embedding)
+
+    return ProbeModel(f"{first.name}_beside", map_design(study.design(), pair), rival=rival)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.evaluation.designs import has_own_blocks
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.models.own import keep_fitting
 from neurocontrast.evaluation.record import Notice
@@ -15,12 +14,15 @@ if TYPE_CHECKING:
 
 def make_components(study: Study) -> ProbeModel | Notice | None:
     """Return the study's estimator on the block of components; None for features of one block."""
-    if not has_own_blocks(study.blocks):
+    if not study.own_blocks:
         return None
-    block = study.blocks[1]
+    block = study.own_blocks[1]
+    whose = "the encoder"
+    if study.members:
+        whose = "each member"
     rival = Rival(
         "components",
-        f"{block.n_features} principal components of the encoder",
+        f"{block.n_features} principal components of {whose}",
         "a linear model of the same scans",
         lacks="the network",
     )

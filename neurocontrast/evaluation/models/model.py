@@ -1,5 +1,7 @@
 """A model of an evaluation: a name, a matrix of the scans, an estimator, and what it says of each test fold."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,44 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import WEIGHTS, Design, one_thread, scaler_of, weighed
-from neurocontrast.evaluation.estimators import (
-    EstimatorError,
-    FittedModel,
-    describe_own,
-    fit_built_in,
-    fit_own,
-    gives_probabilities,
-)
-from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.designs import WEIGHTS, scaler_of, weighed
+from neurocontrast.evaluation.estimators import EstimatorError, describe_own
+from neurocontrast.evaluation.members import Designs, first_design
+from neurocontrast.evaluation.models.fitting import Prediction, constant_prediction, fit_each
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.inner import Pairs, penalty_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_seed
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The scores and decisions of a fitted model on its test rows, and its threshold and strength.
-
-    The threshold is None unless the target is binary and has probabilities; the strength is NaN for
-    a user's estimator.
-    """
-
-    scores: Floats
-    decisions: npt.NDArray[np.int64]
-    threshold: float | None = None
-    strength: float = float("nan")
-    n_not_converged: int = 0
-    chosen: bool = True
-    """False where the strength is the middle of the grid, since no inner fold could be made."""
-    weight: float | None = None
-    """Weight of the first of two blocks, chosen with the strength; None without such blocks."""
 
 
 @dataclass(frozen=True)
@@ -62,126 +38,6 @@ class OutOfFold:
     def tested(self) -> Rows:
         """Rows that were tested at least once."""
         return np.flatnonzero((self.folds >= 0).any(axis=0))
-
-
-def fit_probe(
-    design: Design,
-    target: Target,
-    train: Rows,
-    test: Rows,
-    *,
-    subjects: Texts,
-    settings: EvaluationSettings,
-    seed: int,
-    sites: Texts | None = None,
-    validation: Rows | None = None,
-    estimator: Probe | BaseEstimator | None = None,
-    pairs: Pairs | None = None,
-) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
-    if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return constant_prediction(target, train, len(test)), None
-    if pairs is None:
-        pairs = penalty_folds(
-            target,
-            train,
-            subjects,
-            settings=settings,
-            seed=seed,
-            sites=sites,
-            validation=validation,
-        )
-    estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
-    continuous = target.kind == "continuous"
-    own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
-    with one_thread():
-        if isinstance(estimator, Probe):
-            model = fit_built_in(estimator, design, train, test, target.values, pairs, settings)
-        else:
-            model = fit_own(
-                estimator, design, train, test, target.values, subjects=subjects, seed=seed
-            )
-        scores = _scores(model.estimator, target, model.x_test, own=own)
-        if not continuous and not gives_probabilities(model.estimator):
-            decisions = model.estimator.predict(model.x_test).astype(np.int64)
-            threshold = None
-        else:
-            decisions, threshold = decide_scores(scores, target, train, settings)
-    found = Prediction(
-        scores,
-        decisions,
-        threshold,
-        model.strength,
-        model.n_not_converged,
-        model.chosen,
-        model.weight,
-    )
-    return found, model
-
-
-def decide_scores(
-    scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
-) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return the decisions, and of two classes the probability from which a scan is called positive."""
-    by_share = settings.threshold == "prevalence" and target.kind != "continuous"
-    shares = _shares(target, train) if by_share else None
-    if target.kind != "binary":
-        return decide(target.kind, scores, shares=shares), None
-    rule = 0.5 if settings.threshold == "half" else settings.threshold
-    cut = float(rule if shares is None else shares[1])
-    return decide("binary", scores, threshold=cut), cut
-
-
-def _shares(target: Target, train: Rows) -> Floats:
-    """Return the share of each class in the training rows."""
-    return np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
-
-
-def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
-    """Return predicted numbers, or probabilities or decision values in the columns of the target's classes."""
-    try:
-        if target.kind == "continuous":
-            found = np.asarray(model.predict(x), dtype=float)
-        elif gives_probabilities(model):
-            found = model.predict_proba(x)
-        else:
-            found = model.decision_function(x)
-    except (
-        Exception
-    ) as error:  # an estimator of the user's may raise anything; a probe of ours must not
-        if not own:
-            raise
-        raise EstimatorError(f"probe: {own} could not predict: {error}") from error
-    wrong = ~np.isfinite(found).reshape(len(x), -1).all(axis=1)
-    if wrong.any():
-        raise EstimatorError(
-            f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows."
-        )
-    if target.kind == "continuous":
-        return found.reshape(len(x), -1)[:, 0]
-    if found.ndim == 1:
-        return found if target.kind == "binary" else np.column_stack([-found, found])
-    scores = np.full((len(x), len(target.classes)), 0.0 if found.min() >= 0 else float(found.min()))
-    classes = np.asarray(model.classes_, dtype=np.intp)
-    if found.shape[1] != len(classes):
-        raise EstimatorError(
-            f"probe: {own} gives {found.shape[1]} scores for {len(classes)} classes. One score a class is needed "
-            "(decision_function_shape='ovr')."
-        )
-    scores[:, classes] = found
-    return scores[:, 1] if target.kind == "binary" else scores
-
-
-def constant_prediction(target: Target, train: Rows, n_test: int) -> Prediction:
-    """Return the median, or the shares of the classes, of the training rows for every test row."""
-    if target.kind == "continuous":
-        median = np.median(target.values[train].astype(float))
-        return Prediction(np.full(n_test, median), np.zeros(n_test, dtype=np.int64))
-    shares = _shares(target, train)
-    decisions = np.full(n_test, shares.argmax(), dtype=np.int64)
-    if target.kind == "binary":
-        return Prediction(np.full(n_test, shares[1]), decisions, 0.5)
-    return Prediction(np.tile(shares, (n_test, 1)), decisions)
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
@@ -269,12 +125,12 @@ class ProbeModel(Model):
     the settings name.
     """
 
-    design: Design
+    design: Designs
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
         """Fit the estimator on the training rows, and predict the test rows."""
-        return fit_probe(
+        return fit_each(
             self.design,
             target,
             split.train,
@@ -282,7 +138,7 @@ class ProbeModel(Model):
             validation=split.validation,
             estimator=self.estimator,
             **given,
-        )[0]
+        )
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
@@ -292,12 +148,13 @@ class ProbeModel(Model):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        steps = [repr(scaler_of(self.design)), repr(probe.make(n_train > settings.large_table))]
+        design = first_design(self.design)
+        steps = [repr(scaler_of(design)), repr(probe.make(n_train > settings.large_table))]
         grid = {probe.strength: probe.strengths(settings)}
         if probe.widths:
             steps.insert(1, "KernelPCA(kernel='rbf')")
             grid["gamma"] = list(probe.widths)
-        if len(weighed(self.design)) > 1:
+        if len(weighed(design)) > 1:
             grid["weight"] = list(WEIGHTS)
         text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
         return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.evaluation.designs import has_own_blocks
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.models.own import keep_fitting
 from neurocontrast.evaluation.record import Notice
@@ -15,9 +14,12 @@ if TYPE_CHECKING:
 
 def make_network(study: Study) -> ProbeModel | Notice | None:
     """Return the study's estimator on the network's block; None for features of one block."""
-    if not has_own_blocks(study.blocks):
+    if not study.own_blocks:
         return None
-    block = study.blocks[0]
-    rival = Rival("network", f"{block.n_features} features of the network", lacks="the components")
+    block = study.own_blocks[0]
+    whose = "the network"
+    if study.members:
+        whose = "each member's network"
+    rival = Rival("network", f"{block.n_features} features of {whose}", lacks="the components")
     model = ProbeModel("network", study.design(block=block.name), study.estimator, rival=rival)
     return keep_fitting(study, model)

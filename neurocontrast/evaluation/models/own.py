@@ -9,11 +9,13 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
 from neurocontrast.evaluation.estimators import EstimatorError, describe_own
-from neurocontrast.evaluation.models.model import ProbeModel, fit_probe
+from neurocontrast.evaluation.members import first_design
+from neurocontrast.evaluation.models.fitting import fit_probe
+from neurocontrast.evaluation.models.model import ProbeModel
 from neurocontrast.evaluation.record import Notice
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation.designs import Design
+    from neurocontrast.evaluation.members import Designs
     from neurocontrast.evaluation.rows import Rows
     from neurocontrast.evaluation.study import Study
 
@@ -21,7 +23,7 @@ _BY_POSITION = ("categorical_features", "interaction_cst", "monotonic_cst")
 """Parameters of scikit-learn's estimators that name columns by their position."""
 
 
-def why_unfit(study: Study, design: Design, rows: Rows) -> str | None:
+def why_unfit(study: Study, design: Designs, rows: Rows) -> str | None:
     """Try the user's own estimator on training rows; return the reason if none can be fitted."""
     if study.estimator is None:
         return None
@@ -32,7 +34,7 @@ def why_unfit(study: Study, design: Design, rows: Rows) -> str | None:
     settings = study.settings
     try:
         fit_probe(
-            design,
+            first_design(design),
             study.target,
             rows,
             rows[:1],

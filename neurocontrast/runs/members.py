@@ -1,0 +1,279 @@
+"""Plan, begin and finish a run of several encoders, its members.
+
+A member is a run of its own in ``RUN/members``, with one encoder, a seed derived from that of the
+configuration and, with ``training.members_leave``, a selection of rows (``data.where``) without its
+share of the sites. ``members.json`` says how many there are and, when all are trained, which
+weights they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from neurocontrast.config import Config, differences, load_config, write_config
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.columns import Where, levels_of, no_column
+from neurocontrast.data.problems import first_names
+from neurocontrast.data.sources import AnySource
+from neurocontrast.encoders.members import (
+    MembersRecord,
+    has_members,
+    read_record,
+    write_members,
+)
+from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.files import hold, write_json
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import KnownPeople, describe_environment, version
+from neurocontrast.runs.folder import (
+    FREE_TO_DIFFER,
+    check_new,
+    continue_run,
+    describe_cohort,
+    is_finished,
+    read_provenance,
+)
+from neurocontrast.runs.parts import build_parts, read_cohort_of, read_skipped
+from neurocontrast.seeds import derive_seed
+
+SourceOf = Callable[[Config], AnySource]
+"""Makes the source of samples of a configuration."""
+
+
+def seed_of_member(seed: int, number: int) -> int:
+    """Return the seed of a member of a run."""
+    return derive_seed("member", seed, number)
+
+
+def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
+    """Decide the seed of each member of a new run, and the sites that each leaves out."""
+    n = settings.training.members
+    seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))
+    left_out = None
+    if settings.training.members_leave == "sites":
+        left_out = share_sites(cohort, n)
+    return MembersRecord(neurocontrast=version(), seeds=seeds, left_out=left_out)
+
+
+def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
+    """Divide the sites among members: each site goes to one of them, which is trained without.
+
+    Sites that share a person go together, so that nobody is learned from whose other scans are left
+    out. Shares get nearly equal numbers of people: the largest group of sites goes first, each to
+    the smallest share so far.
+    """
+    source = cohort.source.name
+    key = "training.members_leave: sites"
+    if "site" not in cohort.table:
+        raise DataError(no_column(f"{key}: {source}", "site", cohort.table.columns))
+    sites = pd.Series(levels_of("site", cohort.table["site"]), dtype=object)
+    _refuse_unknown_sites(cohort, sites, key)
+    groups = _groups_of_sites(sites, cohort.table["subject_id"])
+    if len(groups) < n_members:
+        names = sorted(set(sites))
+        why = f"{len(names)} sites ({first_names(names)})"
+        if len(groups) < len(names):
+            why += f" in {len(groups)} groups, since people were scanned at several sites"
+        raise ConfigError(
+            f"{key}: {n_members} members need {n_members} sites or more that share nobody, and "
+            f"{source} has {why}. Set training.members to {len(groups)} or fewer, or leave "
+            "members_leave out."
+        )
+    shares = list[list[str]]()
+    for _ in range(n_members):
+        shares.append([])
+    n_people = np.zeros(n_members, dtype=int)
+    for names, n in groups:
+        smallest = int(n_people.argmin())
+        shares[smallest] += names
+        n_people[smallest] += n
+    return tuple(map(tuple, map(sorted, shares)))
+
+
+def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
+    """Refuse scans without a site, which no member could be told to leave out."""
+    absent = np.flatnonzero(sites.isna())
+    if not len(absent):
+        return
+    names = first_names(cohort.subset(absent).names())
+    raise DataError(
+        f"{key}: {cohort.source.name}: {len(absent)} of {len(sites)} scans have no site "
+        f"({names}). Fill in column 'site', or leave them out: data.where={{site: "
+        "{not: n/a}}."
+    )
+
+
+def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[str], int]]:
+    """Return groups of sites without a person in two of them, the one with most people first."""
+    codes, names = pd.factorize(sites, sort=True)
+    people = pd.factorize(subjects)[0]
+    n_sites = len(names)
+    n_nodes = n_sites + people.max() + 1
+    edges = coo_array((np.ones(len(codes)), (codes, n_sites + people)), shape=(n_nodes, n_nodes))
+    labels = connected_components(edges, directed=False)[1]
+    groups = []
+    for label in pd.unique(labels[:n_sites]):
+        of_group = labels == label
+        groups.append((list(names[of_group[:n_sites]]), int(of_group[n_sites:].sum())))
+    return sorted(groups, key=_by_size)
+
+
+def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
+    names, n_people = group
+    return -n_people, names
+
+
+def settings_of_member(settings: Config, record: MembersRecord, number: int) -> Config:
+    """Return the configuration of a member, with which `pretrain` alone would make the same run."""
+    training = settings.training.model_copy(update={"members": 1, "members_leave": None})
+    data = settings.data
+    if record.left_out is not None:
+        where = _without_sites(data.where, record.left_out[number])
+        data = data.model_copy(update={"where": where})
+    changes = {"seed": record.seeds[number], "training": training, "data": data}
+    return settings.model_copy(update=changes)
+
+
+def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
+    """Return a selection of rows without some sites, which the earlier one keeps."""
+    chosen = where.get("site", {"not": ()})
+    if isinstance(chosen, Mapping):
+        return {**where, "site": {"not": (*chosen["not"], *left_out)}}
+    kept = []
+    for name, level in zip(chosen, levels_of("site", chosen), strict=True):
+        if level not in left_out:
+            kept.append(name)
+    return {**where, "site": tuple(kept)}
+
+
+def open_members(
+    settings: Config,
+    source_of: SourceOf,
+    folder: Path,
+    stack: ExitStack,
+    *,
+    resume: bool,
+    progress: Progress,
+) -> MembersRecord:
+    """Check the members of a run before any is trained, and write or read who they are."""
+    is_new = check_new(folder, resume=resume)
+    if is_new:
+        cohort = read_cohort_of(settings, source_of(settings))
+        record = plan_members(settings, cohort)
+        check_members(settings, record, source_of, cohort)
+    else:
+        record = read_record(folder)
+        _check_can_continue(folder, settings)
+    stack.enter_context(hold(folder, progress))
+    if check_new(folder, resume=not is_new) != is_new:
+        raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
+    if is_new:
+        write_members(folder, record)
+        write_config(folder / "config.yaml", settings)
+        return record
+    continue_run(folder, settings, progress)
+    for number in range(len(record.seeds)):
+        if not is_finished(folder_of_member(folder, number), settings):
+            record = record.model_copy(update={"weights": None})
+            write_members(folder, record)
+            break
+    return record
+
+
+def check_members(
+    settings: Config, record: MembersRecord, source_of: SourceOf, cohort: Cohort
+) -> None:
+    """Refuse members that could not be trained on their share of a run's cohort."""
+    sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)
+    for number in range(len(record.seeds)):
+        member = settings_of_member(settings, record, number)
+        seen = cohort
+        if record.left_out is not None:
+            seen = cohort.subset(~np.isin(sites, record.left_out[number]))
+        build_parts(member, seen, source_of(member))
+
+
+def _check_can_continue(folder: Path, settings: Config) -> None:
+    """Refuse to continue a run of members with another configuration; members check the rest."""
+    before = load_config(folder / "config.yaml")
+    ignored = (*FREE_TO_DIFFER, "training.epochs", "training.init")
+    changes = differences(before, settings, ignore=ignored)
+    if changes:
+        lines = "\n".join(map("  {}".format, changes))
+        raise CheckpointError(
+            f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
+            "Give what it began with, or start another in a new directory."
+        )
+
+
+def check_same_number(folder: Path, settings: Config) -> None:
+    """Refuse to continue a run with another number of members."""
+    if not (folder / "config.yaml").is_file():
+        return
+    n_now = settings.training.members
+    n_before = 1
+    if has_members(folder):
+        n_before = len(read_record(folder).seeds)
+    if n_before != n_now:
+        raise CheckpointError(
+            f"{folder}: the run cannot continue, because it would not be the same run:\n"
+            f"  training.members: was {n_before}, is {n_now}\n"
+            "Give what it began with, or start another in a new directory."
+        )
+
+
+def finish_members(
+    folder: Path, settings: Config, record: MembersRecord, source_of: SourceOf
+) -> None:
+    """Write the people of all members, and then the weights, with which the run is finished."""
+    if record.weights is not None:
+        return
+    folders = list(map(partial(folder_of_member, folder), range(len(record.seeds))))
+    provenances = list(map(read_provenance, folders))
+    people = join_people(list(map(KnownPeople.of_pretraining, provenances)))
+    skipped = set[str]()
+    for member in folders:
+        skipped |= set(read_skipped(member))
+    cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
+    start = {}
+    if "init" in provenances[0]:
+        start["init"] = provenances[0]["init"]
+    write_json(
+        folder / "provenance.json",
+        {
+            "format": 1,
+            "environment": describe_environment(),
+            "seed": settings.seed,
+            "cohort": describe_cohort(cohort),
+            "simulated": cohort.simulated,
+            "simulation": provenances[0].get("simulation"),
+            "n_members": len(folders),
+            **start,
+            "pretraining_subjects": sorted(people.subjects or ()),
+            "pretraining_contents": sorted(people.contents),
+            "pretraining_contents_complete": people.is_complete,
+        },
+    )
+    weights = tuple(map(digest_of_weights, folders))
+    write_members(folder, record.model_copy(update={"weights": weights}))
+
+
+def join_people(members: Sequence[KnownPeople]) -> KnownPeople:
+    """Return the people whom any member was trained on."""
+    subjects = frozenset[str]()
+    contents = frozenset[str]()
+    is_complete = True
+    for people in members:
+        subjects |= people.subjects or frozenset()
+        contents |= people.contents
+        is_complete = is_complete and people.is_complete
+    return KnownPeople(subjects, contents, is_complete)

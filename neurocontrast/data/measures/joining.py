@@ -1,6 +1,5 @@
 """People joined with their regional measures."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures.finding import Choice
 from neurocontrast.data.measures.merging import scan_name
-from neurocontrast.data.measures.tables import MeasuresTable, read_chosen
+from neurocontrast.data.measures.tables import MeasuresTable, Tables, read_chosen
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label, unify_subjects
@@ -58,7 +57,7 @@ def find_measures(participants: Path) -> Path:
 
 def read_measures(
     participants: AnyTable,
-    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    measures: Tables | None = None,
     *,
     atlas: str = "",
     measure: str = "thickness",
@@ -71,7 +70,7 @@ def read_measures(
     ----------
     participants : path or DataFrame
         Table of people, as for `read_cohort`; it needs no images.
-    measures : path or sequence of path, optional
+    measures : path, DataFrame or sequence of them, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
         default those that `index` wrote beside `participants` (``measures.tsv``).
     atlas, measure : str, optional
@@ -99,7 +98,7 @@ def read_measures(
 
 def add_measures(
     people: Cohort,
-    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+    measures: Tables | None,
     *,
     atlas: str,
     measure: str,

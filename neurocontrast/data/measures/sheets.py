@@ -10,9 +10,15 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import pandas as pd
 
-from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
+from neurocontrast.data.columns import (
+    IDENTIFIERS,
+    SESSIONS,
+    first_of,
+    identifier_column,
+    text_of,
+)
 from neurocontrast.data.listing import read_sheet
-from neurocontrast.exceptions import one_of
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
 Value = TypeVar("Value")
@@ -109,17 +115,38 @@ def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
 
 def by_identifier(path: Path) -> Sheet:
     """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
-    table = read_sheet(path)
-    found = identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS)
+    sheet = _sheet_of(read_sheet(path), path)
+    description = path.with_suffix(".json")
+    if not description.is_file():
+        return sheet
+    facts = read_json(description)
+    atlas = str(facts.get("parcellation", ""))
+    return replace(sheet, atlas=atlas, software=str(facts.get("software", "")))
+
+
+def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
+    """Return a DataFrame with a column of identifiers, or such an index, as a sheet."""
+    table = frame
+    if first_of(frame.columns, _IDENTIFIERS) == "" and first_of(frame.index.names, _IDENTIFIERS):
+        table = frame.reset_index()
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
+    texts = table.astype(object).map(text_of).set_axis(table.columns.astype(str), axis=1)
+    return _sheet_of(texts.set_axis(range(len(texts)), axis=0), Path(name))
+
+
+def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
+    """Return a table as text as a sheet: identifiers, sessions and subjects apart."""
+    identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
-    about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
-    atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
-    cells = {str(name): column.tolist() for name, column in table.items()}
-    people = cells.pop(found)
+    cells = {}
+    for name, column in table.items():
+        cells[str(name)] = column.tolist()
+    people = cells.pop(identifier)
     sessions = cells.pop(session) if session else ()
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
-    sheet = Sheet(path, people, cells, table.index.tolist(), sessions, subjects=subjects)
-    return replace(sheet, atlas=atlas, software=software)
+    return Sheet(source, people, cells, table.index.tolist(), sessions, subjects=subjects)
 
 
 def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:

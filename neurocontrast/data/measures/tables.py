@@ -20,7 +20,7 @@ from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import Choice, sheets_at
 from neurocontrast.data.measures.merging import Merged, scan_name
 from neurocontrast.data.measures.names import Kind, Region, region_of
-from neurocontrast.data.measures.sheets import SUBJECT, Sheet, without_templates
+from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
     People,
     check_units,
@@ -39,6 +39,11 @@ _OF_DATA_SET = re.compile(
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
 _THICKNESSES = "thicknesses are 0, of regions without surface"
 _SIZES = "volumes or areas are 0, of structures that every brain has"
+
+
+Table = str | os.PathLike[str] | pd.DataFrame
+Tables = Table | Sequence[Table]
+"""Tables of measures as they are given: paths of files or folders, or DataFrames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +100,7 @@ class MeasuresTable:
 
 
 def read_tables(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: Tables,
     *,
     atlas: str = "",
     measure: str = "thickness",
@@ -111,8 +116,10 @@ def read_tables(
 
     Parameters
     ----------
-    paths : path or sequence of path
+    paths : path, DataFrame or sequence of them
         Tables in any format of `neurocontrast.data.measures.formats.FORMATS`, and folders of them.
+        A DataFrame has a column ``participant_id``, perhaps ``session``, and measures in mm, mm²
+        and mm³.
     atlas : str, optional
         Parcellation to take from folders, such as ``aparc``; by default the first that is there of
         Destrieux' (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``),
@@ -140,7 +147,7 @@ def read_tables(
 
 
 def read_chosen(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: Tables,
     choice: Choice,
     *,
     keep: Sequence[str] = (),
@@ -152,13 +159,16 @@ def read_chosen(
     With `skip` scans whose files or cells cannot be read are left out; the table has them in
     `unread`.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
     if not listed:
         raise DataError("measures: no table is named.")
     notes: list[str] = []
     sheets: list[Sheet] = []
     for path in listed:
-        sheets += sheets_at(Path(path).expanduser(), choice, notes)
+        if isinstance(path, pd.DataFrame):
+            sheets.append(sheet_of_frame(path, "measures"))
+        else:
+            sheets += sheets_at(Path(path).expanduser(), choice, notes)
     columns: set[str] = set()
     for sheet in sheets:
         columns.update(sheet.cells)

@@ -19,15 +19,16 @@ import pandas as pd
 from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
+from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.data.subjects import first_visits, people_of_two_sexes, visit_of
+from neurocontrast.data.subjects import first_visits, notes_on_two_sexes, visit_of
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
-from neurocontrast.provenance import subject_digest, unify_subjects
+from neurocontrast.provenance import subject_digest, subject_label, unify_subjects
 from neurocontrast.reading import NO_FILE, problem_of_content
 from neurocontrast.seeds import derive_generator
 
@@ -342,7 +343,7 @@ def _identity(rows: _Rows) -> dict[str, object]:
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
-    _check_identifiers(rows, subjects.tolist())
+    _check_identifiers(rows)
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
         what = (
@@ -369,8 +370,8 @@ def _identity(rows: _Rows) -> dict[str, object]:
     }
 
 
-def _check_identifiers(rows: _Rows, subjects: Sequence[str]) -> None:
-    """Refuse names of nobody, subjects who differ in a visit alone, and subjects of two sexes."""
+def _check_identifiers(rows: _Rows) -> None:
+    """Refuse names of nobody, and subjects whose names differ in a visit alone."""
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
         for row, cell in enumerate(rows.cells[column]):
@@ -388,21 +389,6 @@ def _check_identifiers(rows: _Rows, subjects: Sequence[str]) -> None:
         visits[row] = visit_of(first)
         rows.problems.hint(REMEDY_OF_VISITS)
     rows.refuse(column, visits)
-    _refuse_two_sexes(rows, subjects, sexes)
-
-
-def _refuse_two_sexes(rows: _Rows, subjects: Sequence[str], sexes: Sequence[str]) -> None:
-    """Refuse subjects who are F in one row and M in another: two people may be taken for one."""
-    wrong = {}
-    for of_subject in people_of_two_sexes(subjects, sexes):
-        first = of_subject[0]
-        for row in of_subject[1:]:
-            line = rows.cells.index[first]
-            if sexes[row] != sexes[first]:
-                wrong[row] = (
-                    f"found {sexes[row]}, and {sexes[first]} of this subject on line {line}"
-                )
-    rows.refuse("sex", wrong)
 
 
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
@@ -423,7 +409,24 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
         rows.refuse(
             column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again}
         )
+        rows.refuse(column, _images_of_others(rows.cells, paths.tolist()))
     return paths.tolist()
+
+
+def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
+    """Return the problem of each row whose image is, by its name in BIDS, of another row's person.
+
+    A column that was sorted without the others leaves such a table.
+    """
+    labels = list(map(subject_label, cells["participant_id"]))
+    people = set(labels)
+    wrong = {}
+    for row, path in enumerate(paths):
+        stem = path.rpartition("/")[2]
+        subject = subject_label(identity_of(stem)[0])
+        if stem.startswith("sub-") and subject in people and subject != labels[row]:
+            wrong[row] = f"found {shown(stem)}, the image of another participant of this table"
+    return wrong
 
 
 def _absolute(cell: str, *, root: Path) -> str:
@@ -495,6 +498,8 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
         ):
             few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
             warnings.append(f"column '{column}' is read as text: {few}")
+    if "sex" in cells:
+        warnings += notes_on_two_sexes(table["subject_id"], cells["sex"])
     return warnings + _warnings_of_spellings(cells)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, visits_of_people
 from neurocontrast.data.layouts.tree import FoundScan
 from neurocontrast.data.phenotype import Known
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems, first_names, shown
 
 _LACKING = (
     "found nothing; every participant needs one where tables have the column, or two visits of one "
@@ -28,7 +28,7 @@ def subjects_of_participants(
             if subject:
                 stated[scan.person][subject] = None
     if not stated:
-        _check_people(scans, known, {}, problems)
+        _check_people(scans, known, {}, problems, notes)
         return {}
     subject_of: dict[str, str] = {}
     for scan in scans:
@@ -37,7 +37,7 @@ def subjects_of_participants(
             rule = _problem_of(subjects)
             problems.add(rule, column="subject_id", name=scan.name)
         subject_of[scan.person] = next(iter(subjects), "")
-    _check_people(scans, known, subject_of, problems)
+    _check_people(scans, known, subject_of, problems, notes)
     n_subjects = len(set(subject_of.values()))
     if n_subjects < len(subject_of):
         notes.append(
@@ -46,18 +46,18 @@ def subjects_of_participants(
     return subject_of
 
 
-def people_of_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[list[int]]:
-    """Return the rows of each subject who is F in one and M in another, as merged people are."""
-    rows: dict[str, list[int]] = defaultdict(list)
+def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[str]:
+    """Warn of subjects who are F in one row and M in another, as merged people are."""
     sexes_of: dict[str, set[object]] = defaultdict(set)
-    for row, (subject, sex) in enumerate(zip(subjects, sexes, strict=True)):
-        rows[subject].append(row)
+    for subject, sex in zip(subjects, sexes, strict=True):
         sexes_of[subject].add(sex)
-    several = []
-    for subject, of_subject in rows.items():
-        if {"F", "M"} <= sexes_of[subject]:
-            several.append(of_subject)
-    return several
+    several = sorted(filter(lambda subject: {"F", "M"} <= sexes_of[subject], sexes_of))
+    if not several:
+        return []
+    return [
+        f"{len(several)} subjects are F in one row and M in another ({first_names(several)}): "
+        "are two people taken for one?"
+    ]
 
 
 def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
@@ -83,8 +83,9 @@ def _check_people(
     known: Sequence[Known],
     subject_of: Mapping[str, str],
     problems: Problems,
+    notes: list[str],
 ) -> None:
-    """Make problems of subjects whose names differ in a visit alone, and of people of two sexes."""
+    """Make problems of subjects whose names differ in a visit alone; note people of two sexes."""
     subjects = []
     sexes = []
     for scan, facts in zip(scans, known, strict=True):
@@ -95,11 +96,7 @@ def _check_people(
         problems.add(visit_of(first), name=scans[row].name)
     if visits:
         problems.hint(REMEDY_OF_VISITS)
-    for of_subject in people_of_two_sexes(subjects, sexes):
-        first_row = of_subject[0]
-        for row in of_subject:
-            contradiction = f"sex is {sexes[row]}, and {sexes[first_row]} of this subject in "
-            problems.add(contradiction + scans[first_row].name, name=scans[row].name)
+    notes += notes_on_two_sexes(subjects, sexes)
 
 
 def _problem_of(subjects: Collection[str]) -> str:

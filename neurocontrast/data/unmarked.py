@@ -26,7 +26,7 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
 
     Of numbers that is -9, 99, 999 and their like where all others are not below 0, or far below;
     of ages 99 and 0 where two people have it and nobody is near. Of words it is a question mark,
-    a dash, an error of a spreadsheet.
+    a dash, an error of a spreadsheet, -9 or 999.
 
     Examples
     --------
@@ -43,15 +43,20 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
     numbers = {}
     for cell in counts.keys() - words:
         number = number_of(cell)
-        if number is None:
-            return frozenset(words)
-        numbers[cell] = number
+        if number is not None:
+            numbers[cell] = number
+    if len(numbers) + len(words) < len(counts):  # other words
+        return frozenset(words.union(filter(_is_code_among_words, numbers)))
     name = column.strip().lower()
     if name == "age":
         return frozenset(words | _codes_of_age(numbers, counts))
     if name == "site":
         counts = {}
     return frozenset(words | _codes(numbers, counts))
+
+
+def _is_code_among_words(cell: str) -> bool:
+    return number_of(cell) in _BELOW_0 | _HIGH
 
 
 def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:

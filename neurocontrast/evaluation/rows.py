@@ -1,7 +1,6 @@
 """The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.data.sexes import read_sexes
-from neurocontrast.data.subjects import people_of_two_sexes
+from neurocontrast.data.subjects import notes_on_two_sexes
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import trimmed
@@ -65,7 +64,8 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         check_sexes(name, cells, names=tidy["participant_id"].tolist())
         tidy[name] = level_column(name, cells)
     _look_at_sexes(table.get("sex"))
-    check_one_sex(tidy)
+    for note in notes_on_two_sexes(tidy["subject_id"], tidy["sex"]):
+        warn_caller(f"embeddings: {note}")
     check_unmarked(tidy, tidy.columns.intersection(["age", "site"]), place="embeddings")
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
@@ -74,17 +74,6 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
     check_units_of_table(tidy)
     return tidy
-
-
-def check_one_sex(tidy: pd.DataFrame) -> None:
-    """Refuse subjects who are F in one row and M in another: two people may be taken for one."""
-    rows = people_of_two_sexes(tidy["subject_id"], tidy["sex"])
-    if rows:
-        first = tidy["subject_id"].iloc[list(map(itemgetter(0), rows))].tolist()
-        raise DataError(
-            f"embeddings: {len(rows)} subjects are F in one row and M in another "
-            f"({listed(first)}). Correct their sex, or give two people two names in subject_id."
-        )
 
 
 def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:

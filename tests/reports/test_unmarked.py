@@ -93,7 +93,8 @@ class TestNumbersWithCodes:
         assert not unmarked_missing("n", ["99", "98", "40"])
         assert not unmarked_missing("lesions", ["0", "3", "88", "12"])
         assert not unmarked_missing("site", ["1", "2", "99", "99"])
-        assert not unmarked_missing("name", ["-9", "control", "999"])
+        assert not unmarked_missing("name", ["-1", "control", "99", "100"])
+        assert unmarked_missing("name", ["-9", "control", "999"]) == {"-9", "999"}
         assert not unmarked_missing("code", ["-9", "-9"])
         assert not unmarked_missing("age", ["99", "95", "20"])
         assert not unmarked_missing("age", ["99", "20", "30"])

@@ -112,13 +112,20 @@ def write_frame(
 
 
 def _people_as_text(info: Mapping[str, object], n_features: int) -> str:
-    """Return the people of pretraining as text, which pandas copies without cost; "" if unknown."""
-    if info.get(_PEOPLE[0]) is None or info.get("pretraining_unknown"):
-        return ""
+    """Return the people of pretraining as text, which pandas copies without cost; "" if unknown.
+
+    Of a run of members, whose columns must not be taken for those of one encoder, the members too.
+    """
     people: dict[str, object] = {_N_FEATURES: n_features}
-    for key in _PEOPLE:
-        if key in info:
-            people[key] = info[key]
+    run = info.get("run")
+    if isinstance(run, Mapping) and "members" in run:
+        people["run"] = {"members": run["members"], "weights": run["weights"]}
+    if info.get(_PEOPLE[0]) is not None and not info.get("pretraining_unknown"):
+        for key in _PEOPLE:
+            if key in info:
+                people[key] = info[key]
+    if len(people) == 1:
+        return ""
     return json.dumps(people)
 
 

@@ -165,6 +165,17 @@ class Killing(Listening):
             raise Killed
 
 
+def test_a_table_that_pandas_has_read_keeps_its_members(table, tmp_path):
+    frame = pd.read_parquet(table)
+    options = {"n_folds": 2, "allow_overlap": True, **FASTEST}
+    frame = frame[frame["sex"].notna()]
+    result = nc.evaluate(frame, target="sex", out=tmp_path / "sex", **options)
+    assert result.record.probe.n_members == N
+    nc.report(result.folder, out=tmp_path / "report.html", figures=False)
+    other = nc.evaluate(table, target="sex", out=tmp_path / "other", **options)
+    nc.compare([result.folder, other.folder], out=tmp_path / "compared.html")
+
+
 @pytest.mark.parametrize("line", ["epoch 1/2", "{out}/members/1: finished", "{out}: member 3"])
 def test_a_run_that_was_stopped_ends_with_the_same_numbers(people, tmp_path, line):
     config = config_of(people, epochs=2)

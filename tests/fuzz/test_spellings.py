@@ -4,21 +4,27 @@ A failure names the seed and its changes: ``python -c "from tests.fuzz.spellings
 print(spelled(SEED).changes)"``.
 """
 
+import atexit
 import re
+import shutil
+import tempfile
 import unicodedata
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import load_file
 
 import neurocontrast
 from neurocontrast.data import read_cohort, read_measures
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.evaluation import ComBat, Residualiser
 from neurocontrast.exceptions import NeurocontrastError
 from tests.fuzz.spellings import N_DIGITS, Spelling, plain_cohort, spelled
@@ -201,6 +207,82 @@ def harmonised(transformer: Residualiser | ComBat, cohort: Spelling, folder: Pat
     return {name: tuple(np.round(row, 6)) for name, row in zip(names, rows, strict=True)}
 
 
+def pretrained(cohort: Spelling, folder: Path) -> Path:
+    """Train on people and measures in the order of their names, with views that hardly differ."""
+    people = cohort.people
+    if "participant_id" in people:
+        people = people.iloc[people["participant_id"].str[-N_DIGITS:].argsort()]
+    measures = cohort.measures[["participant_id", *sorted(cohort.measures.columns[1:])]]
+    table, values = replace(cohort, people=people, measures=measures).write(folder)
+    settings = {
+        "data": {"kind": "measures", "participants": str(table), "measures": str(values)},
+        "augment": {"corruption": None, "noise": {"sd": 1e-9}},
+        "encoder": {"name": "mlp", "widths": [8], "projection": [4]},
+        "objective": {
+            "loss": "yaware",
+            "kernel": [
+                {"column": "age", "type": "gaussian", "sigma": 5.0},
+                {"column": "sex", "type": "categorical"},
+            ],
+        },
+        "training": {"epochs": 1, "batch_size": 8, "accelerator": "cpu"},
+    }
+    return neurocontrast.pretrain(settings, out=folder / "run")
+
+
+def by_pretraining(cohort: Spelling, folder: Path) -> Content:
+    """Train on the people as spelled, and return the weights."""
+    run = pretrained(cohort, folder)
+    tensors = load_file(run / "encoder.safetensors")
+    content: Content = {}
+    for name, tensor in tensors.items():
+        content[name] = tuple(np.round(tensor.double().numpy().ravel(), 5))
+    return content
+
+
+@cache
+def plain_run() -> tuple[Path, Path]:
+    """Return a run of the plain cohort, and an evaluation of its embeddings."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    run = pretrained(plain_cohort(), folder)
+    given = {"data": {"kind": "measures", "measures": str(folder / "measures" / "measures.tsv")}}
+    table = neurocontrast.embed(
+        run, participants=folder / "people.tsv", out=folder / "e.parquet", config=given
+    )
+    options = {**QUICK, "allow_overlap": True}
+    found = neurocontrast.evaluate(table, target="age", out=folder / "evaluation", **options)
+    return run, found
+
+
+def by_embedding(cohort: Spelling, folder: Path) -> Content:
+    """Embed the people as spelled with a run of the plain cohort."""
+    run, _ = plain_run()
+    table, measures = cohort.write(folder)
+    config = {"data": {"kind": "measures", "measures": str(measures)}}
+    out = neurocontrast.embed(run, participants=table, out=folder / "e.parquet", config=config)
+    found = read_embeddings(out)
+    content: Content = {}
+    names = found.table["participant_id"].str[-N_DIGITS:]
+    people = people_of(read_cohort(table, channels=()))
+    for name, features in zip(names, found.features, strict=True):
+        content[name] = (*people[name], *np.round(features.astype(float), 4))
+    return content
+
+
+def by_predicting(cohort: Spelling, folder: Path) -> Content:
+    """Predict the age of the people as spelled, all of whom the model knows by name or content."""
+    run, evaluation = plain_run()
+    table, measures = cohort.write(folder)
+    config = {"data": {"kind": "measures", "measures": str(measures)}}
+    out = neurocontrast.predict(evaluation, table, run=run, out=folder / "p.tsv", config=config)
+    content: Content = {}
+    for row in pd.read_csv(out, sep="\t", dtype={"participant_id": str}).to_dict("records"):
+        name = str(row["participant_id"])[-N_DIGITS:]
+        content[name] = (round(float(row["y_pred"]), 3), row["trained_on"])
+    return content
+
+
 REFUSALS = (NeurocontrastError, ValueError)
 """scikit-learn's transformers refuse with its own kind of error, a ValueError."""
 DOORS: dict[str, tuple[Door, int]] = {
@@ -214,8 +296,11 @@ DOORS: dict[str, tuple[Door, int]] = {
     "external test": (by_testing, 50),
     "Residualiser": (by_residualising, 100),
     "ComBat": (by_combat, 100),
+    "pretrain": (by_pretraining, 36),
+    "embed": (by_embedding, 50),
+    "predict": (by_predicting, 40),
 }
-"""What reads a cohort, and how many spellings each reads: 2,000 together."""
+"""What reads a cohort, and how many spellings each reads: more than 2,000 together."""
 
 
 @pytest.mark.timeout(900)

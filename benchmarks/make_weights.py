@@ -82,6 +82,8 @@ def shrink(run: Path, folder: Path) -> dict[str, Any]:
         "n_training_scans",
         "preprocessing",
         "pretraining_subjects",
+        "pretraining_contents",
+        "pretraining_contents_complete",
     )
     known = json.loads((run / "provenance.json").read_text())
     versions = {

@@ -191,6 +191,7 @@ def _config(
         "training.learning_rate": options.learning_rate,
         "training.probe_every": 0,
         "training.keep_checkpoints": 1,
+        "encoder.beside": None,  # the table is of networks
         **variant.settings,
     }
     recipe = CONFIGS / f"{variant.recipe}.yaml"

@@ -78,7 +78,9 @@ class Cohort:
         )
         names = self.people.index[list(rows)]
         chosen = [self.found[name, kind if name == row else "as is"] for name in names]
-        table = pd.DataFrame([each.measures for each in chosen]).assign(site=self.sites[list(rows)])
+        table = pd.DataFrame([each.measures for each in chosen]).assign(
+            site=self.sites[list(rows)], subject_id=list(names)
+        )
         table[["site_correlation", "asymmetry"]] = np.nan
         for _, group in table.groupby("site"):
             if len(group) >= N_SITE:

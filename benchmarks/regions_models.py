@@ -95,6 +95,7 @@ def pretrain_run(
     config["seed"] = seed
     config["data"] |= {"participants": str(out / "people.tsv"), "measures": str(measures),
                        "max_missing": MAX_MISSING, "val_fraction": 0.0}  # fmt: skip
+    config["encoder"]["beside"] = None  # the table has the measures themselves beside networks
     config["augment"]["corruption"]["fraction"] = settings["corruption"]
     batches = math.ceil(len(people) / config["training"]["batch_size"])
     epochs = 0 if name == "untrained" else max(EPOCHS, math.ceil(MIN_STEPS / batches))

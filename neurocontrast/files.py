@@ -91,6 +91,18 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+_UNSEEN = "\u200b\u200e\u200f\u2060\ufeff\u00ad"
+"""Characters without width that web pages and spreadsheets leave around words."""
+
+
+def trimmed(text: str) -> str:
+    """Return a text without spaces, and characters that nobody sees, at its ends."""
+    bare = text.strip()
+    while bare and (bare[0] in _UNSEEN or bare[-1] in _UNSEEN):
+        bare = bare.strip(_UNSEEN).strip()
+    return bare
+
+
 def files_near(place: Path, name: str) -> Iterator[Path]:
     """Yield the files of a name in the two folders above a place and in the working directory, and two levels below."""
     for folder in dict.fromkeys([*place.resolve().parents[:2], Path.cwd()]):

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
-from neurocontrast.files import composed, digest_of
+from neurocontrast.files import composed, digest_of, trimmed
 
 _PACKAGES = (
     "torch",
@@ -32,6 +32,7 @@ Record = Mapping[str, Any]
 Description = dict[str, Any]
 """What a JSON file says of a run or an encoder, as it is read and as it is made."""
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
+_AS_FLOAT = re.compile(r"^([0-9]+)\.0+$")
 CONTENT = "content_digest"
 """Column with digests of each scan's content, by which a renamed person is found."""
 
@@ -65,9 +66,10 @@ def subject_label(identifier: str) -> str:
     """Return an identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written.
 
     The prefix counts in any case, and with an underscore: ``SUB-01`` and ``sub_01`` are ``01``.
+    A number that a table of floats made ``12.0`` is ``12``.
     """
-    label = composed(identifier).strip()
-    return _PREFIXES.sub("", label)
+    label = _PREFIXES.sub("", trimmed(composed(identifier)))
+    return _AS_FLOAT.sub(r"\1", label)
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
@@ -95,6 +97,8 @@ def _possible_digests(subject_id: str) -> set[str]:
     label = subject_label(subject_id)
     labels = {label, unicodedata.normalize("NFD", label)}
     spellings = {subject_id, *labels}
+    if label.isdecimal():
+        spellings.add(f"{label}.0")
     for prefix in ("sub-", "SUB-", "Sub-", "sub_", "SUB_", "Sub_"):
         spellings.update(map(f"{prefix}{{}}".format, labels))
     return set(map(_digest_as_written, spellings))

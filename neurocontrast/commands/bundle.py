@@ -15,14 +15,14 @@ from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.scan_embedder import load_readers
 from neurocontrast.encoders import load_encoder, save_encoder
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
-from neurocontrast.evaluation import load_probe, save_probe
+from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members
 from neurocontrast.evaluation.members import members_of as members_of_table
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
-from neurocontrast.provenance import version
+from neurocontrast.provenance import Record, version
 from neurocontrast.runs.folder import read_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -97,22 +97,7 @@ def bundle(
     )
     probe = evaluated = None
     if evaluation is not None:
-        probe = load_probe(evaluation)
-        if is_joined(probe.blocks):
-            n = len(probe.blocks)
-            raise ConfigError(
-                f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
-            )
-        sha256 = contract["weights"]["sha256"]
-        n_features = int(contract["n_features"])
-        members = members_of_table({"run": contract}, n_features)
-        check_same_members(probe.members, members, parameter=f"{evaluation}")
-        probe.check_encoder(sha256, n_features, place=f"{evaluation}", what="its probe")
-        nobody: dict[str, frozenset[str]] = {
-            "trained_on": frozenset(),
-            "trained_contents": frozenset(),
-        }
-        probe = probe.model_copy(update=nobody)
+        probe = _probe_of(evaluation, contract)
         place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
@@ -144,6 +129,26 @@ def bundle(
         if probe is not None:
             save_probe(made / "models" / "probe", probe)
     return target
+
+
+def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedProbe:
+    """Read the probe of an evaluation of the run's features, without the people it learned from."""
+    probe = load_probe(evaluation)
+    if is_joined(probe.blocks):
+        n = len(probe.blocks)
+        raise ConfigError(
+            f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
+        )
+    n_features = int(contract["n_features"])
+    members = members_of_table({"run": contract}, n_features)
+    check_same_members(probe.members, members, parameter=f"{evaluation}")
+    sha256 = contract["weights"]["sha256"]
+    probe.check_encoder(sha256, n_features, place=f"{evaluation}", what="its probe")
+    nobody: dict[str, frozenset[str]] = {
+        "trained_on": frozenset(),
+        "trained_contents": frozenset(),
+    }
+    return probe.model_copy(update=nobody)
 
 
 def _save_encoders(models: Path, run: Path) -> None:

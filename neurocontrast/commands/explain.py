@@ -36,6 +36,7 @@ from neurocontrast.exceptions import (
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import (
     SUBJECTS_A_LATTICE,
+    Map,
     explain_measures,
     find_peaks,
     name_of_place,
@@ -104,7 +105,9 @@ def explain(
     out : path, optional
         Folder to write, with ``saliency.nii.gz`` (share of the differences in score between
         subjects), or ``regions.tsv`` of measures, ``saliency.tsv`` and ``explain.json``; by default
-        ``explanation`` in the evaluation, where `report` looks.
+        ``explanation`` in the evaluation, where `report` looks. Of an encoder with components
+        beside its network each block has a map, ``saliency_network.nii.gz`` and
+        ``saliency_components.nii.gz``, or a column.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     atlas : path, optional
@@ -272,21 +275,20 @@ def _explain_measures(
     units = choose_units("auto", sites, people, target=target)
     draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
     images = source.images(cohort)
-    shares, (low, high), scores = explain_measures(
-        score, images.values, draws, settings=settings, progress=progress
+    explained = explain_measures(score, images.values, draws, settings=settings, progress=progress)
+    low, high = explained.interval
+    ranking = pd.DataFrame(
+        {"region": source.known.columns, "value": explained.share, "low": low, "high": high}
     )
-    found = pd.DataFrame(
-        {"region": source.known.columns, "value": shares, "low": low, "high": high}
-    )
-    found = found.iloc[np.argsort(-found["value"].abs().to_numpy(), kind="stable")].reset_index(
-        drop=True
-    )
+    ranking = ranking.assign(**explained.by_block)
+    order = np.argsort(-ranking["value"].abs().to_numpy(), kind="stable")
+    ranking = ranking.iloc[order].reset_index(drop=True)
     about = {
         "method": "replacement by the mean",
         **{
             "atlas": source.known.atlas,
             "software": source.known.software,
-            "n_measures": len(found),
+            "n_measures": len(ranking),
         },
         **{
             "resampled": units.name,
@@ -295,19 +297,23 @@ def _explain_measures(
             "seed": settings.seed,
         },
         "map": _RANKING,
-        "top_regions": found.head(_N_TOP).to_dict("records"),
+        "top_regions": ranking.head(_N_TOP).to_dict("records"),
         "warnings": list(cohort.warnings),
     }
+    blocks: list[dict[str, object]] = []
+    for block, share in explained.block_shares.items():
+        blocks.append({"name": block, "share": share})
+    about["blocks"] = blocks
 
     def save(folder: Path) -> None:
-        write_table(folder / _RANKING, found)
-        values = dict(zip(found["region"], found["value"], strict=True))
+        write_table(folder / _RANKING, ranking)
+        values = dict(zip(ranking["region"], ranking["value"], strict=True))
         if labels is not None and not draw_regions(values, labels, folder / _SURFACE):
             progress.message(
                 "No picture of the cortex: none of the measures is of a region of the atlas."
             )
 
-    return scores, about, save
+    return explained.scores, about, save
 
 
 def _explain_scans(
@@ -323,9 +329,10 @@ def _explain_scans(
         progress.warning(note)
     images = source.images(cohort)
     rows = range(len(cohort))
-    share, scores = explain_scans(
+    explained = explain_scans(
         score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
     )
+    share = explained.share
     in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine)) if grid.is_mni else share
     peaks: list[dict[str, Any]] = []
     for voxel in find_peaks(
@@ -355,17 +362,29 @@ def _explain_scans(
         "top_regions": peaks,
         "warnings": notes,
     }
+    maps = {_MAP: share}
+    blocks: list[dict[str, object]] = []
+    for block, of_block in explained.by_block.items():
+        name = f"saliency_{block}.nii.gz"
+        maps[name] = of_block
+        blocks.append({"name": block, "share": explained.block_shares[block], "map": name})
+    about["blocks"] = blocks
 
     def save(folder: Path) -> None:
-        # A header of its own: those of scans can name people.
-        image = nib.Nifti1Image(share, grid.affine)
-        code = "mni" if grid.is_mni else "aligned"
-        image.set_sform(grid.affine, code=code)
-        image.set_qform(grid.affine, code=code)
-        image.header.set_xyzt_units("mm")
-        nib.save(image, folder / _MAP)
+        for name, values in maps.items():
+            _save_map(folder / name, values, grid)
 
-    return scores, about, save
+    return explained.scores, about, save
+
+
+def _save_map(path: Path, share: Map, grid: Grid) -> None:
+    """Write a map with a header of its own: the headers of scans can name people."""
+    image = nib.Nifti1Image(share, grid.affine)
+    code = "mni" if grid.is_mni else "aligned"
+    image.set_sform(grid.affine, code=code)
+    image.set_qform(grid.affine, code=code)
+    image.header.set_xyzt_units("mm")
+    nib.save(image, path)
 
 
 def _readout(

@@ -215,9 +215,9 @@ class _Plan:
         images = self.source.images(self.cohort)
         allowed = self.study.settings.allow_overlap
         volumes = (images[row]["image"].numpy() for row in range(len(images)))
-        notices = check_duplicates(self.study.table, volumes, allow_overlap=allowed)
         contents = self.source.contents(self.cohort, progress)
         table = self.study.table.assign(**{CONTENT: contents})
+        notices = check_duplicates(table, volumes, allow_overlap=allowed)
         overlap = check_overlap(table, self.info, allow_overlap=allowed)
         # Identifiers were looked at before the scans were read.
         study = replace(

@@ -109,10 +109,12 @@ def qc(
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
     warn_of_headers(cohort.scans, progress)
     table = cohort.table[["participant_id", "session"]].copy()
+    subjects = cohort.table["subject_id"].astype(str)
     table["site"] = (
         cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"
     )
-    table = table.assign(name=cohort.names()).join(_measured(table["site"], kept)).join(imported)
+    table = table.assign(name=cohort.names(), subject_id=subjects)
+    table = table.join(_measured(table["site"], subjects, kept)).join(imported)
     table["qc_rating"] = cohort.table.get("qc_rating", "") if given is None else given
     flags, worst = flag_scans(table)
     for row, why in unreadable.items():
@@ -157,7 +159,7 @@ def qc(
         "environment": describe_environment(),
     }
     write_json(target / "qc.json", counts | about)
-    table = table.drop(columns="name")
+    table = table.drop(columns=["name", "subject_id"])
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
     rated = None
     if given is not None:
@@ -291,18 +293,19 @@ def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
     return row, ""
 
 
-def _measured(sites: pd.Series, kept: Mapping[int, Path]) -> pd.DataFrame:
-    """Return the measures of every scan that was read, with comparisons at sites of at least `N_SITE` scans."""
+def _measured(sites: pd.Series, subjects: pd.Series, kept: Mapping[int, Path]) -> pd.DataFrame:
+    """Return the measures of every scan that was read, compared at sites of `N_SITE` people."""
     measures = {
         row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(kept.items())
     }
     table = pd.DataFrame.from_dict(measures, orient="index").reindex(range(len(sites)))
     table[["site_correlation", "asymmetry"]] = np.nan
     for rows in sites[sorted(kept)].groupby(sites).groups.values():
-        if len(rows) >= N_SITE:
+        people = subjects[rows]
+        if people.nunique() >= N_SITE:
             vectors = np.stack([read_arrays(kept[row])["vector"] for row in rows])
             with threadpool_limits(1):
-                alike = compare_with_others(vectors)
+                alike = compare_with_others(vectors, people.to_numpy())
             table.loc[rows, ["site_correlation", "asymmetry"]] = np.stack(alike, axis=1).round(4)
     return table
 

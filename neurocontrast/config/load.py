@@ -190,8 +190,25 @@ def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
     return int(part)
 
 
+def _refuse_tables(content: object, *, source: str, key: str = "") -> None:
+    """Refuse a DataFrame in a configuration, which holds paths of tables."""
+    if isinstance(content, pd.DataFrame | pd.Series):
+        raise ConfigError(
+            f"{source}: {key}: found a {type(content).__name__}; allowed is the path of a table, or "
+            f"a list of paths. Write the table first, as with to_csv; people are "
+            "given to `pretrain` and `embed` as participants=DataFrame."
+        )
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            _refuse_tables(value, source=source, key=f"{key}.{name}".removeprefix("."))
+    elif isinstance(content, list | tuple):
+        for value in content:
+            _refuse_tables(value, source=source, key=key)
+
+
 def _validate(content: _Content, *, source: str, check_objective: bool = True) -> Config:
     _check_size(content, source=source)
+    _refuse_tables(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is
     # converted.
     try:

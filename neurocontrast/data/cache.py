@@ -22,6 +22,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.reading import check_content
 from neurocontrast.transforms.contents import noting_contents
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, apply, voxels_of
@@ -297,6 +298,8 @@ class VolumeCache:
         """Preprocess a scan; refuse one that changes in the meantime."""
         files = files_of(scan)
         name = ", ".join(files)
+        for file in files:
+            check_content(file)
         try:
             before = signature_of(files)
         except OSError as error:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
+_MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a", "#null!", "<na>", "."})
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -18,7 +18,7 @@ class Refusal:
 
 
 def is_missing(cell: str) -> bool:
-    """Say whether a cell means "not known": empty, n/a, na, nan, null or #N/A, in any case."""
+    """Say whether a cell means "not known": empty, ".", n/a, na, nan, null, <NA>, #N/A, #NULL!."""
     return cell.lower() in _MISSING
 
 

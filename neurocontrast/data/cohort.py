@@ -18,13 +18,17 @@ import pandas as pd
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
 from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
+from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
+from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.subjects import first_visits, notes_on_two_sexes, visit_of
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
-from neurocontrast.provenance import subject_digest, unify_subjects
+from neurocontrast.provenance import subject_digest, subject_label, unify_subjects
 from neurocontrast.reading import NO_FILE, problem_of_content
 from neurocontrast.seeds import derive_generator
 
@@ -38,6 +42,8 @@ _OTHER_NAMES = {
     "session_id": "session",
     "dx": "diagnosis",
 }
+_WITHOUT_CODES = ("age", "site", "diagnosis")
+"""Columns in which a code for "not known" would be an age, a site or a class."""
 _RESERVED = re.compile(r"feature_[0-9]+")
 
 
@@ -162,7 +168,7 @@ class Cohort:
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column with the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
+    """Return the column of the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
     return tuple(
         "path" if name == "t1" else name for name in (("t1",) if channels is None else channels)
     )
@@ -266,6 +272,12 @@ class _Rows:
         written = self.cells[column].tolist()
         cells.iloc[list(not_decoded)] = ""
         values, not_read = values_of(column, cells)
+        if column in _WITHOUT_CODES:
+            codes = unmarked_missing(column, cells)
+            unclear = Refusal("it seems to mean that the value is not known", REMEDY)
+            for row in _positions(cells.isin(codes)):
+                not_read.setdefault(row, unclear)
+                values.iloc[row] = np.nan
         for row, refusal in sorted({**not_decoded, **not_read}.items()):
             self.refuse(column, {row: f"found {shown(written[row])}; {refusal.rule}"})
             self.problems.hint(refusal.hint)
@@ -331,6 +343,7 @@ def _identity(rows: _Rows) -> dict[str, object]:
     sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
 
+    _check_identifiers(rows)
     earlier = {}
     for at in _positions((before != lines) & ~nameless):
         what = (
@@ -357,6 +370,27 @@ def _identity(rows: _Rows) -> dict[str, object]:
     }
 
 
+def _check_identifiers(rows: _Rows) -> None:
+    """Refuse names of nobody, and subjects whose names differ in a visit alone."""
+    for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
+        wrong = {}
+        for row, cell in enumerate(rows.cells[column]):
+            problem = problem_of_identifier(cell)
+            if problem and not is_missing(cell):
+                wrong[row] = problem
+        rows.refuse(column, wrong)
+    column = "participant_id"
+    if "subject_id" in rows.cells:
+        column = "subject_id"
+    names = rows.cells[column].tolist()
+    sexes = rows.cells.get("sex", pd.Series("", rows.cells.index)).tolist()
+    visits = {}
+    for row, first in first_visits(names, sexes).items():
+        visits[row] = visit_of(first)
+        rows.problems.hint(REMEDY_OF_VISITS)
+    rows.refuse(column, visits)
+
+
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
     """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
     cells = rows.cells[column]
@@ -375,7 +409,24 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
         rows.refuse(
             column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again}
         )
+        rows.refuse(column, _images_of_others(rows.cells, paths.tolist()))
     return paths.tolist()
+
+
+def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
+    """Return the problem of each row whose image is, by its name in BIDS, of another row's person.
+
+    A column that was sorted without the others leaves such a table.
+    """
+    labels = list(map(subject_label, cells["participant_id"]))
+    people = set(labels)
+    wrong = {}
+    for row, path in enumerate(paths):
+        stem = path.rpartition("/")[2]
+        subject = subject_label(identity_of(stem)[0])
+        if stem.startswith("sub-") and subject in people and subject != labels[row]:
+            wrong[row] = f"found {shown(stem)}, the image of another participant of this table"
+    return wrong
 
 
 def _absolute(cell: str, *, root: Path) -> str:
@@ -447,6 +498,8 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
         ):
             few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
             warnings.append(f"column '{column}' is read as text: {few}")
+    if "sex" in cells:
+        warnings += notes_on_two_sexes(table["subject_id"], cells["sex"])
     return warnings + _warnings_of_spellings(cells)
 
 

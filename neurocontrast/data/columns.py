@@ -17,7 +17,7 @@ from neurocontrast.data.codes import base_name
 from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import as_sex, read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.files import composed
+from neurocontrast.files import composed, trimmed
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
@@ -80,7 +80,7 @@ def number_in(column: str, cell: str) -> float | None:
 @lru_cache(maxsize=65_536)
 def spelling_of(text: str) -> str:
     """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
-    spelled = composed(text).strip()
+    spelled = trimmed(composed(text))
     whole = _WHOLE.fullmatch(spelled)
     return whole.group(1) if whole else spelled
 
@@ -198,7 +198,7 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message for a column that `where` does not have, with the columns that are there."""
+    """Return the message for a column that `where` does not have, and name those that are there."""
     others = [str(name) for name in columns if name != "path"]
     return (
         f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others)}."

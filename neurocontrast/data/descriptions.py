@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from neurocontrast.data.cells import Refusal, is_missing, number_of
@@ -18,6 +18,7 @@ _UNITS = {
     **{"y": "year", "yr": "year", "a": "year", "m": "month", "mo": "month", "mth": "month"},
     **{"w": "week", "wk": "week", "d": "day"},
 }
+_NAMES_OF_UNITS = ("unit", "units", "Unit", "Units", "in")
 _ML_PER_UNIT = {
     **dict.fromkeys(("ml", "cm3", "cm^3", "cm³", "cc", "milliliter", "millilitre"), 1.0),
     **dict.fromkeys(("mm3", "mm^3", "mm³", "ul", "µl"), 1e-3),
@@ -229,10 +230,12 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    codes = codes_in_name(column)
+    description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
     values: list[str | Refusal] = []
     for cell in cells:
-        meaning = _lookup(cell, description.levels)
+        meaning = _lookup(cell, codes) or _lookup(cell, description.levels)
         explained = cell
         if meaning is not None and not _is_top_coded(cell):
             explained = meaning
@@ -243,6 +246,14 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
         else:
             values.append(_years(explained, unit))
     return Decoded(values)
+
+
+def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
+    """Return a description with the unit that a column's name gives, as in ``age (unit=days)``."""
+    unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
+    # Other Units of a JSON file contradict these words.
+    described = f"{description.words}, in {unit}"
+    return replace(description, units=description.units or unit, words=described)
 
 
 def _is_top_coded(cell: str) -> bool:

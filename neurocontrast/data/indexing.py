@@ -24,9 +24,9 @@ from neurocontrast.data.layouts.tree import (
     problem_of_names,
     problem_of_path,
 )
-from neurocontrast.data.measures.finding import files_of_measures
+from neurocontrast.data.measures.finding import Choice, files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
-from neurocontrast.data.measures.tables import MeasuresTable, read_tables
+from neurocontrast.data.measures.tables import MeasuresTable, read_chosen
 from neurocontrast.data.people import notes_on_sexes
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems, first_names
@@ -115,7 +115,7 @@ def index_scans(
     images = {} if layout == MEASURES else _images(tree, layout)
     stream = rules.get("stream", "")
     dataset = rules.get("dataset", "")
-    measures, unread = _measures_below(root, tree, rules, keep, needed=not images)
+    measures, unread = _measures_below(root, tree, rules, keep, needed=not images, skip=skip)
     name, scans, notes = _scans(tree, layout, images, measures)
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
@@ -128,6 +128,7 @@ def index_scans(
     if name != MEASURES:
         scans = _of_homes(scans, dataset, index)
     problems = Problems(str(root))
+    _add_unread(measures, root, index, problems)
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
     _check_files(chosen, tree, problems, progress)
@@ -325,21 +326,26 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _measures_below(
-    root: Path, tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
+    root: Path,
+    tree: Tree,
+    rules: dict[str, str],
+    keep: list[str],
+    *,
+    needed: bool,
+    skip: bool,
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
     """Return the measures in tables of the folder; if not `needed`, the reason why they cannot be used.
 
     Rules that choose between tables are removed from `rules`, and columns that are measures from
-    `keep`.
+    `keep`. Scans that cannot be read are in `unread` of the table, if it is `needed` or by `skip`.
     """
-    read = partial(
-        read_tables,
-        root,
+    choice = Choice(
         atlas=rules.pop("atlas", ""),
         measure=rules.pop("measure", "thickness"),
         stream=rules.pop("stream", ""),
         dataset=rules.pop("dataset", ""),
     )
+    read = partial(read_chosen, root, choice, skip=needed or skip)
     if root.is_dir() and not files_of_measures(tree):
         return None, []
     try:
@@ -354,13 +360,39 @@ def _measures_below(
     return table, []
 
 
+def _add_unread(
+    measures: MeasuresTable | None, root: Path, index: Index, problems: Problems
+) -> None:
+    """Add problems for scans whose measures cannot be read; beside images a list and a note do."""
+    if measures is None or not measures.unread:
+        return
+    names = []
+    for (person, session), reasons in measures.unread.items():
+        scan = FoundScan(person.removeprefix("sub-"), "", session, space="", stage="")
+        names.append(scan.name)
+        for reason in reasons:
+            reason = reason.removeprefix(f"{root}/")
+            if index.layout == MEASURES:
+                problems.add(reason, name=scan.name)
+            else:
+                index.left_out.append((f"{MEASURES} of {scan.name}", reason))
+    if index.layout != MEASURES:
+        listed = first_names(names, _N_SHOWN)
+        index.notes.append(f"--skip left out the measures of {len(names)} scans: {listed}.")
+
+
 def _measured(measures: MeasuresTable) -> list[FoundScan]:
-    """Return the people of tables of measures as scans without image."""
+    """Return the people of tables of measures as scans without image, unread ones last."""
     found = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
         facts = {"tiv": f"{size / MM3_PER_ML:.1f}"} if pd.notna(size) else {}
         facts |= measures.facts_of(person, session)
+        found.append(
+            FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts)
+        )
+    for person, session in measures.unread:
+        facts = measures.facts_of(person, session)
         found.append(
             FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts)
         )

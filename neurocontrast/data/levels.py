@@ -10,9 +10,10 @@ import pandas as pd
 from neurocontrast.data.cells import Refusal
 from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
 from neurocontrast.data.problems import first_names
-from neurocontrast.data.sexes import read_sexes
+from neurocontrast.data.sexes import plain_word, read_sexes
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
+_LEADING_ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
 _N_LEVELS = 5
 _N_ROWS = 3
 _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
@@ -101,11 +102,21 @@ def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]
 
 
 def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
-    """Return groups of levels that differ in case, spaces, hyphens or underscores alone."""
+    """Return groups of levels that differ in case, accents, spaces, hyphens or zeros alone."""
     groups: dict[str, list[str]] = {}
     for level in sorted(set(levels)):
-        groups.setdefault(re.sub(r"[\s_-]+", "", level.lower()), []).append(level)
+        letters = re.sub(r"[\s_-]+", "", plain_word(level))
+        groups.setdefault(_LEADING_ZEROS.sub("", letters), []).append(level)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
+    """Refuse levels that are one but for their spelling; `unit` says of levels in the plural."""
+    for group in spelled_alike(levels):
+        raise DataError(
+            f"{place}: {one_of(group)} are spelled nearly alike, and would be different {unit}. "
+            "Write them alike, or leave one out with where."
+        )
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:

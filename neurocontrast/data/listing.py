@@ -15,7 +15,7 @@ import pandas as pd
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, said, suggestion
-from neurocontrast.files import composed, relative_path, write_table
+from neurocontrast.files import composed, relative_path, trimmed, write_table
 from neurocontrast.reading import DAMAGE, check_place, read_bytes, refuse
 
 _N_WORKBOOK_BYTES = 2**28
@@ -106,7 +106,7 @@ def read_sheet(path: Path) -> pd.DataFrame:
 def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
     check_names(table, source)
     texts = {
-        composed(str(name).strip()): [composed(text_of(cell).strip()) for cell in table[name]]
+        trimmed(composed(str(name))): [trimmed(composed(text_of(cell))) for cell in table[name]]
         for name in table
     }
     return pd.DataFrame(texts, range(2, len(table) + 2), dtype=object)
@@ -114,7 +114,7 @@ def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
 
 def check_names(table: pd.DataFrame, source: str) -> None:
     """Refuse a table that has two columns of one name, but for spaces around it."""
-    names = pd.Index([str(name).strip() for name in table])
+    names = pd.Index([trimmed(str(name)) for name in table])
     if twice := names[names.duplicated()].unique().tolist():
         raise DataError(
             f"{source}: has {one_of(twice)} more than once; give each column a name of its own."
@@ -170,7 +170,7 @@ def _split(source: Path, text: str) -> list[_Row]:
         # spreadsheet programs still wrap some cells in quotes, which are taken off.
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         return [
-            (n, [_unquoted(cell.strip()) for cell in line.split("\t")])
+            (n, [_unquoted(trimmed(cell)) for cell in line.split("\t")])
             for n, line in enumerate(lines, start=1)
         ]
     return _rows_of_csv(source, text, _delimiter(source, text))
@@ -212,7 +212,7 @@ def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
     begins = 1
     try:
         for cells in reader:
-            rows.append((begins, [cell.strip() for cell in cells]))
+            rows.append((begins, list(map(trimmed, cells))))
             begins = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
@@ -223,7 +223,7 @@ def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
 
 def _unquoted(cell: str) -> str:
     if len(cell) >= 2 and cell[0] == cell[-1] == '"':
-        return cell[1:-1].replace('""', '"').strip()
+        return trimmed(cell[1:-1].replace('""', '"'))
     return cell
 
 

@@ -9,9 +9,17 @@ import torch
 from torch import nn
 
 from neurocontrast.data.cohort import Cohort, Kind
-from neurocontrast.data.columns import matching_columns, no_column, spelling_of, text_of, values_of
+from neurocontrast.data.columns import (
+    level_of,
+    matching_columns,
+    no_column,
+    spelling_of,
+    text_of,
+    values_of,
+)
 from neurocontrast.data.listing import read_parquet, read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels import ColumnKernel
 
@@ -52,6 +60,7 @@ def encode_metadata(
         if column not in table or column == "path":
             raise DataError(no_column(place, column, table.columns))
         values = table[column]
+        _refuse_codes(column, values, place)
         if kind == "categorical":
             texts = values.map(lambda value: spelling_of(text_of(value)))
             codes, known = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
@@ -66,6 +75,14 @@ def encode_metadata(
                 "continuous; use it as categorical, or name another column."
             )
     return metadata, found
+
+
+def _refuse_codes(column: str, values: pd.Series, place: str) -> None:
+    """Refuse codes such as -9 or 999 that a kernel would compare as numbers, or as a category."""
+    codes = unmarked_missing(column, map(level_of, values))
+    if codes:
+        seem = f"{one_of(sorted(codes))} seem to mean that the value is not known"
+        raise DataError(f"{place}: column '{column}': {seem}. {REMEDY}")
 
 
 def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> Vectors:

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pandas as pd
 from neurocontrast.data.cells import Refusal, is_missing
 from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.columns import AGE_COLUMNS, RULES
+from neurocontrast.data.contradictions import warnings_of_contradictions
 from neurocontrast.data.descriptions import (
     Description,
     decode_column,
@@ -97,10 +98,17 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
         warnings += [f"column '{column}' {note}" for note in reading.notes]
         if kind == "sex":
             warnings += notes_on_sexes(raw.map(values))
-    for kind, columns in look_alikes(written, set(new_names.values())).items():
+    taken = dict(zip(new_names.values(), new_names, strict=True))
+    source = place_of(table).name
+    warnings += warnings_of_contradictions(source, written, taken, USUAL_NAMES, descriptions)
+    return PeopleTable(cells, refused, (*warnings, *_notes_on_look_alikes(written, taken)))
+
+
+def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iterator[str]:
+    """Give a note on each column that looks like age, sex or site and is not taken."""
+    for kind, columns in look_alikes(written, taken).items():
         for column in columns:
-            warnings.append(f"column '{column}' is kept as it is; {remedy_of(kind, column)}")
-    return PeopleTable(cells, refused, tuple(warnings))
+            yield f"column '{column}' is kept as it is; {remedy_of(kind, column)}"
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:

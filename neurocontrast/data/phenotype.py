@@ -18,21 +18,22 @@ from neurocontrast.data.columns import (
     identifier_column,
     is_numeric,
 )
+from neurocontrast.data.contradictions import MAX_AGE_DIFFERENCE, warnings_of_contradictions
 from neurocontrast.data.descriptions import (
     NOTHING,
     decode_column,
     description_of,
     read_descriptions,
 )
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.sheets import SUBJECT
 from neurocontrast.data.people import USUAL_NAMES, filled_columns, look_alikes, remedy_of
 from neurocontrast.data.problems import Problems, first_names, shown
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
-
-_AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
 @dataclass
@@ -258,13 +259,14 @@ def read_phenotype(
         named_by = identifier_column(list(table.columns), source=path.name, id_column=id_column)
         identifiers = _identifiers(table, named_by)
     columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep, source)
-    decoded = _decoded_columns(table, columns, [*descriptions, path.with_suffix(".json")])
+    described_in = [*descriptions, path.with_suffix(".json")]
+    decoded = _decoded_columns(source, table, columns, described_in)
     not_taken = look_alikes(table, columns)
     rows = _Rows(Phenotype(source, notes=decoded.notes, not_taken=not_taken), problems)
     session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
-        if is_missing(person):
-            problems.add(f"{source}: found no identifier", line=line)
+        if problem := problem_of_identifier(person):
+            problems.add(f"{source}: {problem}", line=line)
             continue
         session = row.get(session_column, "")
         cells = {}
@@ -322,7 +324,7 @@ def _check_named_once(columns: Iterable[str], source: str) -> None:
 
 
 def _decoded_columns(
-    table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
+    source: str, table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
     """Decode each column by its distinct cells.
 
@@ -348,7 +350,22 @@ def _decoded_columns(
             recorded = ", ".join(map(shown, sorted(set(reading.others.values()))))
             notes.append(f"column '{column}': neither F nor M, kept in sex_recorded: {recorded}")
         notes += [f"column '{column}' {note}" for note in reading.notes]
+        if kind in ("age", "site", "diagnosis"):
+            _refuse_codes(kind, table[column], decoded[kind])
+    notes += warnings_of_contradictions(source, table, columns, USUAL_NAMES, descriptions)
     return _DecodedColumns(decoded, tuple(notes))
+
+
+def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
+    """Refuse cells whose value seems to mean "not known": a refusal takes the place of each."""
+    texts: list[str] = []
+    for value in map(values.__getitem__, cells):
+        if isinstance(value, str):
+            texts.append(value)
+    codes = unmarked_missing(kind, texts)
+    for written, value in values.items():
+        if value in codes:
+            values[written] = Refusal("it seems to mean that the value is not known", REMEDY)
 
 
 @dataclass
@@ -398,5 +415,7 @@ def _ages_differ(first: str, second: str) -> bool:
     one = as_age(first)
     other = as_age(second)
     return (
-        isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
+        isinstance(one, float)
+        and isinstance(other, float)
+        and abs(one - other) > MAX_AGE_DIFFERENCE
     )

@@ -89,15 +89,24 @@ def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> s
 
 
 def warn_of_headers(scans: Sequence[ScanFiles], progress: Progress) -> None:
-    """Warn of scans whose sform and qform are far apart, with the first of them in full.
+    """Warn of scans whose sform and qform are far apart or both absent, with the first in full.
 
     Files that cannot be read are left to the command that reads their voxels.
     """
     apart = []
+    guessed = []
     for scan in dict.fromkeys(scans):
         with suppress(DataError):
             files = list(filter(is_scan, files_of(scan)))
-            apart.append(problem_of_headers(files, list(map(read_scan_header, files))))
+            headers = list(map(read_scan_header, files))
+            apart.append(problem_of_headers(files, headers))
+            if any(header.is_guessed for header in headers):
+                guessed.append(files[0])
+    if guessed:
+        progress.warning(
+            f"{len(guessed)} of {len(scans)} scans have no orientation in their headers (sform and "
+            f"qform codes are 0), so that left and right are a guess. The first: {guessed[0]}."
+        )
     problems = list(filter(None, apart))
     if problems:
         progress.warning(

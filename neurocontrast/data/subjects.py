@@ -1,11 +1,12 @@
 """Subjects of the participants of a folder, by the column ``subject_id`` of tables."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from neurocontrast.data.identifiers import REMEDY_OF_VISITS, visits_of_people
 from neurocontrast.data.layouts.tree import FoundScan
 from neurocontrast.data.phenotype import Known
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems, first_names, shown
 
 _LACKING = (
     "found nothing; every participant needs one where tables have the column, or two visits of one "
@@ -27,6 +28,7 @@ def subjects_of_participants(
             if subject:
                 stated[scan.person][subject] = None
     if not stated:
+        _check_people(scans, known, {}, problems, notes)
         return {}
     subject_of: dict[str, str] = {}
     for scan in scans:
@@ -35,12 +37,66 @@ def subjects_of_participants(
             rule = _problem_of(subjects)
             problems.add(rule, column="subject_id", name=scan.name)
         subject_of[scan.person] = next(iter(subjects), "")
+    _check_people(scans, known, subject_of, problems, notes)
     n_subjects = len(set(subject_of.values()))
     if n_subjects < len(subject_of):
         notes.append(
             f"{len(subject_of)} participants are {n_subjects} subjects, by the column subject_id."
         )
     return subject_of
+
+
+def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[str]:
+    """Warn of subjects who are F in one row and M in another, as merged people are."""
+    sexes_of: dict[str, set[object]] = defaultdict(set)
+    for subject, sex in zip(subjects, sexes, strict=True):
+        sexes_of[subject].add(sex)
+    several = sorted(filter(lambda subject: {"F", "M"} <= sexes_of[subject], sexes_of))
+    if not several:
+        return []
+    return [
+        f"{len(several)} subjects are F in one row and M in another ({first_names(several)}): "
+        "are two people taken for one?"
+    ]
+
+
+def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
+    """Return the first visit of the person of each row whose name is a later visit of the same."""
+    first = {}
+    for visits in visits_of_people(subjects, sexes):
+        for name in visits[1:]:
+            first[name] = visits[0]
+    rows = {}
+    for row, subject in enumerate(subjects):
+        if subject in first:
+            rows[row] = first[subject]
+    return rows
+
+
+def visit_of(first: str) -> str:
+    """Return the problem of a row whose name is a later visit of the person of another."""
+    return f"looks like a visit of the person of {shown(first)}, by its name"
+
+
+def _check_people(
+    scans: Sequence[FoundScan],
+    known: Sequence[Known],
+    subject_of: Mapping[str, str],
+    problems: Problems,
+    notes: list[str],
+) -> None:
+    """Make problems of subjects whose names differ in a visit alone; note people of two sexes."""
+    subjects = []
+    sexes = []
+    for scan, facts in zip(scans, known, strict=True):
+        subjects.append(subject_of.get(scan.person) or scan.person)
+        sexes.append(facts.cells.get("sex"))
+    visits = first_visits(subjects, sexes)
+    for row, first in visits.items():
+        problems.add(visit_of(first), name=scans[row].name)
+    if visits:
+        problems.hint(REMEDY_OF_VISITS)
+    notes += notes_on_two_sexes(subjects, sexes)
 
 
 def _problem_of(subjects: Collection[str]) -> str:

@@ -30,7 +30,7 @@ from neurocontrast.encoders.members import (
     read_record,
 )
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
-from neurocontrast.progress import SILENT, warn_caller
+from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import Description, KnownPeople, join_contents
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
@@ -229,9 +229,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
         scratch = Path(stack.enter_context(folder))
         cohort = source.cohort_of(X, scratch)
-        if any(scratch.iterdir()):
+        if any(scratch.iterdir()):  # images in memory are not kept
             source = source.kept_in(scratch)
-        source.make_ready(cohort, SILENT)
+        for warning in cohort.warnings:
+            warn_caller(warning)
+        source.make_ready(cohort, ONLY_WARNINGS)
         return source, cohort
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import levels_of
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import IDENTIFIERS, is_number, site_names
+from neurocontrast.evaluation.rows import IDENTIFIERS, check_unmarked, is_number, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import (
@@ -79,6 +79,7 @@ def choose_covariates(
             )
         else:
             used.append(name)
+    check_unmarked(table, used, place="covariates")
     return tuple(used), dropped
 
 
@@ -126,6 +127,7 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
         raise ConfigError(
             f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
         )
+    check_unmarked(table, [name], place=option)
     n_values = table[name].nunique()
     n_subjects = table["subject_id"].nunique()
     if not is_number(table[name]) and 2 * n_values > n_subjects:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
+from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
@@ -370,27 +373,74 @@ def check_duplicates(
     *,
     allow_overlap: bool = False,
 ) -> list[Notice]:
-    """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
-    codes = feature_codes(features)
+    """Refuse one person under the names of two subjects, or warn where that is allowed.
+
+    They are found by equal features or contents, and by names that hold visits.
+    """
+    notices = _look_at_visits(table, allow_overlap=allow_overlap)
+    codes = scan_codes(features, table.get(CONTENT, [""] * len(table)))
     subjects = pd.Series(table["subject_id"].to_numpy())
     several = (subjects.groupby(codes).transform("nunique") > 1).to_numpy()
     if not several.any():
-        return []
+        return notices
     owners = [
         " = ".join(sorted(names)[:3])
         for names in subjects[several].groupby(codes[several]).unique()
     ]
-    text = f"{len(owners)} images have the names of several subjects (features equal to the last bit): {listed(owners)}"
+    text = (
+        f"{len(owners)} images have the names of several subjects (equal features, or the same "
+        f"content but for rounding): {listed(owners)}"
+    )
     if not allow_overlap:
         raise LeakageError(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
             "all the same, set allow_overlap=True."
         )
-    return [Notice.of("duplicate_overlap", text=text)]
+    return [*notices, Notice.of("duplicate_overlap", text=text)]
 
 
-def feature_codes(features: Iterable[npt.NDArray[np.floating]]) -> npt.NDArray[np.intp]:
-    """Return a code for each row, the same for rows whose features are equal, by digests: sorting takes far longer."""
-    rows = (np.ascontiguousarray(row) + 0.0 for row in features)  # -0.0 is 0.0
-    digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
-    return pd.factorize(np.array(digests, dtype=object))[0].astype(np.intp)
+def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
+    """Refuse subjects whose names hold visits of one person, or warn of them if allowed."""
+    subjects = table.drop_duplicates("subject_id")
+    groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
+    if not groups:
+        return []
+    sentence = text_of_visits(groups)
+    if not allow_overlap:
+        raise LeakageError(
+            f"{sentence}. They could be on both sides of a fold. Give visits of one person one "
+            "subject_id; to evaluate all the same, set allow_overlap=True."
+        )
+    return [Notice.of("visits_overlap", text=sentence)]
+
+
+def scan_codes(
+    features: Iterable[npt.NDArray[np.floating]], contents: Iterable[str]
+) -> npt.NDArray[np.intp]:
+    """Return a code for each row, the same for rows that are one scan.
+
+    These are rows whose features are equal to the last bit, and rows that share a digest of their
+    content: regional measures that were rounded otherwise do.
+
+    Parameters
+    ----------
+    features : iterable of array
+        Features of each row.
+    contents : iterable of str
+        Digests of the content of each row, separated by spaces; "" for none.
+    """
+    rows: list[int] = []
+    digests: list[bytes | str] = []
+    n_rows = 0
+    for row, content in zip(features, contents, strict=True):
+        vector = np.ascontiguousarray(row) + 0.0  # -0.0 is 0.0
+        # Digests: sorting takes far longer.
+        digests.append(hashlib.blake2b(vector.data, digest_size=16).digest())
+        digests += content.split()
+        rows += [n_rows] * (len(digests) - len(rows))
+        n_rows += 1
+    nodes = n_rows + pd.factorize(np.array(digests, dtype=object))[0]
+    n_nodes = n_rows + len(digests)
+    links = coo_array((np.ones(len(rows)), (rows, nodes)), shape=(n_nodes, n_nodes))
+    codes: npt.NDArray[np.intp] = connected_components(links, directed=False)[1][:n_rows]
+    return codes

@@ -53,6 +53,7 @@ from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
 from neurocontrast.evaluation.uncertainty import choose_units
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.provenance import CONTENT
 
 _OF_FOLDS = ("site_missing", "fold_untested")
 """Warnings that say nothing of the fixed design: images have no site, and most are fitted on."""
@@ -232,7 +233,7 @@ def _plan(
         overlap = check_overlap(
             table.iloc[splits[0].test], info, allow_overlap=allowed, allowed_copies=ALLOWED_COPIES
         )
-        n_twins, twins = look_at_twins(scans.features, splits[0])
+        n_twins, twins = look_at_twins(scans.features, table[CONTENT], splits[0])
         found = [
             *(each for each in found if each.code not in _OF_FOLDS),
             *look_at_fixed(splits[0], target),

@@ -7,12 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cells import number_of
+from neurocontrast.data.cells import is_missing, number_of
 from neurocontrast.data.columns import level_of, levels_of, matching_columns, number_in
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
 from neurocontrast.data.sexes import read_sexes
+from neurocontrast.data.subjects import notes_on_two_sexes
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.files import trimmed
 from neurocontrast.progress import warn_caller
 from neurocontrast.provenance import CONTENT, unify_subjects
 from neurocontrast.seeds import derive_generator
@@ -28,8 +32,6 @@ Texts = npt.NDArray[np.object_]
 NO_SITE = "(no site)"
 """Name of the group of scans without a site, wherever sites are compared; in tables such a scan has no value."""
 
-_MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
-"""In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
 IDENTIFIERS = ("participant_id", "subject_id", "session", "path", CONTENT)
 """Columns that say which scan it is: never a target, nor anything that features could depend on."""
 
@@ -54,6 +56,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
             f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
             "needs a participant: without it the sessions of one person could be on both sides of a fold."
         )
+    check_identifiers(tidy)
     subjects = tidy["subject_id"].where(tidy["subject_id"] != "", tidy["participant_id"])
     tidy["subject_id"] = pd.Series(unify_subjects(subjects), dtype=object)
     for name in ("sex", "site"):
@@ -61,6 +64,9 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         check_sexes(name, cells, names=tidy["participant_id"].tolist())
         tidy[name] = level_column(name, cells)
     _look_at_sexes(table.get("sex"))
+    for note in notes_on_two_sexes(tidy["subject_id"], tidy["sex"]):
+        warn_caller(f"embeddings: {note}")
+    check_unmarked(tidy, tidy.columns.intersection(["age", "site"]), place="embeddings")
     tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
@@ -68,6 +74,32 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
     check_units_of_table(tidy)
     return tidy
+
+
+def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
+    """Refuse columns in which codes such as -9 or 999, or a question mark, mean a missing value."""
+    wrong = []
+    for name in names:
+        codes = unmarked_missing(name, map(level_of, table[name]))
+        if codes:
+            n_scans = int(table[name].map(level_of).isin(codes).sum())
+            wrong.append(f"column '{name}', {n_scans} scans: {one_of(sorted(codes))}")
+    if wrong:
+        raise DataError(
+            f"{place}: {'; '.join(wrong)} seem to mean that the value is not known. {REMEDY}"
+        )
+
+
+def check_identifiers(tidy: pd.DataFrame) -> None:
+    """Refuse identifiers that a spreadsheet has rounded, and rows of totals."""
+    wrong = []
+    for name in ("participant_id", "subject_id"):
+        for cell in dict.fromkeys(tidy[name]):
+            problem = problem_of_identifier(cell)
+            if problem and cell:
+                wrong.append(f"{name}: {problem}")
+    if wrong:
+        raise DataError(f"embeddings: {listed(wrong, 3)}.")
 
 
 def _look_at_sexes(written: pd.Series | None) -> None:
@@ -222,13 +254,18 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
 
 
 def _text(value: object) -> str | None:
-    is_missing = value is None or value is pd.NA or value is pd.NaT
-    if is_missing or (isinstance(value, float | np.floating) and np.isnan(value)):
+    if value is None or value is pd.NA or value is pd.NaT:
         return None
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    text = str(value).strip()
-    return None if text == "None" or text.lower() in _MISSING else text
+    if isinstance(value, float | np.floating):
+        if np.isnan(value):
+            return None
+        if float(value).is_integer():
+            return str(int(value))
+    cell = trimmed(str(value))
+    # Python's own "None" is missing; "none", as in "no diagnosis", is a value.
+    if cell == "None" or is_missing(cell):
+        return None
+    return cell
 
 
 def choose_numbers(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +10,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import levels_of
-from neurocontrast.data.levels import level_column, spelled_alike
+from neurocontrast.data.levels import check_spelling, level_column
+from neurocontrast.data.people import USUAL_NAMES
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
-from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, is_number
+from neurocontrast.evaluation.rows import (
+    IDENTIFIERS,
+    Floats,
+    Labels,
+    Rows,
+    check_unmarked,
+    is_number,
+)
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 CONTROL_NAMES = frozenset(
@@ -50,6 +57,8 @@ MAX_CLASSES = 100
 MAX_IMAGE_CLASSES = 2000
 """The same where a column says what is tested: there are image sets of a thousand classes."""
 
+_LEVELS = frozenset((*USUAL_NAMES["sex"], *USUAL_NAMES["site"], *USUAL_NAMES["diagnosis"]))
+"""Columns of classes, also where these are numbers: a diagnosis of 1, 2 and 3 is no amount."""
 _COLUMNS = {"site", "total"}
 """Columns of tables whose other columns are the classes."""
 _FEATURE = re.compile(r"feature_\d+")
@@ -112,8 +121,10 @@ def read_target(
         raise DataError(
             f"target '{name}': missing in all {len(table)} scans. Choose another column."
         )
+    check_unmarked(table, [name], place=f"target '{name}'")
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float)
-    numeric = is_number(table[name]) and len(np.unique(numbers[present])) != 2
+    is_named = name.lower() in _LEVELS
+    numeric = is_number(table[name]) and not is_named and len(np.unique(numbers[present])) != 2
     if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
     return _categorical(
@@ -141,6 +152,7 @@ def encode_target(
             f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test."
         )
     if like.kind == "continuous":
+        check_unmarked(table, [like.name], place=parameter)
         numbers = pd.to_numeric(kept, errors="coerce").to_numpy(dtype=float)
         wrong = kept[~np.isfinite(numbers)]
         if len(wrong):
@@ -203,8 +215,8 @@ def _categorical(
     subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
 ) -> Target:
     classes = sorted(set(texts))
-    if max_classes == MAX_CLASSES:
-        _check_spelling(name, classes)
+    if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone
+        check_spelling(classes, place=f"target '{name}'", unit="classes")
     taken = sorted(set(classes) & _COLUMNS)
     if taken:
         raise DataError(
@@ -240,15 +252,6 @@ def _categorical(
         kind = "binary"
     codes = pd.Categorical(texts, categories=classes).codes.astype(np.int64)
     return Target(name, kind, codes, tuple(classes), positive)
-
-
-def _check_spelling(name: str, classes: Sequence[str]) -> None:
-    """Refuse classes that are one but for case or spaces; image sets do have both."""
-    for group in spelled_alike(classes):
-        raise DataError(
-            f"target '{name}': {one_of(group)} are spelled nearly alike, and would be different "
-            "classes. Write them alike, or leave one out with where."
-        )
 
 
 def _class_named(name: str, positive: str | None, classes: list[str]) -> str | None:

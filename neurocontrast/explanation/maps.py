@@ -1,7 +1,8 @@
 """What differences in score come from: parts of each scan, or measures, are replaced, and subjects compared."""
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import groupby, product
 
 import numpy as np
@@ -19,6 +20,8 @@ from neurocontrast.transforms.images import corner_median
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 Map = npt.NDArray[np.float32]
+Contributions = npt.NDArray[np.float64]
+"""The score of a scan and the part of each block of features, (1 + n_blocks,)."""
 Patch = tuple[slice, ...]
 Size = tuple[int, int, int]
 
@@ -48,6 +51,12 @@ class LinearScore(nn.Module):
     intercept : float
         Added to the weighted sum.
 
+    Attributes
+    ----------
+    blocks : dict of str to int
+        Number of features of each block that the encoder names (``network``, ``components``);
+        empty for features of one block.
+
     Examples
     --------
     >>> import numpy as np, torch
@@ -65,10 +74,71 @@ class LinearScore(nn.Module):
         self.encoder = encoder.eval().requires_grad_(False)
         self.register_buffer("weights", torch.as_tensor(weights, dtype=torch.float64))
         self.intercept = float(intercept)
+        self.blocks: dict[str, int] = dict(getattr(encoder, "blocks", {}))
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
         """Return the score (n,) of each volume, in float64: occlusions change its last digits."""
-        return self.encoder(volumes).double() @ self.weights + self.intercept
+        return self.contributions(volumes)[:, 0]
+
+    def contributions(self, volumes: torch.Tensor) -> torch.Tensor:
+        """Return the score of each volume, and the part of each block (n, 1 + n_blocks)."""
+        features = self.encoder(volumes).double()
+        columns = [features @ self.weights + self.intercept]
+        sizes = list(self.blocks.values())
+        if sizes:
+            of_blocks = zip(features.split(sizes, dim=1), self.weights.split(sizes), strict=True)
+            for block, weights in of_blocks:
+                columns.append(block @ weights)
+        return torch.stack(columns, dim=1)
+
+
+@dataclass(frozen=True)
+class ScanShares:
+    """Maps of the shares of places in the differences in score between subjects.
+
+    Attributes
+    ----------
+    share : array (D, H, W)
+        Of the whole score.
+    scores : list of float
+        Score of each scan.
+    by_block : dict of str to array (D, H, W)
+        Share that comes by each block of features; the maps of all blocks add up to `share`. Empty
+        for features of one block.
+    block_shares : dict of str to float
+        Share of each block in the differences in score; they add up to 1.
+    """
+
+    share: Map
+    scores: list[float]
+    by_block: dict[str, Map]
+    block_shares: dict[str, float]
+
+
+@dataclass(frozen=True)
+class MeasureShares:
+    """Shares of regional measures in the differences in score between subjects.
+
+    Attributes
+    ----------
+    share : array (n_measures,)
+        Of the whole score.
+    interval : array (2, n_measures)
+        Lower and upper limits of 95 % of `share`.
+    scores : list of float
+        Score of each subject.
+    by_block : dict of str to array (n_measures,)
+        Share that comes by each block of features; the shares of all blocks add up to `share`.
+        Empty for features of one block.
+    block_shares : dict of str to float
+        Share of each block in the differences in score; they add up to 1.
+    """
+
+    share: npt.NDArray[np.float64]
+    interval: npt.NDArray[np.float64]
+    scores: list[float]
+    by_block: dict[str, npt.NDArray[np.float64]]
+    block_shares: dict[str, float]
 
 
 def explain_scans(
@@ -79,12 +149,13 @@ def explain_scans(
     settings: ExplanationSettings,
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
-) -> tuple[Map, list[float]]:
-    """Map what the differences between the scores of scans come from; return the map, and the scores.
+) -> ScanShares:
+    """Map the places in the brain by their share of the differences in score between subjects.
 
-    The map (D, H, W), smoothed, is the regression of the subjects' maps on their scores: which
-    share of the differences in score between subjects comes with what is there. An average over
-    subjects would show the edge of the brain first, at which a network looks in everybody.
+    A map (D, H, W), smoothed, is the regression of the subjects' maps on their scores: which share
+    of the differences in score between subjects comes with what is there. An average over subjects
+    would show the edge of the brain first, at which a network looks in everybody. Of an encoder
+    with several blocks of features each block has a map too: of its part of the score.
 
     Parameters
     ----------
@@ -102,48 +173,81 @@ def explain_scans(
     progress : Progress
         Shows every batch.
     """
-    if settings.patch_mm < max(spacing_mm):
-        raise ConfigError(
-            f"explanation.patch_mm: a patch of {settings.patch_mm:g} mm is smaller than a voxel of "
-            f"{max(spacing_mm):g} mm. Give a larger one."
-        )
-    first, second, third = (max(1, round(settings.patch_mm / step)) for step in spacing_mm)
-    size = first, second, third
+    size = _patch_size(settings.patch_mm, spacing_mm)
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
     n_lattices = max(1, len(rows) // SUBJECTS_A_LATTICE)
-    found = list[float]()
+    contributions = list[Contributions]()
     products = np.zeros(())
     squares = 0.0
     with progress.task("Explaining", len(rows), "subjects") as task:
         for lattice, group in groupby(
             range(len(rows)), key=lambda number: number * n_lattices // len(rows)
         ):
-            maps = []
-            scores = []
+            maps = list[Map]()
+            scores = list[float]()
             offset = offset_of(lattice, size)
             for number in group:
-                own, whole = _explain(
-                    score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset
-                )
-                if not (np.isfinite(whole) and np.isfinite(own).all()):
-                    which = f"the score of scan {number + 1} of those chosen is not finite"
-                    raise DataError(f"{which}. Look at it with `neurocontrast check`.")
-                maps.append(own)
-                scores.append(whole)
-                task.advance(1, score=whole)
-            found += scores
+                volume = torch.as_tensor(images[rows[number]]["image"])
+                carried, whole = _explain(score, volume, settings, size, offset)
+                _check_finite(number, carried, whole)
+                maps.append(carried)
+                scores.append(float(whole[0]))
+                contributions.append(whole)
+                task.advance(1, score=scores[-1])
             # The subjects of a lattice are compared with one another.
-            away = (
-                np.array(scores) - np.mean(scores) if np.ptp(scores) > 0 else np.zeros(len(scores))
-            )
+            away = _away_from_mean(np.array(scores))
             products = products + np.tensordot(away, np.stack(maps), axes=1)
             squares = squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
-    return ndimage.gaussian_filter(products / squares, sigma, mode="constant").astype(
-        np.float32
-    ), found
+    maps_of_shares = products / squares
+    smoothed = ndimage.gaussian_filter(maps_of_shares, [0, *sigma], mode="constant")
+    share, *of_blocks = smoothed.astype(np.float32)
+    of_subjects = np.stack(contributions)
+    return ScanShares(
+        share=share,
+        scores=of_subjects[:, 0].tolist(),
+        by_block=dict(zip(score.blocks, of_blocks, strict=True)),
+        block_shares=_shares_of_blocks(score, of_subjects),
+    )
+
+
+def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
+    """Refuse a scan whose score is not finite, whole or with a patch replaced."""
+    if np.isfinite(whole).all() and np.isfinite(carried).all():
+        return
+    raise DataError(
+        f"the score of scan {number + 1} of those chosen is not finite. Look at it with "
+        "`neurocontrast check`."
+    )
+
+
+def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
+    """Return the sides of a patch in voxels; refuse a patch smaller than a voxel."""
+    if patch_mm < max(spacing_mm):
+        raise ConfigError(
+            f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of "
+            f"{max(spacing_mm):g} mm. Give a larger one."
+        )
+    first, second, third = (max(1, round(patch_mm / step)) for step in spacing_mm)
+    return first, second, third
+
+
+def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the distance of each score from their mean; exactly 0 where all are the same."""
+    if np.ptp(scores) > 0:
+        return scores - scores.mean()
+    return np.zeros_like(scores)
+
+
+def _shares_of_blocks(
+    score: LinearScore, contributions: npt.NDArray[np.float64]
+) -> dict[str, float]:
+    """Return the share of each block in the differences in score, of contributions (n, 1 + n_blocks)."""
+    away = _away_from_mean(contributions[:, 0])
+    shares = away @ contributions[:, 1:] / (away @ away)
+    return dict(zip(score.blocks, shares.tolist(), strict=True))
 
 
 @torch.no_grad()
@@ -154,8 +258,8 @@ def explain_measures(
     *,
     settings: ExplanationSettings,
     progress: Progress = SILENT,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], list[float]]:
-    """Return the share of each measure in the differences in score, its 95 % interval (2, n_measures), and the scores.
+) -> MeasureShares:
+    """Compute the share of each regional measure in the differences in score between subjects.
 
     A measure carries what a score loses where it is set to the mean of the people learned from. As
     in the maps of `explain_scans`, the share is the regression of what it carries on the score; of
@@ -164,29 +268,38 @@ def explain_measures(
     """
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
     samples = torch.from_numpy(values).to(score.weights.device)[..., None]
-    whole = score(samples).cpu().numpy()
-    carried = np.empty(values.shape)
+    contributions = score.contributions(samples).cpu().numpy()
+    whole = contributions[:, 0]
+    carried = np.empty((contributions.shape[1], *values.shape))
     with progress.task("Explaining", values.shape[1], "measures") as task:
         for place in range(values.shape[1]):
             without = samples.clone()
             without[:, place] = 0.0
-            carried[:, place] = whole - score(without).cpu().numpy()
+            carried[:, :, place] = (contributions - score.contributions(without).cpu().numpy()).T
             task.advance()
     if not np.isfinite(carried).all() or not np.ptp(whole) > 0:
         raise DataError(
             "all chosen subjects have the same score, or one that is not finite: nothing can be explained."
         )
 
-    def shares(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def shares(
+        weights: npt.NDArray[np.float64], carried: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
         away = whole - (weights @ whole / weights.sum(axis=1))[:, None]
         squares = (weights * away**2).sum(axis=1, keepdims=True)
         return (weights * away) @ carried / np.where(squares > 0, squares, np.nan)
 
-    drawn = np.vstack(list(map(shares, draws)))
-    return (
-        shares(np.ones((1, len(whole))))[0],
-        np.nanpercentile(drawn, (2.5, 97.5), axis=0),
-        whole.tolist(),
+    drawn = list[npt.NDArray[np.float64]]()
+    for weights in draws:
+        drawn.append(shares(weights, carried[0]))
+    once = np.ones((1, len(whole)))
+    share, *of_blocks = np.concatenate(list(map(partial(shares, once), carried)))
+    return MeasureShares(
+        share=share,
+        interval=np.nanpercentile(np.vstack(drawn), (2.5, 97.5), axis=0),
+        scores=whole.tolist(),
+        by_block=dict(zip(score.blocks, of_blocks, strict=True)),
+        block_shares=_shares_of_blocks(score, contributions),
     )
 
 
@@ -196,8 +309,8 @@ def _explain(
     settings: ExplanationSettings,
     size: Size,
     offset: Size,
-) -> tuple[Map, float]:
-    """Return the map of a scan, and its score."""
+) -> tuple[Map, Contributions]:
+    """Return the maps of a scan and its contributions, as `occlude` does."""
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = (
@@ -238,22 +351,25 @@ def occlude(
     *,
     fill: torch.Tensor,
     batch_size: int,
-) -> tuple[Map, float]:
-    """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
+) -> tuple[Map, Contributions]:
+    """Map how much of a volume's score each patch carries (Zeiler & Fergus 2014).
 
-    The map has in each patch the score of the scan minus that with the patch set to `fill` (C, 1,
-    1, 1): positive where what is there speaks for a higher score. It is 0 outside all patches.
+    The maps (1 + n_blocks, D, H, W), of the score and of each block's part, have in each patch the
+    contribution of the scan minus that with the patch set to `fill` (C, 1, 1, 1): positive where
+    what is there speaks for a higher score. They are 0 outside all patches. The contributions of
+    the whole scan (1 + n_blocks,) are returned too.
     """
-    whole = float(score(volume[None])[0])
-    found = np.zeros(volume.shape[1:], dtype=np.float32)
+    whole = score.contributions(volume[None])[0].cpu().numpy()
+    maps = np.zeros((len(whole), *volume.shape[1:]), dtype=np.float32)
     for start in range(0, len(patches), batch_size):
-        some = patches[start : start + batch_size]
-        occluded = volume.expand(len(some), *volume.shape).clone()
-        for made, patch in zip(occluded, some, strict=True):
-            made[(slice(None), *patch)] = fill
-        for patch, without in zip(some, score(occluded).tolist(), strict=True):
-            found[patch] = whole - without
-    return found, whole
+        batch = patches[start : start + batch_size]
+        occluded = volume.expand(len(batch), *volume.shape).clone()
+        for copy, patch in zip(occluded, batch, strict=True):
+            copy[(slice(None), *patch)] = fill
+        without = score.contributions(occluded).cpu().numpy()
+        for patch, change in zip(batch, whole - without, strict=True):
+            maps[(slice(None), *patch)] = change[:, None, None, None]
+    return maps, whole
 
 
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:

@@ -1,6 +1,10 @@
 """Where in the brain the prediction comes from: the map of ``neurocontrast explain``."""
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import matplotlib.image
 import nibabel
@@ -10,7 +14,7 @@ from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.data.listing import read_table
 from neurocontrast.findings.finding import Finding
-from neurocontrast.findings.folder import EvaluationFolder, Explanation
+from neurocontrast.findings.folder import EvaluationFolder, ExplainedBlock, Explanation
 from neurocontrast.findings.prose import section, write, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
@@ -28,6 +32,7 @@ from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _N_REGIONS = 20
+_UNREADABLE = (OSError, ValueError, EOFError, ImageFileError)
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
@@ -43,22 +48,46 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     regions = [
         each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)
     ][:10]
+    colours = write("brain.j2", files, what="colours")
     try:
-        image = read_map(explanation)
-        blocks += pictures(*_draw(image, write("brain.j2", files, what="colours")), wide=True)
+        image = read_map(explanation.map_path)
+        blocks += pictures(*_draw_whole(image, colours), wide=True)
         blocks.append(note(write("brain.j2", files, what="outside", share=share_outside(image))))
-    except (OSError, ValueError, EOFError, ImageFileError) as error:
-        text = f"Not shown: the map {explanation.map_path.name} ({error}). Run “neurocontrast explain” again."
-        blocks.append(note(text))
+    except _UNREADABLE as error:
+        blocks.append(_not_shown(explanation.map_path, error))
     blocks += [_region_table(regions, write("brain.j2", files, what="names"))] if regions else []
+    for block in explanation.blocks:
+        blocks += _block_map(files, block, colours)
     return section("brain", blocks)
+
+
+def _block_map(files: EvaluationFolder, block: ExplainedBlock, colours: str) -> list[Block]:
+    """Return the slices of the map of one block of features."""
+    assert block.map_path is not None
+    try:
+        image = read_map(block.map_path)
+    except _UNREADABLE as error:
+        return [_not_shown(block.map_path, error)]
+    title = write("brain.j2", files, what="block", block=block)
+    return pictures(*_draw(image, f"brain_{block.name}", title, colours, [_SLICES]), wide=True)
+
+
+def _not_shown(path: Path, error: Exception) -> Block:
+    """Say that a map cannot be drawn, and why."""
+    return note(f"Not shown: the map {path.name} ({error}). Run “neurocontrast explain” again.")
 
 
 def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
     """Return the measures that carry most, as a figure and a table, with their intervals."""
-    found = read_table(explanation.map_path, needed=["region", "value", "low", "high"]).head(
-        _N_REGIONS
-    )
+    needed = ["region", "value", "low", "high"]
+    columns = [
+        Column("Measure", "region", "heading"),
+        Column("Share", "value", digits=3, signed=True, interval=True),
+    ]
+    for block in explanation.blocks:
+        needed.append(block.name)
+        columns.append(Column(f"By the {block.name}", block.name, digits=3, signed=True))
+    found = read_table(explanation.map_path, needed=needed).head(_N_REGIONS)
     caption = "Share of the differences in score between subjects that each measure carries, the largest first."
     picture = draw_intervals(
         "regions",
@@ -70,10 +99,6 @@ def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
         xlabel="Share of the differences in score",
     )
     rows = found.rename(columns={"low": "value_low", "high": "value_high"})
-    columns = (
-        Column("Measure", "region", "heading"),
-        Column("Share", "value", digits=3, signed=True, interval=True),
-    )
     return [
         *pictures(picture),
         *pictures(_surface(explanation), wide=True),
@@ -113,9 +138,29 @@ def _region_table(regions: list[dict], about: str) -> Table:
     return make_table(caption, rows, columns, note=about)
 
 
-def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
-    """Return the map, three-dimensional and finite; ValueError, OSError or ImageFileError if it cannot be shown."""
-    image = nibabel.funcs.squeeze_image(nibabel.load(explanation.map_path))
+@dataclass(frozen=True)
+class _View:
+    """One picture of a map: cuts through the template as nilearn names them, and its height."""
+
+    name: str
+    mode: Literal["ortho", "z"]
+    cuts: Sequence[float]
+    height: float
+    caption: str
+
+
+_SLICES = _View(
+    "slices",
+    "z",
+    np.linspace(-44, 60, 7).round().tolist(),
+    2.3,
+    "Axial slices from z = −44 to 60 mm",
+)
+
+
+def read_map(path: Path) -> nibabel.Nifti1Image:
+    """Return a map, three-dimensional and finite; ValueError, OSError or ImageFileError if damaged."""
+    image = nibabel.funcs.squeeze_image(nibabel.load(path))
     if len(image.shape) != 3:
         raise ValueError(f"{len(image.shape)} dimensions")
     data = np.nan_to_num(np.asanyarray(image.dataobj, dtype=np.float32), posinf=0.0, neginf=0.0)
@@ -144,63 +189,76 @@ def share_outside(image: nibabel.Nifti1Image) -> float:
     return float(1.0 - sizes[inside_brain(image)].sum() / sizes.sum())
 
 
-@styled
-def _draw(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
-    """Draw the map inside the brain of the MNI152 template: three crossing slices at its peak, and axial slices."""
-    from nilearn import datasets, plotting
-
-    data = image.get_fdata(dtype=np.float32)
+def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
+    """Return a map that is 0 outside the brain of the template, unless it is 0 inside."""
+    values = image.get_fdata(dtype=np.float32)
     inside = inside_brain(image)
-    data = np.where(inside, data, 0.0) if np.any(data[inside]) else data
-    image = nibabel.Nifti1Image(data, image.affine)
-    sizes = np.abs(data)
-    # A few extreme voxels must not make all others pale; small values fade into the template.
-    limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
-    fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
+    if not np.any(values[inside]):
+        return image
+    return nibabel.Nifti1Image(np.where(inside, values, 0.0), image.affine)
+
+
+def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
+    """Draw a map on the template: three crossing slices at its peak, and axial slices."""
+    sizes = np.abs(_inside(image).get_fdata(dtype=np.float32))
     highest = np.unravel_index(int(sizes.argmax()), image.shape)
     x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
     crossing = (
         f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
     )
+    views = [_View("peak", "ortho", peak, 3.6, crossing), _SLICES]
+    return _draw(image, "brain", "The map on the MNI152 template.", colours, views)
+
+
+@styled
+def _draw(
+    image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
+) -> list[Picture]:
+    """Draw views of a map inside the brain of the MNI152 template."""
+    from nilearn import datasets, plotting
+
+    image = _inside(image)
+    values = image.get_fdata(dtype=np.float32)
+    sizes = np.abs(values)
+    # A few extreme voxels must not make all others pale; small values fade into the template.
+    limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
+    fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
     template = datasets.load_mni152_template(resolution=2)
     drawn = []
-    for name, mode, cuts, height, about in (
-        ("peak", "ortho", peak, 3.6, crossing),
-        (
-            "slices",
-            "z",
-            np.linspace(-44, 60, 7).round().tolist(),
-            2.3,
-            "Axial slices from z = −44 to 60 mm",
-        ),
-    ):
-        figure = blank_figure(height=height, width=2 * WIDTH, layout="none")
+    for view in views:
+        figure = blank_figure(height=view.height, width=2 * WIDTH, layout="none")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shown = plotting.plot_stat_map(
                 image,
                 bg_img=template,
                 figure=figure,
-                display_mode=mode,
-                cut_coords=cuts,
+                display_mode=view.mode,
+                cut_coords=view.cuts,
                 cmap="PuOr_r",
                 vmin=-limit,
                 vmax=limit,
                 threshold=None,
                 transparency=fading,
-                draw_cross=mode == "ortho",
+                draw_cross=view.mode == "ortho",
                 black_bg=False,
             )
             # Half the largest values: solid where they speak for, dashed where against, to be told
             # without colour.
             for sign, line in ((1.0, "solid"), (-1.0, "dashed")):
-                if (sign * data > limit / 2).any():
-                    signed = nibabel.Nifti1Image(sign * data, image.affine)
+                if (sign * values > limit / 2).any():
+                    signed = nibabel.Nifti1Image(sign * values, image.affine)
                     shown.add_contours(
                         signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line
                     )
-        alt = f"The map on the MNI152 template. {about}."
-        drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {colours}"))
+        drawn.append(
+            Picture(
+                f"{name}_{view.name}",
+                figure,
+                alt=f"{title} {view.caption}.",
+                caption=f"{view.caption}. {colours}",
+            )
+        )
     return drawn
 
 

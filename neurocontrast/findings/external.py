@@ -16,6 +16,7 @@ from pydantic import StrictFloat, StrictInt
 from neurocontrast.data.columns import is_selected, levels_of, matching_rows
 from neurocontrast.data.levels import (
     UnseenLevelError,
+    check_spelling,
     inferred,
     level_column,
     numbers_of,
@@ -282,7 +283,7 @@ def _check_leaks(
     with _naming_the_test_table():
         overlap = check_overlap(chosen, info, allow_overlap=allowed, allowed_copies=copies)
         if study.fixed:
-            twins = look_at_twins(joined.features, joined.splits[0])[1]
+            twins = look_at_twins(joined.features, joined.table[CONTENT], joined.splits[0])[1]
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
             known = {notice.message for notice in study.notices}
@@ -304,6 +305,7 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
     dropped = []
     learned = set(study.sites[study.fitted_rows]) - {NO_SITE}
     new = sorted(set(chosen["site"].dropna()) - learned)
+    check_spelling([*learned, *new], place="test", unit="sites")
     for name in study.covariates:
         if name not in chosen or chosen[name].isna().all():
             dropped.append(f"{name}, which the test table lacks")

@@ -103,11 +103,24 @@ class Results:
 
 
 @dataclass(frozen=True)
+class ExplainedBlock:
+    """A block of an encoder's features: its share of the differences in score, and its map.
+
+    Of regional measures `map_path` is None: the ranking has a column of the block's name.
+    """
+
+    name: str
+    share: float
+    map_path: Path | None
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """What ``neurocontrast explain`` found: ``explain.json``, and the path of its map."""
+    """Result of ``neurocontrast explain``: ``explain.json``, its map, and the blocks' maps."""
 
     about: Mapping[str, Any]
     map_path: Path
+    blocks: tuple[ExplainedBlock, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -364,4 +377,30 @@ def _read_explanation(folder: Path) -> Explanation | None:
     path = folder / Path(str(about.get("map") or "saliency.nii.gz")).name
     if not path.is_file():
         raise DataError(f"{path}: the map of the explanation is missing. {remedy}")
-    return Explanation(about, path)
+    return Explanation(about, path, _read_blocks(about.get("blocks") or [], path, remedy))
+
+
+def _read_blocks(
+    described_blocks: Sequence[Any], map_path: Path, remedy: str
+) -> tuple[ExplainedBlock, ...]:
+    """Read the blocks of features of an explanation; explanations of earlier versions have none.
+
+    Each block has a map beside that of the whole score; in a ranking of measures it has a column.
+    """
+    blocks = []
+    for described in described_blocks:
+        try:
+            name = str(described["name"])
+            share = float(described["share"])
+            path = None if map_path.suffix == ".tsv" else Path(described["map"])
+        except (KeyError, TypeError, ValueError):
+            raise DataError(
+                f"{map_path.with_name('explain.json')}: 'blocks' must be a list of name, share and "
+                f"map, found {shown(described)}. {remedy}"
+            ) from None
+        if path is not None:
+            path = map_path.with_name(path.name)
+            if not path.is_file():
+                raise DataError(f"{path}: the map of the block '{name}' is missing. {remedy}")
+        blocks.append(ExplainedBlock(name, share, path))
+    return tuple(blocks)

@@ -42,7 +42,7 @@ def render_quality(
 ) -> str:
     """Return the page of scans, a row of `table` each, the worst first, with the flags of each.
 
-    `table` has ``participant_id``, ``session``, ``name``, ``site`` and the measures; with a column
+    `table` has ``participant_id``, ``session``, ``subject_id``, ``name``, ``site`` and the measures; with a column
     ``qc_rating``, ratings are shown as chosen. `thumbnails` are JPEG files by the row that they
     show, `template` is the template's brain (height, width) on the same slices, `source` what the
     table of scans is called.
@@ -167,7 +167,8 @@ def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]
         heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, len(values))
         axes.scatter(values[~bad], heights[~bad], s=9, color=MAIN, alpha=0.6, linewidth=0)
         axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)
-        for bound in bounds_of(name, table[name].to_numpy(dtype=float)[of_site]):
+        everyone = table[name].to_numpy(dtype=float)[of_site]
+        for bound in bounds_of(name, everyone, people=table["subject_id"][of_site].tolist()):
             if np.isfinite(bound.value):
                 axes.plot(
                     [bound.value] * 2, [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2

@@ -1,5 +1,6 @@
 """Which measures of a scan are beyond their bounds: absolute ones, and those of the other scans of its site."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import pandas as pd
 N_DEVIATIONS = 6.0
 """Robust standard deviations (1.4826 median absolute deviations) from the median of a site."""
 N_SITE = 10
-"""Sites of fewer scans have no bounds of their own."""
+"""Sites of fewer people have no bounds of their own."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,30 @@ class Flag(NamedTuple):
 
 
 def bounds_of(
-    name: str, values: npt.NDArray[np.float64], n_deviations: float = N_DEVIATIONS
+    name: str,
+    values: npt.NDArray[np.float64],
+    n_deviations: float = N_DEVIATIONS,
+    *,
+    people: Sequence[object] | None = None,
 ) -> tuple[Bound, Bound]:
-    """Return the lower and the upper bound of a measure (a key of `RULES`) for the scans of one site: the stricter one.
+    """Return the lower and upper bound of a measure for the scans of one site: the stricter one.
 
-    `n_deviations` are robust standard deviations from the median of the site.
+    Parameters
+    ----------
+    name : str
+        Measure, a key of `RULES`.
+    values : array (n,)
+        Value of each scan.
+    n_deviations : float
+        Robust standard deviations from the median of the site.
+    people : sequence, optional
+        Person of each scan, one value of whom counts: the median; by default scans are of as many
+        people.
     """
     rule = RULES[name]
-    known = values[np.isfinite(values)]
+    scans = pd.Series(values)
+    usual = scans.groupby(np.asarray(scans.index if people is None else people)).median()
+    known = usual[np.isfinite(usual)].to_numpy()
     low = Bound(rule.low, "for every scan")
     high = Bound(rule.high, "for every scan")
     if len(known) < N_SITE:
@@ -104,7 +121,10 @@ def bounds_of(
     spread = 1.4826 * float(np.median(np.abs(known - middle)))
     if spread == 0:
         return low, high
-    reason = f"median {middle:.4g} of {len(known)} scans, {n_deviations:g} robust deviations of {spread:.2g}"
+    reason = (
+        f"median {middle:.4g} of {len(known)} people, {n_deviations:g} robust deviations of "
+        f"{spread:.2g}"
+    )
     if rule.worse in ("low", "both") and middle - n_deviations * spread > low.value:
         low = Bound(middle - n_deviations * spread, reason)
     if rule.worse in ("high", "both") and middle + n_deviations * spread < high.value:
@@ -115,11 +135,12 @@ def bounds_of(
 def flag_scans(
     table: pd.DataFrame, n_deviations: float = N_DEVIATIONS
 ) -> tuple[list[list[Flag]], pd.Series]:
-    """Return the flags of each scan of a table with ``site`` and measures of `RULES`, and how close it is to a bound.
+    """Return the flags of each scan of a table, and how close the scan is to a bound.
 
-    The latter is for ordering: the largest share of the distance from the median of the scan's site
-    to a bound.
+    The table has ``site``, ``subject_id`` and measures of `RULES`. The closeness is for ordering:
+    the largest share of the distance from the median of the scan's site to a bound.
     """
+    people = table["subject_id"].to_numpy()
     flags: list[list[Flag]] = [[] for _ in range(len(table))]
     worst = np.zeros(len(table))
     sites = [np.asarray(rows) for rows in table.groupby("site").indices.values()]
@@ -131,7 +152,10 @@ def flag_scans(
                 continue
             middle = float(np.nanmedian(here))
             for bound, sign, side in zip(
-                bounds_of(name, here, n_deviations), (-1, 1), ("below", "above"), strict=True
+                bounds_of(name, here, n_deviations, people=people[places]),
+                (-1, 1),
+                ("below", "above"),
+                strict=True,
             ):
                 if not np.isfinite(bound.value):
                     continue

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from PIL import Image
 from scipy import fft
 from scipy.ndimage import affine_transform, uniform_filter
@@ -90,14 +91,20 @@ def measure_scan(
     return Measured(rounded, vector.astype(np.float16), _thumbnail(brain))
 
 
-def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
-    """Compare each scan with the mean of the others: correlations of the scans, and of their asymmetries.
+def compare_with_others(
+    vectors: npt.NDArray[Any], people: npt.NDArray[Any] | None = None
+) -> tuple[Doubles, Doubles]:
+    """Correlate each scan, and its asymmetry, with the mean of the scans of other people.
 
     An asymmetry is the left half minus the mirrored right half. That of a scan whose left and right
     are swapped has the opposite sign, so its correlation with that of the others is below 0. Where
     the scans share too little asymmetry for that, correlations are NaN: images without one, or half
-    of them swapped. The vectors (n, n_voxels) are those of `Measured`, of the scans of one site.
+    of them swapped. The vectors (n, n_voxels) are those of `Measured`, of the scans of one site;
+    `people` has the person of each, by default as many people.
     """
+    owners = np.arange(len(vectors))
+    if people is not None:
+        owners = np.unique(people, return_inverse=True)[1]
     coarse = _template().coarse
     places = np.full(coarse.shape, -1)
     places[coarse] = np.arange(coarse.sum())
@@ -105,10 +112,10 @@ def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     left = mirrored > np.arange(len(mirrored))
     whole = np.asarray(vectors, dtype=np.float32)
     asymmetries = (whole - whole[:, mirrored])[:, left]
-    alike = _with_mean_of_others(asymmetries)
-    return _with_mean_of_others(whole), alike if np.median(alike) >= LEAST_ASYMMETRY else np.full(
-        len(whole), np.nan
-    )
+    alike = _with_mean_of_others(asymmetries, owners)
+    if pd.Series(alike).groupby(owners).median().median() < LEAST_ASYMMETRY:
+        alike = np.full(len(whole), np.nan)
+    return _with_mean_of_others(whole, owners), alike
 
 
 def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
@@ -219,13 +226,21 @@ def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return centred / np.maximum(np.linalg.norm(centred, axis=-1, keepdims=True), 1e-12)
 
 
-def _with_mean_of_others(values: Floats) -> Doubles:
-    """Return the correlation of each row (n, n_values) with the mean of the other rows, each of length 1."""
+def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Doubles:
+    """Return the correlation of each row (n, n_values) with the mean of other owners' rows.
+
+    Rows have length 1, and an owner's rows are averaged before.
+    """
     unit = _unit(values)
-    total = unit.sum(axis=0, dtype=np.float64)
-    with_total = unit @ total
-    own = np.einsum("ij,ij->i", unit, unit, dtype=np.float64)
-    return (with_total - own) / np.sqrt(np.maximum(total @ total - 2 * with_total + own, 1e-12))
+    sums = np.zeros((int(owners.max()) + 1, unit.shape[1]))
+    np.add.at(sums, owners, unit)
+    means = sums / np.bincount(owners)[:, None]
+    total = means.sum(axis=0)
+    correlations = np.zeros(len(unit))
+    for row, owner in enumerate(owners):
+        others = total - means[owner]
+        correlations[row] = unit[row] @ others / np.sqrt(max(others @ others, 1e-12))
+    return correlations
 
 
 def _entropy_focus(voxels: Floats) -> float:

@@ -16,7 +16,7 @@ from neurocontrast.encoders.encoder import Encoder, LinearComponents
 from neurocontrast.encoders.settings import Beside, EncoderSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.seeds import derive_seed
+from neurocontrast.seeds import derive_generator, derive_seed
 from neurocontrast.training.session import TrainingData
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ LINEAR_OBJECTIVES = {
 }
 """Linear encoder → what ``encoder.json`` says in place of a loss."""
 
+MEMORY = 2 * 2**30
+"""Bytes of samples that the components beside a network are fitted to, at most."""
+_BYTES_A_VALUE = 4
 _BATCH = 16
 _STEADY = 1e-6
 """A voxel whose range is below this part of the largest one does not vary."""
@@ -103,7 +106,7 @@ def fit_components(
     """
     layers = encoder.features.layers
     assert isinstance(layers, LinearComponents)
-    places, values = _varying_voxels(data, progress)
+    places, values = _varying_voxels(data, data.training_rows, progress)
     fitted = _fit(places, values, encoder.settings, subjects, encoder.n_features, seed)
     fitted.put_into(layers)
     return fitted.facts()
@@ -119,25 +122,40 @@ def fit_beside(
 ) -> Facts:
     """Fit the linear components beside a network, on the rows of its training.
 
-    Samples are read without augmentation, all in memory at once. Of many components no more are
-    fitted than half of the subjects have (`neurocontrast.encoders.Beside`). Returns the section
-    ``beside`` of ``encoder.json``.
+    Samples are read without augmentation, all in memory at once: as many as fit in 2 GiB, drawn by
+    the seed. Of many components no more are fitted than half of their subjects have
+    (`neurocontrast.encoders.Beside`). Returns the section ``beside`` of ``encoder.json``.
     """
     beside = encoder.settings.beside
     assert beside is not None
-    places, values = _varying_voxels(data, progress)
-    n_components = max(1, min(beside.n_components, len(set(subjects)) // 2, len(places)))
+    drawn = _draw_samples(data, seed)
+    rows = np.asarray(data.training_rows)[drawn].tolist()
+    places, values = _varying_voxels(data, rows, progress)
+    n_subjects = len(set(np.asarray(subjects, dtype=object)[drawn]))
+    n_components = max(1, min(beside.n_components, n_subjects // 2, len(places)))
     fitted = _fit(places, values, beside, subjects, n_components, seed)
     encoder.beside = LinearComponents(n_components, len(fitted.places))
     fitted.put_into(encoder.beside)
-    return {"name": beside.name, "n_components": n_components, **fitted.facts()}
+    about: Facts = {"name": beside.name, "n_components": n_components, "n_scans": len(rows)}
+    return about | fitted.facts()
+
+
+def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
+    """Draw samples among those of training, as many as fit in memory; return their numbers."""
+    n_samples = len(data.training_rows)
+    first = torch.as_tensor(data.images[data.training_rows[0]]["image"])
+    n_most = max(2, MEMORY // (_BYTES_A_VALUE * first.numel()))
+    if n_samples <= n_most:
+        return np.arange(n_samples)
+    generator = derive_generator("components-beside", seed)
+    return np.sort(generator.choice(n_samples, n_most, replace=False))
 
 
 def _varying_voxels(
-    data: TrainingData, progress: Progress
+    data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read the voxels varying among the training samples: places, and values (n, n_voxels)."""
-    values = _voxels_of(data, progress)
+    """Read the voxels varying among samples: places, and values (n_rows, n_voxels)."""
+    values = _voxels_of(data, rows, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())
     return places, values[:, places]
@@ -173,9 +191,10 @@ def _fit(
     return Fitted(places, pca.mean_, components, explained)
 
 
-def _voxels_of(data: TrainingData, progress: Progress) -> npt.NDArray[np.float32]:
-    """Return the voxels of the training samples, (n_rows, n_voxels)."""
-    rows = data.training_rows
+def _voxels_of(
+    data: TrainingData, rows: Sequence[int], progress: Progress
+) -> npt.NDArray[np.float32]:
+    """Return the voxels of samples, (n_rows, n_voxels)."""
     values = np.empty((0, 0), dtype=np.float32)
     n_read = 0
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]

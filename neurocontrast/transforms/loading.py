@@ -161,6 +161,8 @@ class ScanHeader:
     disagreement: str = ""
     """How sform and qform differ where that is beyond a voxel, 2 % or a degree, which `check` has
     as a problem; one of `warnings`."""
+    is_guessed: bool = False
+    """Whether the header has no orientation, so that left and right are a guess."""
 
     @property
     def other_warnings(self) -> tuple[str, ...]:
@@ -357,7 +359,13 @@ def _geometry(name: str, header: Any) -> ScanHeader:
         is_mni=(int(header["sform_code"]) or int(header["qform_code"])) == _MNI,
         warnings=_doubts(header, affine / [*sizes, 1], disagreement),
         disagreement=disagreement.problem,
+        is_guessed=_has_no_orientation(header),
     )
+
+
+def _has_no_orientation(header: Any) -> bool:
+    """Return whether neither the sform nor the qform of a header is valid."""
+    return int(header["sform_code"]) == 0 and int(header["qform_code"]) == 0
 
 
 def _doubts(
@@ -365,7 +373,7 @@ def _doubts(
 ) -> tuple[str, ...]:
     """Warn of a header without orientation, of two that differ, and of tilted axes."""
     warnings = []
-    if header["sform_code"] == 0 and header["qform_code"] == 0:
+    if _has_no_orientation(header):
         warnings.append(
             "the header has no orientation (sform and qform codes are 0); left and right are a guess"
         )

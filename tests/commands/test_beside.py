@@ -14,6 +14,7 @@ from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation import load_probe
 from neurocontrast.evaluation.designs import WEIGHTS, blocks_of
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.training import components
 
 N_COMPONENTS = 12
 BESIDE = OF_MEASURES | {
@@ -100,6 +101,18 @@ def test_no_more_components_are_kept_than_half_of_the_people(tmp_path):
     assert contract["beside"]["n_components"] == min(
         n_learned_from // 2, 179, contract["beside"]["n_voxels"]
     )
+
+
+def test_samples_that_do_not_fit_in_memory_are_drawn(tmp_path, monkeypatch):
+    n_drawn = 40
+    monkeypatch.setattr(components, "MEMORY", n_drawn * 4 * 212)
+    many = BESIDE | {"encoder": {**BESIDE["encoder"], "beside": {"n_components": 400}}}
+    runs = [nc.pretrain(many, out=tmp_path / name) for name in ("run", "again")]
+    contracts = [read_json(run / "encoder.json") for run in runs]
+    beside = contracts[0]["beside"]
+    assert beside["n_scans"] == n_drawn
+    assert beside["n_components"] == n_drawn // 2
+    assert contracts[0]["weights"]["sha256"] == contracts[1]["weights"]["sha256"]
 
 
 def test_an_evaluation_knows_the_blocks_and_so_does_its_probe(tables, evaluated):
@@ -195,6 +208,17 @@ def test_an_evaluation_is_explained_and_bundled(runs, evaluated, tmp_path):
     )
     regions = pd.read_csv(evaluated / "explanation" / "regions.tsv", sep="\t")
     assert len(regions) > 100
+    both = regions["network"] + regions["components"]
+    np.testing.assert_allclose(both, regions["value"], atol=1e-6)
+    assert regions["components"].abs().max() > 0
+    blocks = read_json(evaluated / "explanation" / "explain.json")["blocks"]
+    assert [block["name"] for block in blocks] == ["network", "components"]
+    assert sum(block["share"] for block in blocks) == pytest.approx(1)
+    weight = load_probe(evaluated).weight
+    assert (blocks[0]["share"] == 0) == (regions["network"] == 0).all() == (weight == 0)
+    page = unescape(nc.report(evaluated).read_text())
+    assert "By the network" in page
+    assert "Share of the differences by the components" in page
 
 
 def test_rows_are_embedded_as_embed_does(runs, tables):

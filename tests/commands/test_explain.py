@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from html import unescape
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from small_run import FASTEST, Listening, people_of, read_json
 
 import neurocontrast as nc
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
+from neurocontrast.encoders.encoder import LinearComponents
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.findings.brain import inside_brain
 from neurocontrast.progress import SILENT
@@ -53,24 +56,47 @@ def _write_scans(folder, *, classes, n=24, code=4, shift=None):
     return folder / "participants.tsv"
 
 
-def _write_run(folder, *, seed=0, spacing_mm=8.0):
+def _write_run(folder, *, seed=0, spacing_mm=8.0, beside=False):
     folder.mkdir()
-    encoder = build_encoder(EncoderSettings(name="lenet"), seed=seed)
+    settings = EncoderSettings(name="lenet", beside={"n_components": 3} if beside else None)
+    encoder = build_encoder(settings, seed=seed)
     preprocessing = Preprocessing(spacing_mm=spacing_mm, shape=SHAPE, normalise="none")
-    save_encoder(
-        folder, encoder, {"preprocessing": preprocessing.contract(), "cache_dtype": "float32"}
-    )
+    contract = {"preprocessing": preprocessing.contract(), "cache_dtype": "float32"}
+    if beside:
+        encoder.beside = _components()
+        contract["beside"] = {"name": "pca", "n_components": 3, "n_voxels": np.prod(SHAPE).item()}
+    save_encoder(folder, encoder, contract)
     return folder
+
+
+def _components():
+    """Return three components, of which the first looks at the planted place alone."""
+    n_voxels = np.prod(SHAPE).item()
+    components = torch.zeros(3, n_voxels)
+    components[0, np.ravel_multi_index(PLACE, SHAPE)] = 1.0
+    components[1, ::2] = 0.01
+    components[2, ::3] = 0.01
+    fitted = LinearComponents(3, n_voxels)
+    fitted.set_components(torch.arange(n_voxels), torch.zeros(n_voxels), components)
+    return fitted
 
 
 class Study:
     """Scans, an untrained encoder, embeddings and an evaluation of them."""
 
-    def __init__(self, folder, *, target="diagnosis", classes=("control", "patient"), **scans):
+    def __init__(
+        self,
+        folder,
+        *,
+        target="diagnosis",
+        classes=("control", "patient"),
+        beside=False,
+        **scans,
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self.config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}}
         self.table = _write_scans(folder, classes=classes, **scans)
-        self.run = _write_run(folder / "run")
+        self.run = _write_run(folder / "run", beside=beside)
         made = nc.embed(
             self.run, participants=self.table, out=folder / "emb.parquet", config=self.config
         )
@@ -123,6 +149,32 @@ def test_a_planted_difference_is_found_where_it_is(explained):
     np.testing.assert_allclose(image.affine, AFFINE)
     assert (image.shape, int(image.header["sform_code"])) == (SHAPE, 4)
     assert b"Mustermann" not in image.header.binaryblock
+
+
+def test_each_block_of_an_encoder_has_a_map_and_the_report_shows_them(tmp_path):
+    study = Study(tmp_path / "study", beside=True)
+    folder = study.explain(None)
+    blocks = _about(folder)["blocks"]
+    assert [block["name"] for block in blocks] == ["network", "components"]
+    assert sum(block["share"] for block in blocks) == pytest.approx(1)
+    maps = [nib.load(folder / block["map"]) for block in blocks]
+    whole = nib.load(folder / "saliency.nii.gz")
+    np.testing.assert_allclose(
+        maps[0].get_fdata() + maps[1].get_fdata(), whole.get_fdata(), atol=1e-5
+    )
+    peak = np.unravel_index(maps[1].get_fdata().argmax(), SHAPE)
+    assert np.linalg.norm(nib.affines.apply_affine(AFFINE, peak) - PLACE_MM) <= 16
+    for image in maps:
+        assert b"Mustermann" not in image.header.binaryblock
+    page = unescape(nc.report(study.evaluation).read_text())
+    assert "Share of the differences by the network" in page
+    assert "The map of the components, which carry" in page
+    (folder / blocks[0]["map"]).write_bytes(b"nothing")
+    damaged = unescape(nc.report(study.evaluation).read_text())
+    assert "Not shown: the map saliency_network.nii.gz" in damaged
+    (folder / blocks[0]["map"]).unlink()
+    with pytest.raises(DataError, match="the map of the block 'network' is missing"):
+        nc.report(study.evaluation)
 
 
 def test_subjects_are_summarised_without_their_names(explained, study):

@@ -205,3 +205,21 @@ def test_codes_of_ratings_are_those_of_the_json_file(study, tmp_path):
     ratings.write_text(f"participant_id\tqc_rating\n{names[0]}\t5\n")
     with pytest.raises(DataError, match="line 2: found '5'; Levels of the JSON file has '0', '1'"):
         stage(table, out, ratings=ratings)
+
+
+def test_a_site_of_ten_scans_of_five_people_has_no_bounds_of_its_own(study, tmp_path):
+    table, _, _ = study
+    frame = pd.read_csv(table, sep="\t", dtype=str).head(10)
+    frame["path"] = [str(table.parent / path) for path in frame["path"]]
+    frame["iqr"] = [*["2.1", "2.2", "2.3"] * 3, "3.9"]
+    frame["subject_id"] = [f"p{row // 2}" for row in range(10)]
+    frame["session"] = [f"{row % 2}" for row in range(10)]
+    frame.to_csv(tmp_path / "visits.tsv", sep="\t", index=False)
+    visits = read(stage(tmp_path / "visits.tsv", tmp_path / "qc", n_workers=0))
+    assert visits["asymmetry"].isna().all()
+    assert not visits["flags"].fillna("").str.contains("median").any()
+    assert "subject_id" not in visits
+    frame["subject_id"] = [f"p{row}" for row in range(10)]
+    frame.to_csv(tmp_path / "people.tsv", sep="\t", index=False)
+    people = read(stage(tmp_path / "people.tsv", tmp_path / "qc2", n_workers=0))
+    assert people["flags"].fillna("").str.contains("of 10 people").any()

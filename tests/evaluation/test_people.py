@@ -9,9 +9,9 @@ from neurocontrast.evaluation.models.model import ConstantModel, constant_predic
 from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
-    feature_codes,
     look_at_cohort,
     pretrained,
+    scan_codes,
 )
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.splitters import subject_values
@@ -146,7 +146,7 @@ def test_zero_of_either_sign_is_one_image(dtype):
     features[1] = [0.0, 1.0, 0.0, 2.0, 0.0, 3.0]
     features[3] = [-0.0, 1.0, -0.0, 2.0, 0.0, 3.0]
     features[4] = -features[0]
-    codes = feature_codes(features)
+    codes = scan_codes(features, [""] * 5)
     assert codes[1] == codes[3]
     assert len(set(codes)) == 4
     table = pd.DataFrame({"subject_id": list("abcde")})

@@ -104,22 +104,22 @@ def test_an_occlusion_of_a_linear_score_is_exactly_what_the_patch_added(batch_si
     volume = Images()[0]["image"]
     blob = Voxels().blob
     patches = patches_of(np.ones(SHAPE, dtype=bool), (4, 4, 4), (1, 0, 2))
-    found, whole = occlude(_score(), volume, patches, fill=0.7, batch_size=batch_size)
+    maps, contributions = occlude(_score(), volume, patches, fill=0.7, batch_size=batch_size)
     for patch in patches:
         expected = float(((volume[0][patch] - 0.7) * blob[patch]).sum())
-        np.testing.assert_allclose(found[patch], expected, atol=1e-4)
-    assert whole == pytest.approx(float((volume[0] * blob).sum()) + 0.5, rel=1e-5)
+        np.testing.assert_allclose(maps[0][patch], expected, atol=1e-4)
+    assert contributions == pytest.approx([float((volume[0] * blob).sum()) + 0.5], rel=1e-5)
 
 
 @pytest.mark.parametrize("place", [PLACE, (8, 4, 3)])
 def test_the_peak_is_where_the_score_looks(place):
-    share, _ = _maps(_score(place=place))
+    share = _maps(_score(place=place)).share
     peak = np.unravel_index(share.argmax(), SHAPE)
     assert np.abs(np.array(peak) - place).max() <= 2  # a patch is three voxels wide
 
 
 def test_shares_of_a_linear_score_add_up_to_its_differences():
-    share, _ = _maps(smooth_mm=0, rows=range(4), fill="background")
+    share = _maps(smooth_mm=0, rows=range(4), fill="background").share
     brain = np.logical_or.reduce(
         [brain_of(Images()[row]["image"][0].numpy())[1] for row in range(4)]
     )
@@ -129,11 +129,45 @@ def test_shares_of_a_linear_score_add_up_to_its_differences():
     assert sum(share[place] for place in places) == pytest.approx(1, abs=1e-4)
 
 
+class TwoBlocks(Voxels):
+    """The same features as two blocks: the blob is the network's, the mean a component."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = {"network": 1, "components": 1}
+
+
+def test_each_block_has_a_map_of_its_part_of_the_score():
+    weights = np.array([0.7, 300.0])
+    both = _maps(LinearScore(TwoBlocks(), weights, 2.0))
+    whole = _maps(LinearScore(Voxels(), weights, 2.0))
+    np.testing.assert_array_equal(both.share, whole.share)
+    assert both.scores == whole.scores
+    assert (whole.by_block, whole.block_shares) == ({}, {})
+    assert list(both.by_block) == ["network", "components"]
+    np.testing.assert_allclose(sum(both.by_block.values()), both.share, atol=1e-5)
+    peak = np.unravel_index(both.by_block["network"].argmax(), SHAPE)
+    assert np.abs(np.array(peak) - PLACE).max() <= 2
+    far = np.array(SHAPE) - PLACE  # where the blob is not, and the mean is
+    assert abs(both.by_block["network"][tuple(far)]) < 0.01 * both.by_block["network"].max()
+    assert both.by_block["components"][tuple(far)] > 0
+
+
+def test_the_shares_of_blocks_are_those_of_a_regression_on_the_score():
+    weights = np.array([0.7, 300.0])
+    explained = _maps(LinearScore(TwoBlocks(), weights, 2.0))
+    volumes = torch.stack([Images()[row]["image"] for row in range(6)])
+    of_network = 0.7 * Voxels()(volumes)[:, 0].double().numpy()
+    slope = np.polyfit(explained.scores, of_network, 1)[0]
+    assert explained.block_shares["network"] == pytest.approx(slope, rel=1e-5)
+    assert sum(explained.block_shares.values()) == pytest.approx(1)
+
+
 def test_a_map_is_smoothed_by_its_full_width_at_half_maximum():
     width_voxels = 20 / SPACING[0]
     sigma = width_voxels / np.sqrt(8 * np.log(2))
-    expected = ndimage.gaussian_filter(_maps(smooth_mm=0)[0], sigma, mode="constant")
-    np.testing.assert_allclose(_maps(smooth_mm=20)[0], expected, rtol=1e-4, atol=1e-7)
+    expected = ndimage.gaussian_filter(_maps(smooth_mm=0).share, sigma, mode="constant")
+    np.testing.assert_allclose(_maps(smooth_mm=20).share, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_what_is_the_same_in_everybody_explains_no_difference():
@@ -141,12 +175,12 @@ def test_what_is_the_same_in_everybody_explains_no_difference():
     images.volumes[:, 8, 4, 3] = 30  # the same bright spot in all, where the score looks too
     both = Voxels()
     both.blob[8, 4, 3] = 1.0
-    share, _ = _maps(LinearScore(both, np.array([1.0, 0.0]), 0.0), images=images)
+    share = _maps(LinearScore(both, np.array([1.0, 0.0]), 0.0), images=images).share
     assert abs(share[8, 4, 3]) < 0.2 * share[PLACE]
 
 
 def test_maps_depend_on_neither_batches_nor_repetition():
-    first, again, batches = (_maps(batch_size=size)[0] for size in (16, 16, 3))
+    first, again, batches = (_maps(batch_size=size).share for size in (16, 16, 3))
     np.testing.assert_array_equal(first, again)
     np.testing.assert_allclose(first, batches, rtol=1e-4, atol=1e-6)
 

@@ -12,6 +12,7 @@ def table():
     generator = np.random.default_rng(0)
     n = 40
     return pd.DataFrame({
+        "subject_id": range(n),
         "site": ["a"] * 20 + ["b"] * 20,
         "correlation": 0.7 + generator.normal(0, 0.01, n) + np.repeat([0, 0.1], 20),
         "brain_ml": 1900 + generator.normal(0, 20, n),
@@ -69,3 +70,19 @@ def test_a_measure_that_is_absent_is_not_flagged(table):
     table.loc[0, "iqr"] = 4.5
     flags, _ = flag_scans(table)
     assert [[flag.measure for flag in each] for each in flags[:2]] == [["iqr"], []]
+
+
+def test_a_person_of_many_scans_is_one_of_a_site():
+    values = np.r_[np.linspace(0.69, 0.71, 5), np.full(20, 0.45)]
+    nine = [*range(5), *[5, 6, 7, 8] * 5]
+    low, _ = bounds_of("correlation", values, people=nine)
+    assert low.reason == "for every scan"
+    generator = np.random.default_rng(0)
+    own = generator.normal(0.7, 0.02, 12)
+    people = np.r_[np.arange(12), np.zeros(30, dtype=int)]
+    visits = np.r_[own, own[0] + generator.normal(0, 1e-4, 30)]
+    once = bounds_of("correlation", np.r_[np.median(visits[people == 0]), own[1:]])[0]
+    assert bounds_of("correlation", visits, people=people)[0] == once
+    assert "of 12 people" in once.reason
+    table = pd.DataFrame({"subject_id": people, "site": "a", "correlation": visits})
+    assert not any(flag_scans(table)[0])

@@ -126,6 +126,14 @@ def test_scans_are_compared_with_the_mean_of_the_others(measure, template):
         others = np.delete(vectors, row, axis=0).mean(axis=0)
         assert scans[row] == pytest.approx(np.corrcoef(vectors[row], others)[0, 1], abs=1e-3)
     assert list(asymmetries < -0.05) == [False, True, False, False, False]
+    owners = np.array([0, 1, 2, 3, 3])
+    of_people = compare_with_others(vectors, owners)[0]
+    for row, owner in enumerate(owners):
+        means = [vectors[owners == person].mean(axis=0) for person in range(4) if person != owner]
+        expected = np.corrcoef(vectors[row], np.mean(means, axis=0))[0, 1]
+        assert of_people[row] == pytest.approx(expected, abs=1e-3)
+    often = compare_with_others(np.stack([*vectors, *[vectors[1]] * 6]), np.r_[:5, [1] * 6])
+    np.testing.assert_allclose(often[1][:5], asymmetries, atol=1e-6)
     swapped = [
         measure(np.maximum(each[::-1] if row == 0 else each, 0)).vector
         for row, each in enumerate(people[:4])

@@ -9,6 +9,7 @@ from neurocontrast import index
 from neurocontrast.commands.prepare import prepare as prepare_scans
 from neurocontrast.data import read_cohort
 from neurocontrast.data.measures import read_tables
+from neurocontrast.embedding import ScanEmbedder
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import Preprocessing, load_volume
 from tests.reports.folders import write_aparc, write_aseg, write_people
@@ -168,3 +169,63 @@ def test_images_of_bids_that_are_elsewhere_can_be_skipped_and_are_counted(tmp_pa
     notes = " ".join(found.notes)
     assert "left out 5 of 6 scans; of 6 people, 5 are left out altogether" in notes
     assert "2 cells or rows of tables cannot be read and are missing" in notes
+
+
+@pytest.fixture(scope="module")
+def run_of_scans(tmp_path_factory):
+    """Train on four small images, and fit a probe of age to 24."""
+    folder = tmp_path_factory.mktemp("scans")
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(24):
+        np.save(folder / f"sub-{number}.npy", random.normal(size=(16, 16, 16)) ** 2)
+        rows.append([f"sub-{number}", f"sub-{number}.npy", 20.0 + number])
+    table = pd.DataFrame(rows, columns=["participant_id", "path", "age"])
+    table.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    data = {"participants": str(folder / "participants.tsv"), "val_fraction": 0.0, "n_workers": 1}
+    data |= {"spacing_mm": 2.0, "shape": [16, 16, 16], "cache_dir": str(folder / "cache")}
+    training = {"epochs": 1, "batch_size": 8, "accelerator": "cpu"}
+    encoder = {"name": "lenet", "projection": [4]}
+    objective = {"loss": "ntxent"}
+    config = {"data": data, "training": training, "encoder": encoder, "objective": objective}
+    run = nc.pretrain(config, out=folder / "run")
+    table = nc.embed(run, participants=folder / "participants.tsv", out=folder / "e.parquet")
+    options = {"allow_overlap": True, "voxels": "off", "n_folds": 2, "n_bootstraps": 0}
+    return run, nc.evaluate(table, out=folder / "evaluation", target="age", **options)
+
+
+def embed_at(run, evaluation, table):
+    del evaluation
+    return nc.embed(run, participants=table, out=table.parent / "e.parquet")
+
+
+def predict_at(run, evaluation, table):
+    return nc.predict(evaluation, table, run=run, out=table.parent / "p.tsv")
+
+
+def finetune_at(run, evaluation, table):
+    del evaluation
+    return nc.finetune(run, participants=table, out=table.parent / "f", target="age")
+
+
+def transform_at(run, evaluation, table):
+    del evaluation
+    scans = pd.read_csv(table, sep="\t")["path"]
+    return ScanEmbedder(run).fit_transform([str(table.parent / scan) for scan in scans])
+
+
+OF_RUNS = {"embed": embed_at, "predict": predict_at, "finetune": finetune_at}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", [*OF_RUNS, "ScanEmbedder"])
+def test_every_door_of_a_run_names_all_that_are_elsewhere(run_of_scans, heads, door, kind):
+    for number in (1, 2):
+        put_elsewhere(heads.parent / f"sub-{number}.npy", kind)
+    before = sorted(heads.parent.iterdir())
+    with pytest.raises(DataError) as error:
+        {**OF_RUNS, "ScanEmbedder": transform_at}[door](*run_of_scans, heads)
+    # predict has a row a scan, and stops with an example where no scan is left
+    n_named = 1 if door == "predict" else 2
+    assert str(error.value).count(REMEDY[kind]) == n_named
+    assert sorted(heads.parent.iterdir()) == before

@@ -17,7 +17,7 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import BrainVolumes
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT
-from neurocontrast.transforms.loading import read_scan, read_scan_header
+from neurocontrast.transforms.loading import content_of_scan, read_scan, read_scan_header
 
 AFFINE = nib.affines.from_matvec(np.diag([4.0, 4, 4]), [-80, -96, -72])
 SHAPE = (40, 48, 36)
@@ -302,3 +302,48 @@ def test_what_is_no_scan_in_millimetres_is_refused_by_name(tmp_path, voxels):
     for name in ("rgb.nii", "pair.img", "pair.hdr", "zero.nii"):
         with pytest.raises(DataError, match=name):
             read_scan_header(tmp_path / name)
+
+
+@pytest.fixture
+def guessed(write, tmp_path):
+    """Return a table of a scan with an orientation, and of two without."""
+    rows = ["participant_id\tpath", f"sub-plain\t{write(AFFINE, name='plain.nii').name}"]
+    for name in ("a", "b"):
+        rows.append(f"sub-{name}\t{write(AFFINE, codes=(0, 0), name=f'{name}.nii').name}")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "participants.tsv"
+
+
+@pytest.mark.parametrize("door", ["make_ready", "failures"])
+def test_scans_without_orientation_are_warned_of_at_training_and_embedding(guessed, tmp_path, door):
+    small = {"spacing_mm": 8.0, "shape": (24, 28, 24), "n_workers": 1, "cache_dir": tmp_path / "c"}
+    cohort = read_cohort(guessed)
+    source = BrainVolumes(DataSettings(**small)).prepared(cohort)
+    for heard in (Heard(), Heard()):
+        getattr(source, door)(cohort, heard)
+        (warning,) = [text for text in heard.warned if "orientation" in text]
+        assert warning.startswith("2 of 3 scans have no orientation")
+        assert warning.endswith("a.nii.")
+
+
+def test_qc_warns_of_scans_without_orientation(guessed, tmp_path):
+    heard = Heard()
+    neurocontrast.qc(guessed, out=tmp_path / "qc", n_workers=1, progress=heard)
+    assert any("2 of 3 scans have no orientation" in text for text in heard.warned)
+
+
+TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float64")
+
+
+def test_one_scan_in_any_type_order_and_length_is_one_content(tmp_path, voxels):
+    small = (voxels // 10).astype(np.int16)
+    nib.Nifti1Image(small, AFFINE).to_filename(tmp_path / "plain.nii")
+    plain = content_of_scan(tmp_path / "plain.nii")
+    images = {"four": nib.Nifti1Image(small[..., None], AFFINE)}
+    images["two"] = nib.Nifti2Image(small, AFFINE)
+    images["big"] = nib.Nifti1Image(small.astype(">f4"), AFFINE, nib.Nifti1Header(endianness=">"))
+    for dtype in TYPES:
+        images[dtype] = nib.Nifti1Image(small.astype(dtype), AFFINE, dtype=dtype)
+    for name, image in images.items():
+        image.to_filename(tmp_path / f"{name}.nii")
+        assert content_of_scan(tmp_path / f"{name}.nii") == plain, name

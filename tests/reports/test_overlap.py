@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import neurocontrast as nc
-from neurocontrast.data import read_cohort
+from neurocontrast.data import ImageDataset, read_cohort
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.measures.contents import contents_of_measures
 from neurocontrast.embedding import ScanEmbedder, read_embeddings, write_embeddings
@@ -478,11 +478,14 @@ class TestScans:
             cache.contents([scan], n_workers=0)
         assert cache.missing([scan]) == [str(scan)]
 
-    def test_renamed_scans_are_found(self, tmp_path):
-        made = nc.simulate(tmp_path / "made", n_subjects=8, n_sites=2, spacing_mm=8.0)
+    @pytest.fixture(scope="class")
+    def of_scans(self, tmp_path_factory):
+        """Train on eight scans; return the run and a table of the same scans, renamed."""
+        folder = tmp_path_factory.mktemp("scans")
+        made = nc.simulate(folder / "made", n_subjects=8, n_sites=2, spacing_mm=8.0)
         data = {
             "participants": made,
-            "cache_dir": str(tmp_path / "cache"),
+            "cache_dir": str(folder / "cache"),
             "spacing_mm": 10,
             "shape": [16, 20, 16],
             "val_fraction": 0.0,
@@ -491,29 +494,160 @@ class TestScans:
         encoder = {"name": "lenet", "projection": [4]}
         run = nc.pretrain(
             {"data": data, "encoder": encoder, "training": SHORT["training"] | {"batch_size": 4}},
-            out=tmp_path / "run",
+            out=folder / "run",
         )
         cohort = read_cohort(made)
         rows = []
         for row, path in enumerate(cohort.table["path"]):
             image = nib.load(path)
-            nib.save(image, tmp_path / f"scan-{row}.nii")
+            nib.save(image, folder / f"scan-{row}.nii")
             rows.append([f"Z{row}", f"scan-{row}.nii"])
         people = pd.DataFrame(rows, columns=["participant_id", "path"])
         people["diagnosis"] = cohort.table["diagnosis"]
-        people.to_csv(tmp_path / "renamed.tsv", sep="\t", index=False)
+        people.to_csv(folder / "renamed.tsv", sep="\t", index=False)
+        return run, folder / "renamed.tsv"
+
+    def test_renamed_scans_are_found(self, of_scans, tmp_path):
+        run, renamed = of_scans
+        cache = renamed.with_name("cache")
         table = nc.embed(
             run,
-            participants=tmp_path / "renamed.tsv",
+            participants=renamed,
             out=tmp_path / "e.parquet",
-            config={"data": {"cache_dir": str(tmp_path / "cache"), "n_workers": 1}},
+            config={"data": {"cache_dir": str(cache), "n_workers": 1}},
         )
         with pytest.raises(LeakageError, match=r"8 of 8 .* 8 of them under another identifier"):
             nc.evaluate(table, out=tmp_path / "e", **FAST | {"target": "diagnosis"})
-        scans = [str(tmp_path / f"scan-{row}.nii") for row in range(2)]
+        scans = [str(renamed.with_name(f"scan-{row}.nii")) for row in range(2)]
         with pytest.warns(NeurocontrastWarning, match="2 of 2 scans are of people"):
-            ScanEmbedder(run, cache_dir=tmp_path / "cache").fit_transform(scans)
+            ScanEmbedder(run, cache_dir=cache).fit_transform(scans)
+
+    def test_fine_tuning_refuses_renamed_scans(self, of_scans, tmp_path):
+        run, renamed = of_scans
+        config = {
+            "data": {"cache_dir": str(renamed.with_name("cache")), "n_workers": 1},
+            "finetune": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
+        }
+        options = {"target": "diagnosis", "n_folds": 2, "n_bootstraps": 0, "voxels": "off"}
+        given = options | {"participants": renamed, "config": config}
+        with pytest.raises(LeakageError, match=r"8 of 8 .* 8 of them under another identifier"):
+            nc.finetune(run, out=tmp_path / "f", **given)
+        found = nc.finetune(run, out=tmp_path / "f", **given, allow_overlap=True)
+        record = json.loads((found / "evaluation.json").read_text())
+        assert record["overlap_by"] == ["identifiers", "contents"]
+        assert record["n_overlap"] == 8
+        scratch = nc.finetune(run, out=tmp_path / "s", **given, from_scratch=True)
+        record = json.loads((scratch / "evaluation.json").read_text())
+        assert record["n_overlap"] == 0
+
+
+class TestImages:
+    """Natural images: pixels are compared, whatever the store, the file or the name."""
+
+    @pytest.fixture(scope="class")
+    def digits(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("digits")
+        sizes = {"n_train": 40, "n_validation": 10, "n_test": 10}
+        return nc.prepare_images(folder / "d", background="random", **sizes)
+
+    @pytest.fixture(scope="class")
+    def run_of_images(self, digits, tmp_path_factory):
+        config = {
+            "data": {
+                "kind": "images",
+                "participants": str(digits),
+                "where": {"split": ["train", "validation"]},
+                "val_fraction": 0.2,
+            },
+            "augment": {"crop": {"scale": [0.5, 1]}},
+            "encoder": {"name": "lenet5", "projection": [8, 4]},
+        }
+        return nc.pretrain(config | SHORT, out=tmp_path_factory.mktemp("runs") / "images")
+
+    @pytest.fixture
+    def renamed(self, digits, tmp_path):
+        """Write the images of training in another store, order and names, and one that is new."""
+        table = pd.read_csv(digits, sep="\t", dtype=str)
+        pixels = np.load(digits.parent / "images.npy")
+        order = [int(path.rpartition("#")[2]) for path in table["path"]][::-1]
+        changed = pixels[order]
+        changed[-1, 0, 0, 0] ^= 1
+        np.save(tmp_path / "others.npy", changed)
+        names = [f"picture-{row}" for row in range(len(order))]
+        table = table.iloc[::-1].assign(
+            participant_id=names, path=[f"others.npy#{row}" for row in range(len(order))]
+        )
+        table.drop(columns="subject_id", errors="ignore").to_csv(
+            tmp_path / "renamed.tsv", sep="\t", index=False
+        )
+        return tmp_path / "renamed.tsv"
+
+    def test_equal_pixels_have_equal_digests(self, digits, renamed):
+        contents = ImageDataset(read_cohort(digits)).contents()
+        again = ImageDataset(read_cohort(renamed)).contents()[::-1]
+        assert all(contents)
+        assert [one == two for one, two in zip(contents, again, strict=True)] == [
+            False,
+            *[True] * (len(contents) - 1),
+        ]
+        assert len(set(contents)) == len(contents)
+
+    def test_a_run_and_its_embeddings_have_them(self, run_of_images, digits, tmp_path):
+        contents = ImageDataset(read_cohort(digits)).contents()
+        provenance = json.loads((run_of_images / "provenance.json").read_text())
+        assert set(provenance["pretraining_contents"]) < set(contents)
+        assert len(provenance["pretraining_contents"]) == 50
+        table = nc.embed(run_of_images, participants=digits, out=tmp_path / "e.parquet")
+        assert read_embeddings(table).table["content_digest"].tolist() == contents
+
+    def test_renamed_images_of_pretraining_are_refused(self, run_of_images, renamed, tmp_path):
+        people = pd.read_csv(renamed, sep="\t", dtype=str)
+        of_label = people.groupby("label").cumcount()
+        is_known = people["split"].isin(["train", "validation"])
+        people["split"] = np.where(of_label % 2, "test", "train")
+        people.to_csv(renamed, sep="\t", index=False)
+        is_known.iloc[-1] = False  # its pixels are changed
+        n_test = (people["split"] == "test").sum()
+        n_known = (is_known & (people["split"] == "test")).sum()
+        table = nc.embed(run_of_images, participants=renamed, out=tmp_path / "e.parquet")
+        options = {"target": "label", "split_column": "split", "n_bootstraps": 0}
+        message = f"{n_known} of {n_test} .* {n_known} of them under another identifier"
+        with pytest.raises(LeakageError, match=message):
+            nc.evaluate(table, out=tmp_path / "e", **options)
+        found = nc.evaluate(table, out=tmp_path / "e", **options, allow_overlap=True)
+        assert found.record.overlap_by == ["identifiers", "contents"]
+        assert found.record.n_overlap == n_known
 
 
 def refuse(path):
     raise DataError(f"{path}: is read again")
+
+
+class TestCopies:
+    """One person under two names in one table, whose values were rounded otherwise."""
+
+    @pytest.fixture
+    def of_copies(self, run, tmp_path):
+        twice = draw_measures([*PEOPLE, *PEOPLE[:2]], seed=9)
+        copied = draw_measures(PEOPLE, seed=9).iloc[:2, 1:].to_numpy()
+        twice.iloc[-2:, 1:] = copied.round(2)
+        twice["participant_id"] = [*RENAMED, "copy-1", "copy-2"]
+        measures = tmp_path / "measures.tsv"
+        twice.to_csv(measures, sep="\t", index=False)
+        people = write_people(tmp_path / "people.tsv", twice["participant_id"], seed=9)
+        return embed(run, people, measures, tmp_path / "copies.parquet")
+
+    def test_rounded_copies_are_refused(self, of_copies, tmp_path):
+        features = read_embeddings(of_copies).features
+        assert len(np.unique(features, axis=0)) == len(features)
+        with pytest.raises(LeakageError, match="2 images have the names of several subjects") as e:
+            nc.evaluate(of_copies, out=tmp_path / "e", **FAST)
+        assert "Z0 = copy-1, Z1 = copy-2" in str(e.value)
+        found = nc.evaluate(of_copies, out=tmp_path / "e", **FAST, allow_overlap=True)
+        assert "duplicate_overlap" in {notice.code for notice in found.record.warnings}
+
+    def test_rounded_copies_of_the_study_in_the_test_table_are_refused(
+        self, of_new, of_copies, tmp_path
+    ):
+        with pytest.raises(LeakageError, match="several subjects"):
+            nc.evaluate(of_new, test=of_copies, out=tmp_path / "e", **FAST)

@@ -14,11 +14,12 @@ import pytest
 import neurocontrast as nc
 from neurocontrast import display
 from neurocontrast.cli.app import run as command
-from neurocontrast.embedding import write_embeddings
+from neurocontrast.embedding import ScanEmbedder, write_embeddings
 from neurocontrast.exceptions import DataError, NeurocontrastWarning
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import subject_digest
 from tests.commands.small_run import FASTEST, MEASURES, OF_MEASURES, Listening
+from tests.reports.people import draw_measures
 
 ROOT = Path(__file__).resolve().parents[2]
 INFO = {
@@ -196,3 +197,22 @@ def test_bundle_names_the_extra_that_its_next_command_needs(
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert extras["optional-dependencies"]["serving"][0].startswith("fire")
     assert "\nfire==" in (ROOT / "constraints.txt").read_text()
+
+
+def test_an_embedder_says_how_measures_are_read(tmp_path):
+    """Zeros count as missing, and medians take their place: features change."""
+    people = [f"sub-{number:02d}" for number in range(24)]
+    table = draw_measures(people)
+    table.to_csv(tmp_path / "measures.tsv", sep="\t", index=False)
+    ages = pd.DataFrame({"participant_id": people, "age": range(20, 44)})
+    ages.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    settings = [f"data.participants={tmp_path / 'participants.tsv'}", "encoder.n_components=3"]
+    config = nc.load_config("measures_linear", settings)
+    nc.pretrain(config, out=tmp_path / "run", progress=SILENT)
+    embedder = ScanEmbedder(tmp_path / "run", overlap="ignore").fit(table)
+    table.iloc[0, 1] = 0.0
+    with pytest.warns(NeurocontrastWarning, match="1 thicknesses are 0.*taken as missing"):
+        embedder.transform(table.assign(weight=70.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        embedder.transform(table.iloc[1:].assign(weight=70.0))

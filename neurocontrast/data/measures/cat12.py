@@ -28,6 +28,8 @@ _TABLES = (
 )
 """Names of CAT12's tables, with atlas and measure; the first that fits is taken."""
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
+_OF_ONE = re.compile(r"sub-[A-Za-z0-9]+(?:_ses-[A-Za-z0-9]+)?(?=_)")
+"""Beginning of the name of a table of one scan."""
 _N_NEEDED = 5
 CAT12: dict[str, Any] = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
 
@@ -53,6 +55,14 @@ def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
     return None
 
 
+def scan_of_cat12(path: Path) -> str:
+    """Return the scan of an XML file, or of a table with a name of BIDS; "" for another table."""
+    if named := _XML.fullmatch(path.name):
+        return named[1]
+    one = _OF_ONE.match(path.name)
+    return one[0] if one else ""
+
+
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
     """Read CAT12's and brainprep's tables, and ``label/catROI_*.xml`` of scans as one table an atlas; mL become mm³."""
     found = []
@@ -65,16 +75,20 @@ def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
     )
 
 
-def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
-    """Give the regions of a file, a row for each atlas and measure."""
+def _root_of_xml(path: Path) -> ElementTree.Element:
+    """Read an XML file; refuse one with declarations, whose entities can unfold to any size."""
     text = read_text(path)
-    named = _XML.fullmatch(path.name)
     try:
-        if "<!" in text:  # declarations of entities can unfold to any size
+        if "<!" in text:
             raise ElementTree.ParseError("it holds declarations, which CAT12 does not write")
-        root = ElementTree.fromstring(text)
+        return ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise DataError(f"{path}: not readable as XML ({error}).") from None
+
+
+def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
+    """Give the regions of a file, a row for each atlas and measure."""
+    root = _root_of_xml(path)
     seen: set[tuple[str, str]] = set()
     for atlas in root:
         names = [item.text or "" for item in atlas.iterfind("names/item")]
@@ -92,7 +106,9 @@ def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
                 raise DataError(f"{path}: {atlas.tag} names a region twice.")
             yield ScanRow(
                 path,
-                named[1] if named else "",
+                scan_of_cat12(path),
                 cells,
                 {"measure": values.tag, "atlas": atlas.tag, **CAT12},
             )
+    if not seen:
+        raise DataError(f"{path}: there is no atlas with values; was it cut?")

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from neurocontrast.data.layouts.longitudinal import (
 )
 from neurocontrast.data.layouts.tree import Tree, identity_of, links_to_others, read_tree
 from neurocontrast.data.listing import read_sheet
-from neurocontrast.data.measures.formats import FORMATS, Sheet
+from neurocontrast.data.measures.formats import FORMATS, Sheet, read_sheets
 from neurocontrast.data.measures.names import region_of
-from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.data.problems import first_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.reading import check_content, problem_of_content
+from neurocontrast.reading import problem_of_content
 
 _PARCELLATIONS = (
     "aparc.a2009s",
@@ -135,18 +135,21 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
     return sorted(set(paths).difference(map(relative.__getitem__, left)))
 
 
-def sheets_at(
-    path: Path,
-    atlas: str,
-    measure: str,
-    notes: list[str],
-    *,
-    stream: str = "",
-    dataset: str = "",
-) -> list[Sheet]:
+@dataclass(frozen=True)
+class Choice:
+    """Options of `read_tables` that choose among the files of a folder and their rows."""
+
+    atlas: str = ""
+    measure: str = "thickness"
+    stream: str = ""
+    dataset: str = ""
+
+
+def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
     """Return the sheets of a file, or of the chosen files of a folder; `notes` names the others."""
+    stream = choice.stream
     if not path.is_dir():
-        if atlas or measure not in ("thickness", "all"):
+        if choice.atlas or choice.measure not in ("thickness", "all"):
             notes.append(
                 f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from "
                 "folders."
@@ -162,18 +165,18 @@ def sheets_at(
     whole: list[Sheet] = []
     for (name, named), paths in files.items():
         if not named:
-            whole += _sheets_of(name, paths, path)
+            whole += read_sheets(FORMATS[name], paths)
     atlases = {named for _, named in files} | {sheet.atlas for sheet in whole}
-    taken = _chosen(atlases - {""}, atlas, notes, path)
+    taken = _chosen(atlases - {""}, choice.atlas, notes, path)
     sheets = [sheet for sheet in whole if not sheet.atlas or sheet.atlas in taken]
     for (name, named), paths in files.items():
         if named in taken:
-            sheets += _sheets_of(name, paths, path)
+            sheets += read_sheets(FORMATS[name], paths)
     _note_people_left_out(files, taken, notes, path)
     of_stream = [_of_stream(sheet, stream, left_out) for sheet in sheets]
-    chosen = _of_homes(_of_measure(of_stream, measure, notes, path), path, dataset)
+    of_measure = _of_measure(of_stream, choice.measure, notes, path)
     notes += left_out
-    return chosen
+    return _of_homes(of_measure, path, choice.dataset)
 
 
 def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
@@ -181,22 +184,11 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
     head = _head(path)
     for reader in FORMATS.values():
         if reader.atlas_of(path, head) is not None:
-            check_content(path)
-            return [_of_stream(sheet, stream, notes) for sheet in reader.sheets([path])]
+            return [_of_stream(sheet, stream, notes) for sheet in read_sheets(reader, [path])]
     raise DataError(
         f"{path}: no known format of regional measures (FreeSurfer's statistics lie in "
         f"SUBJECT/stats). Known are: {one_of(FORMATS)}."
     )
-
-
-def _sheets_of(name: str, files: Sequence[Path], root: Path) -> list[Sheet]:
-    """Read files of one format; refuse all whose content is elsewhere."""
-    problems = Problems(str(root))
-    for file in files:
-        if problem := problem_of_content(file):
-            problems.add(problem, name=str(file.relative_to(root)))
-    problems.raise_if_any()
-    return FORMATS[name].sheets(files)
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:

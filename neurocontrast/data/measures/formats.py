@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.measures.cat12 import CAT12, atlas_of_cat12, read_cat12
+from neurocontrast.data.measures.cat12 import CAT12, atlas_of_cat12, read_cat12, scan_of_cat12
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.data.measures.sheets import ScanRow, Sheet, by_identifier, sheets_of_scans
 from neurocontrast.exceptions import DataError
-from neurocontrast.reading import read_array, read_bytes, read_json, read_text
+from neurocontrast.reading import problem_of_content, read_array, read_bytes, read_json, read_text
 
 _STATS = re.compile(
     r"(?:(?P<side>lh|rh)\.(?P<parcellation>aparc[\w.]*)"
@@ -27,6 +27,8 @@ _COLUMNS = {
     "GrayVol": "volume",
     "Volume_mm3": "volume",
 }
+_CORTICAL = {"mm": "thickness", "mm^2": "area"}
+"""Measure of the whole cortex by its unit."""
 _PROGRAMS = (
     ("FastSurfer ", re.compile(r"^# FastSurfer_version (\d+\.\d+(?:\.\d+)?)", re.MULTILINE)),
     ("FreeSurfer ", re.compile(r"^# cvs_version (\d+\.\d+(?:\.\d+)?)", re.MULTILINE)),
@@ -51,8 +53,13 @@ def _atlas_of_stats(path: Path, _head: str) -> str | None:
     return named["parcellation"] or named["segmentation"]
 
 
+def _scan_of_stats(path: Path) -> str:
+    """Return the name of the subject's folder."""
+    return path.parent.parent.name
+
+
 def read_stats(paths: Sequence[Path]) -> list[Sheet]:
-    """Read what ``recon-all`` or FastSurfer left for each subject: a sheet for each hemisphere, measure and version."""
+    """Read statistics of ``recon-all`` or FastSurfer: a sheet a hemisphere, measure and version."""
     rows = []
     for path in paths:
         named = _STATS.fullmatch(path.name)
@@ -69,27 +76,24 @@ def read_stats(paths: Sequence[Path]) -> list[Sheet]:
                 version[version.lastindex or 1], program + " ".join(version.groups())
             )
         for measure, cells in _measures(path, text).items():
-            rows.append(
-                ScanRow(path, path.parent.parent.name, cells, {**about, "measure": measure})
-            )
+            rows.append(ScanRow(path, _scan_of_stats(path), cells, {**about, "measure": measure}))
     return sheets_of_scans(rows)
 
 
 def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
-    """Return the cells of a file by measure and region, those of the whole brain as volumes."""
+    """Return the cells of a file by measure and region; cells of the whole brain are volumes."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     columns: list[str] = []
+    n_rows = 0
     for n, line in enumerate(text.splitlines(), start=1):
         if total := _WHOLE_BRAIN.fullmatch(line):
-            what, name, value, unit = total.groups()
-            if unit == "mm^3" or what != "Cortex":
+            structure, name, value, unit = total.groups()
+            if unit == "mm^3" or structure != "Cortex":
                 found["volume"][name] = value
-            elif unit in ("mm", "mm^2"):
-                found["thickness" if unit == "mm" else "area"][name] = value
+            elif unit in _CORTICAL:
+                found[_CORTICAL[unit]][name] = value
         elif line.startswith("# ColHeaders"):
             columns = line.split()[2:]
-            if "StructName" not in columns:
-                break
         elif columns and line.strip() and not line.startswith("#"):
             cells = line.split()
             if len(cells) != len(columns):
@@ -97,13 +101,16 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
                     f"{path}: line {n} does not have the {len(columns)} cells of its header; was it cut?"
                 )
             row = dict(zip(columns, cells, strict=True))
+            n_rows += 1
             for column, measure in _COLUMNS.items():
                 if column in row:
-                    found[measure][row["StructName"]] = row[column]
+                    found[measure][row.get("StructName", "")] = row[column]
     if "StructName" not in columns:
         raise DataError(
             f"{path}: no line '# ColHeaders' with StructName; is it a file of FreeSurfer, and whole?"
         )
+    if not n_rows:
+        raise DataError(f"{path}: there are no rows below its header; was it cut?")
     return found
 
 
@@ -214,8 +221,13 @@ def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
         ):
             cells = dict(zip(regions, map(repr, values), strict=True))
             about = {"measure": channel, "atlas": _ATLASES[named[3]], **of_software}
-            rows.append(ScanRow(path, path.name.partition("_preproc-")[0], cells, about))
+            rows.append(ScanRow(path, _scan_of_openbhb(path), cells, about))
     return sheets_of_scans(rows)
+
+
+def _scan_of_openbhb(path: Path) -> str:
+    """Return the identifier in front of the name of an array."""
+    return path.name.partition("_preproc-")[0]
 
 
 def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
@@ -255,28 +267,73 @@ def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
     ]
 
 
+def _no_scan(_path: Path) -> str:
+    """Return "": a table is of many scans."""
+    return ""
+
+
 class Format(NamedTuple):
     """A way in which a program writes measures, found by its name in `FORMATS`.
 
     `atlas_of` takes a path and the beginning of the file as text, "" for what is no text, and
     returns the atlas of the file ("" if it names none), or None if its format is another. `sheets`
-    reads files of this format, all of one atlas.
+    reads files of this format, all of one atlas. `scan_of` returns the identifier of the only scan
+    of a file by its path, "" for a table of many: by this name a damaged file is left out.
     """
 
     atlas_of: Callable[[Path, str], str | None]
     sheets: Callable[[Sequence[Path]], list[Sheet]]
+    scan_of: Callable[[Path], str] = _no_scan
+
+
+def read_sheets(reader: Format, files: Sequence[Path]) -> list[Sheet]:
+    """Read files of one format; each damaged file becomes a sheet that has the reason alone."""
+    damage = {}
+    for file in files:
+        if problem := problem_of_content(file):
+            damage[file] = problem
+    readable = list(filter(lambda file: file not in damage, files))
+    sheets: list[Sheet] = []
+    if readable:
+        try:
+            sheets += reader.sheets(readable)
+        except DataError:
+            damage_alone = _damage_of(reader, readable)
+            damage |= damage_alone
+            if not damage_alone:
+                raise
+            sheets += read_sheets(
+                reader, list(filter(lambda file: file not in damage_alone, readable))
+            )
+    for file, reason in damage.items():
+        scans = list(filter(None, [reader.scan_of(file)]))
+        sheets.append(Sheet(file, scans, {}, files=[file], damage=reason))
+    return sheets
+
+
+def _damage_of(reader: Format, files: Sequence[Path]) -> dict[Path, str]:
+    """Return the files that cannot be read even alone, each with the reason."""
+    damage = {}
+    for file in files:
+        try:
+            reader.sheets([file])
+        except DataError as error:
+            text = str(error)
+            damage[file] = text.removeprefix(f"{file}: ").removeprefix(f"{file.name}: ")
+    return damage
 
 
 _OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 FORMATS: dict[str, Format] = {
-    "freesurfer-stats": Format(_atlas_of_stats, read_stats),
+    "freesurfer-stats": Format(_atlas_of_stats, read_stats, _scan_of_stats),
     "freesurfer-table": Format(
         _atlas_of_freesurfer_table, lambda paths: list(map(read_freesurfer_table, paths))
     ),
-    "cat12": Format(atlas_of_cat12, read_cat12),
+    "cat12": Format(atlas_of_cat12, read_cat12, scan_of_cat12),
     "openbhb": Format(
         lambda path, _: _ATLASES[named[3]] if (named := _ARRAY.fullmatch(path.name)) else None,
         read_openbhb,
+        _scan_of_openbhb,
     ),
     # Columns that have FreeSurfer's names or ENIGMA's.
     "table": Format(

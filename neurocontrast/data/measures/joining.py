@@ -1,8 +1,7 @@
 """People joined with their regional measures."""
 
-import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +12,10 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_name
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.measures.finding import Choice
+from neurocontrast.data.measures.merging import scan_name
+from neurocontrast.data.measures.tables import MeasuresTable, Tables, read_chosen
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label, unify_subjects
 
@@ -56,11 +57,12 @@ def find_measures(participants: Path) -> Path:
 
 def read_measures(
     participants: AnyTable,
-    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    measures: Tables | None = None,
     *,
     atlas: str = "",
     measure: str = "thickness",
     all_measured: bool = True,
+    skip: bool = False,
 ) -> Cohort:
     """Read people and their regional measures, joined by participant and session.
 
@@ -68,13 +70,15 @@ def read_measures(
     ----------
     participants : path or DataFrame
         Table of people, as for `read_cohort`; it needs no images.
-    measures : path or sequence of path, optional
+    measures : path, DataFrame or sequence of them, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
         default those that `index` wrote beside `participants` (``measures.tsv``).
     atlas, measure : str, optional
         What to take from folders (`neurocontrast.data.measures.read_tables`).
     all_measured : bool
         Whether people without measures are refused.
+    skip : bool
+        Take measures whose files or cells cannot be read as missing; a warning names these scans.
 
     Returns
     -------
@@ -87,16 +91,19 @@ def read_measures(
         With everybody who has no measures, and all that is wrong with the tables.
     """
     people = read_cohort(participants, channels=())
-    return add_measures(people, measures, atlas=atlas, measure=measure, all_measured=all_measured)
+    return add_measures(
+        people, measures, atlas=atlas, measure=measure, all_measured=all_measured, skip=skip
+    )
 
 
 def add_measures(
     people: Cohort,
-    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+    measures: Tables | None,
     *,
     atlas: str,
     measure: str,
     all_measured: bool = True,
+    skip: bool = False,
 ) -> Cohort:
     """Return people, or scans, joined with their regional measures; the parameters are those of `read_measures`."""
     if measures is None:
@@ -106,7 +113,8 @@ def add_measures(
                 f"data.measures: missing, and there is no {measures.name} in the folder of "
                 f"{people.source.name}. Name the table."
             )
-    table = read_tables(measures, atlas=atlas, measure=measure, sites=sites_of(people.table))
+    sites = sites_of(people.table)
+    table = read_chosen(measures, Choice(atlas, measure), sites=sites, skip=skip)
     return join_measures(people, table, all_measured=all_measured)
 
 
@@ -137,7 +145,36 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
     joined = replace(table, values=rows.values)
     subjects = _subjects_of(people, table, rows.positions)
     people = replace(people, table=people.table.assign(subject_id=subjects))
-    return replace(people, measures=joined, warnings=(*people.warnings, *table.notes))
+    return replace(
+        people, measures=joined, warnings=(*people.warnings, *table.notes, *notes_on_unread(table))
+    )
+
+
+def notes_on_unread(table: MeasuresTable) -> list[str]:
+    """Return a warning that names the scans whose measures were skipped, with the reasons."""
+    if not table.unread:
+        return []
+    lines = [f"the measures of {len(table.unread)} scans cannot be read and are missing:"]
+    for key, reasons in table.unread.items():
+        lines.append(f"  {scan_name(*key)}: {'; '.join(reasons)}")
+    if len(lines) > N_SHOWN:
+        lines[N_SHOWN:] = [f"  … and {len(lines) - N_SHOWN} more"]
+    return ["\n".join(lines)]
+
+
+def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
+    """Return reasons by row; for measures that could not be read, the damage is the reason."""
+    assert cohort.measures is not None
+    damage = {}
+    for (participant, session), texts in cohort.measures.unread.items():
+        damage[subject_label(participant), session] = "; ".join(texts)
+    keys = cohort.table[["participant_id", "session"]].astype(str).to_numpy().tolist()
+    better = {}
+    for row, reason in reasons.items():
+        participant, session = keys[row]
+        label = subject_label(participant)
+        better[row] = damage.get((label, session.removeprefix("ses-")), reason)
+    return better
 
 
 def _subjects_of(

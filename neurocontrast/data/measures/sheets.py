@@ -1,6 +1,7 @@
 """Tables of measures as they were written: a sheet of text, whatever program wrote them."""
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +10,19 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import pandas as pd
 
-from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
+from neurocontrast.data.columns import (
+    IDENTIFIERS,
+    SESSIONS,
+    first_of,
+    identifier_column,
+    text_of,
+)
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
 Value = TypeVar("Value")
+_TEMPLATE = re.compile(r"(?:.*[/\\])?fsaverage[0-9]?(?:_sym)?[/\\]?")
 SUBJECT = "subject_id"
 """Column of the person, of whom several participants can be visits."""
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
@@ -44,6 +53,8 @@ class Sheet:
     """Data set in front of each row's participant, or empty where a name is one person."""
     subjects: Sequence[str] = ()
     """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
+    damage: str = ""
+    """Reason why the file cannot be read: the sheet then has no cells, and at most one row."""
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""
@@ -104,14 +115,52 @@ def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
 
 def by_identifier(path: Path) -> Sheet:
     """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
-    table = read_sheet(path)
-    found = identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS)
+    sheet = _sheet_of(read_sheet(path), path)
+    description = path.with_suffix(".json")
+    if not description.is_file():
+        return sheet
+    facts = read_json(description)
+    atlas = str(facts.get("parcellation", ""))
+    return replace(sheet, atlas=atlas, software=str(facts.get("software", "")))
+
+
+def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
+    """Return a DataFrame with a column of identifiers, or such an index, as a sheet."""
+    table = frame
+    if first_of(frame.columns, _IDENTIFIERS) == "" and first_of(frame.index.names, _IDENTIFIERS):
+        table = frame.reset_index()
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
+    texts = table.astype(object).map(text_of).set_axis(table.columns.astype(str), axis=1)
+    return _sheet_of(texts.set_axis(range(len(texts)), axis=0), Path(name))
+
+
+def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
+    """Return a table as text as a sheet: identifiers, sessions and subjects apart."""
+    identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
-    about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
-    atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
-    cells = {str(name): column.tolist() for name, column in table.items()}
-    people = cells.pop(found)
+    cells = {}
+    for name, column in table.items():
+        cells[str(name)] = column.tolist()
+    people = cells.pop(identifier)
     sessions = cells.pop(session) if session else ()
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
-    sheet = Sheet(path, people, cells, table.index.tolist(), sessions, subjects=subjects)
-    return replace(sheet, atlas=atlas, software=software)
+    return Sheet(source, people, cells, table.index.tolist(), sessions, subjects=subjects)
+
+
+def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:
+    """Return the sheet without rows of FreeSurfer's average brain, which `notes` then name."""
+    rows = []
+    templates = []
+    for row, cell in enumerate(sheet.identifiers):
+        if _TEMPLATE.fullmatch(cell.strip()):
+            templates.append(cell)
+        else:
+            rows.append(row)
+    if not templates:
+        return sheet
+    notes.append(
+        f"{sheet.source.name}: left out {one_of(templates)}: FreeSurfer's average brain, no person."
+    )
+    return sheet.take(rows)

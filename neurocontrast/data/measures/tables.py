@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +14,21 @@ import pandas as pd
 
 from neurocontrast.data.cells import is_missing
 from neurocontrast.data.columns import text_of
+from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
-from neurocontrast.data.measures.finding import sheets_at
+from neurocontrast.data.measures.finding import Choice, sheets_at
+from neurocontrast.data.measures.merging import Merged, scan_name
 from neurocontrast.data.measures.names import Kind, Region, region_of
-from neurocontrast.data.measures.sheets import SUBJECT, Sheet
+from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
     People,
     check_units,
     check_units_of_people,
     may_be_empty,
 )
-from neurocontrast.data.problems import Problems, first_names, shown
+from neurocontrast.data.measures.unmarked import check_codes
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import composed
 from neurocontrast.provenance import subject_label
@@ -35,7 +39,11 @@ _OF_DATA_SET = re.compile(
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
 _THICKNESSES = "thicknesses are 0, of regions without surface"
 _SIZES = "volumes or areas are 0, of structures that every brain has"
-_ROUNDING = 1e-5  # relative difference that programs leave who write six digits
+
+
+Table = str | os.PathLike[str] | pd.DataFrame
+Tables = Table | Sequence[Table]
+"""Tables of measures as they are given: paths of files or folders, or DataFrames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +83,8 @@ class MeasuresTable:
     empty: tuple[str, ...] = ()
     subjects: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Subject of each participant and session, where the tables have a column ``subject_id``."""
+    unread: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """Reasons by participant and session of the scans that were skipped; `values` has none."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return the ``subject_id`` of a scan as a column, where the tables have one."""
@@ -89,23 +99,8 @@ class MeasuresTable:
         return "+".join(name for name in self.atlas.split("+") if name != "aseg")
 
 
-@dataclass
-class _Merged:
-    """What is known from the tables read so far."""
-
-    problems: Problems
-    frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
-    regions: dict[str, Region] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    subjects: dict[tuple[str, str], str] = field(default_factory=dict)
-    spelled: dict[str, str] = field(
-        default_factory=dict
-    )  # participants: the name without "sub-", and as first read
-
-
 def read_tables(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: Tables,
     *,
     atlas: str = "",
     measure: str = "thickness",
@@ -121,8 +116,10 @@ def read_tables(
 
     Parameters
     ----------
-    paths : path or sequence of path
+    paths : path, DataFrame or sequence of them
         Tables in any format of `neurocontrast.data.measures.formats.FORMATS`, and folders of them.
+        A DataFrame has a column ``participant_id``, perhaps ``session``, and measures in mm, mm²
+        and mm³.
     atlas : str, optional
         Parcellation to take from folders, such as ``aparc``; by default the first that is there of
         Destrieux' (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``),
@@ -145,24 +142,44 @@ def read_tables(
         Site of each participant, without ``sub-``: measures of a site that are in another unit than
         those of others are refused by the name of the site, and not only by those of its people.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not given:
+    choice = Choice(atlas, measure, stream, dataset)
+    return read_chosen(paths, choice, keep=keep, sites=sites)
+
+
+def read_chosen(
+    paths: Tables,
+    choice: Choice,
+    *,
+    keep: Sequence[str] = (),
+    sites: Mapping[str, str] | None = None,
+    skip: bool = False,
+) -> MeasuresTable:
+    """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
+
+    With `skip` scans whose files or cells cannot be read are left out; the table has them in
+    `unread`.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
+    if not listed:
         raise DataError("measures: no table is named.")
     notes: list[str] = []
-    sheets = [
-        sheet
-        for path in given
-        for sheet in sheets_at(
-            Path(path).expanduser(), atlas, measure, notes, stream=stream, dataset=dataset
-        )
-    ]
-    columns = {name for sheet in sheets for name in sheet.cells}
-    absent = [name for name in keep if name not in columns]
+    sheets: list[Sheet] = []
+    for path in listed:
+        if isinstance(path, pd.DataFrame):
+            sheets.append(sheet_of_frame(path, "measures"))
+        else:
+            sheets += sheets_at(Path(path).expanduser(), choice, notes)
+    columns: set[str] = set()
+    for sheet in sheets:
+        columns.update(sheet.cells)
+    absent = list(filter(lambda name: name not in columns, keep))
     if absent:
         raise DataError(
             f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}"
         )
-    return _merge(sheets, keep, notes, sites or {})
+    if len(sheets) == 1 and sheets[0].damage:
+        raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
+    return _merge(sheets, keep, notes, sites or {}, skip=skip)
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -195,30 +212,39 @@ def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
 
 
 def _merge(
-    sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str], sites: Mapping[str, str]
+    sheets: Sequence[Sheet],
+    keep: Sequence[str],
+    notes: list[str],
+    sites: Mapping[str, str],
+    *,
+    skip: bool = False,
 ) -> MeasuresTable:
     """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
-    merged = _Merged(
+    merged = Merged(
         Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
     )
     for sheet in sheets:
-        _add(sheet, merged, keep, several=len(sheets) > 1)
-    merged.problems.raise_if_any()
-    values = _joined(merged)
-    merged.problems.raise_if_any()
-    notes += _lacking(merged, values)
+        if sheet.damage:
+            _add_damage(sheet, merged)
+        else:
+            _add(sheet, merged, keep, several=len(sheets) > 1)
+    sheets = list(filter(lambda sheet: not sheet.damage, sheets))
+    merged.settle(skip=skip)
+    values = merged.joined()
+    merged.settle(skip=skip)
+    values = merged.without_unread(values)
+    notes += merged.lacking(values)
     if values.empty:
-        names = ", ".join(dict.fromkeys(str(sheet.source) for sheet in sheets))
-        raise DataError(
-            f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip()
-        )
+        _refuse_empty(merged, sheets)
     empty = values.columns[values.isna().all()].astype(str).tolist()
     if empty:
         notes.append(f"left out {one_of(empty)}: empty for everybody.")
         values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
-    check_units_of_people(values, kinds, people_of(values, merged.problems.source, sites))
+    people = people_of(values, merged.problems.source, sites)
+    check_units_of_people(values, kinds, people)
+    check_codes(values, kinds, people)
     versions = sorted({sheet.software for sheet in sheets} - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
@@ -234,11 +260,32 @@ def _merge(
         left_out=tuple(dict.fromkeys(merged.left_out)),
         empty=tuple(empty),
         subjects=merged.subjects,
+        unread=dict(zip(merged.unread, map(tuple, merged.unread.values()), strict=True)),
     )
 
 
-def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -> None:
+def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
+    """Refuse tables that have no scan without a problem, or no measure."""
+    for (participant, session), reasons in merged.unread.items():
+        merged.problems.add("; ".join(reasons), name=scan_name(participant, session))
+    merged.problems.raise_if_any()
+    names = ", ".join(dict.fromkeys(str(sheet.source) for sheet in sheets))
+    raise DataError(
+        f"{names}: no column is a regional measure that is known. {' '.join(merged.notes)}".rstrip()
+    )
+
+
+def _add_damage(sheet: Sheet, merged: Merged) -> None:
+    """Add the damage of a file as a problem of its scan; a table of many has no single scan."""
+    name = ""
+    if len(sheet.identifiers):
+        name = next(starmap(scan_name, _index(sheet, merged, "")))
+    merged.problems.add(f"{sheet.source}: {sheet.damage}", name=name)
+
+
+def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
     """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
+    sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
     source = f"{sheet.source.name}: " if several else ""
     chosen: dict[str, str] = {}
@@ -267,9 +314,10 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
+    names = list(starmap(scan_name, index))
     frame = pd.DataFrame(
         {
-            name: _numbers(sheet, column, merged.regions[name].kind, problems, source)
+            name: _numbers(sheet, column, merged.regions[name].kind, names, problems, source)
             for name, column in chosen.items()
         },
         index=index,
@@ -277,8 +325,8 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
 
 
-def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: _Merged) -> pd.DataFrame:
-    """Return measures without zeros of structures that every brain has; notes count these zeros."""
+def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
+    """Return measures without zeros of structures that every brain has; notes count the zeros."""
     zeros = frame == 0
     for column in frame.columns.astype(str):
         zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
@@ -305,7 +353,7 @@ def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> Pe
     return People(source, names, of_rows)
 
 
-def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: _Merged, source: str) -> None:
+def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
     """Add the subject of each scan of a sheet; two of one scan are a problem."""
     for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
         if is_missing(cell):
@@ -317,13 +365,13 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: _Merged, source: s
             merged.problems.add(problem, column=SUBJECT, name=scan_name(*key))
 
 
-def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
+def _index(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
     people = []
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
         person, session = identity(cell, has_session=bool(sheet.sessions))
-        if is_missing(person):
-            merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
+        if problem := problem_of_identifier(person):
+            merged.problems.add(f"{source}{problem}", line=sheet.line(row))
         if sheet.datasets and sheet.datasets[row]:
             person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
@@ -335,6 +383,8 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
         people.append(merged.spelled.setdefault(subject_label(person), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
+    for person, session in zip(people, sessions, strict=True):
+        merged.keys[scan_name(person, session)] = (person, session)
     _add_subjects(sheet, index, merged, source)
     has_files = len(sheet.files) == len(
         people
@@ -347,11 +397,6 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
             name=scan_name(people[row], sessions[row]),
         )
     return index
-
-
-def scan_name(participant: str, session: str) -> str:
-    """Return the name of a scan in messages."""
-    return " session ".join(filter(None, (participant, session)))
 
 
 def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
@@ -369,7 +414,12 @@ def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
 
 
 def _numbers(
-    sheet: Sheet, column: str, kind: Kind, problems: Problems, source: str
+    sheet: Sheet,
+    column: str,
+    kind: Kind,
+    names: Sequence[str],
+    problems: Problems,
+    source: str,
 ) -> npt.NDArray[np.float64]:
     cells = pd.Series(list(sheet.cells[column]), dtype=object)
     missing = cells.map(is_missing)
@@ -386,42 +436,6 @@ def _numbers(
             f"{source}found {shown(cells[row])}; {rule}",
             column=column,
             line=sheet.line(row),
-            name=sheet.identifiers[row],
+            name=names[row],
         )
     return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
-
-
-def _lacking(merged: _Merged, values: pd.DataFrame) -> list[str]:
-    """Return a note on each table that lacks scans of the other tables, with their names."""
-    columns: dict[str, list[str]] = {}
-    for source, frame in merged.frames:
-        columns.setdefault(source, []).extend(frame.columns.astype(str))
-    notes = []
-    for source, names in columns.items():
-        if not names:
-            continue
-        is_empty = values[list(dict.fromkeys(names))].isna().all(axis=1)
-        scans = list(starmap(scan_name, values.index[is_empty]))
-        if scans:
-            notes.append(
-                f"{source}: has nothing of {len(scans)} of {len(values)} scans, which other tables "
-                f"have: {first_names(scans)}; taken as missing."
-            )
-    return notes
-
-
-def _joined(merged: _Merged) -> pd.DataFrame:
-    """Return all values, by scan and region; two that differ for the same scan and region become a problem."""
-    values = pd.DataFrame(dtype=float)
-    seen: dict[str, str] = {}
-    for source, frame in merged.frames:
-        for name in frame.columns.intersection(values.columns).astype(str):
-            old, new = values[name].align(frame[name], join="inner")
-            differ = old.notna() & new.notna() & ~np.isclose(old, new, rtol=_ROUNDING, atol=0)
-            for row in np.flatnonzero(differ).tolist():
-                text = f"{old.iloc[row]:g} in {seen[name]} and {new.iloc[row]:g} in {source}"
-                merged.problems.add(text, column=name, name=scan_name(*old.index[row]))
-        values = values.combine_first(frame) if len(values) else frame
-        for name in frame.columns.astype(str):
-            seen.setdefault(name, source)
-    return values[list(seen)].sort_index()

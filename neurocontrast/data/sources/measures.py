@@ -22,10 +22,13 @@ from neurocontrast.data.measures import (
     join_measures,
     measures_of,
     read_measures,
-    read_tables,
 )
 from neurocontrast.data.measures.contents import contents_of_measures
+from neurocontrast.data.measures.finding import Choice
+from neurocontrast.data.measures.joining import with_damage
+from neurocontrast.data.measures.tables import read_chosen
 from neurocontrast.data.measures.units import People, check_units_of_people
+from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
@@ -34,6 +37,9 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import unify_subjects
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
+
+_LEFT_OUT = "X: left out "
+"""Beginning of a note on columns of a DataFrame that are no measures, as an age is none."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,11 @@ class RegionalMeasures(Source):
         _check_no_images(images_root)
         all_measured = check_images and not self.skips
         cohort = read_measures(
-            participants, self.data.measures, **self._taken, all_measured=all_measured
+            participants,
+            self.data.measures,
+            **self._taken,
+            all_measured=all_measured,
+            skip=self.skips,
         )
         return self._compared(cohort)
 
@@ -95,6 +105,7 @@ class RegionalMeasures(Source):
         sites = cohort.table.get("site", pd.Series([""] * len(cohort)))
         people = People(cohort.source.name, cohort.names(), sites.fillna("").astype(str).tolist())
         check_units_of_people(table.values, table.kinds, people, usual=contract.usual)
+        check_codes(table.values, table.kinds, people, usual=contract.usual)
         parts = ((table.atlas, contract.atlas, "+"), (table.software, contract.software, "; "))
         warnings = [
             f"{cohort.source.name}: these measures are of {now}, and the encoder learned from {before}: they differ in "
@@ -123,7 +134,7 @@ class RegionalMeasures(Source):
         _check_no_images(images_root)
         if self.data.measures is not None or not holds_measures(place):
             return None
-        table = read_tables(place, atlas=self.data.atlas, measure=self.data.measure)
+        table = read_chosen(place, Choice(**self._taken), skip=self.skips)
         names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
         subjects = unify_subjects(map(table.subjects.get, table.values.index, names))
         people = pd.DataFrame(
@@ -146,7 +157,9 @@ class RegionalMeasures(Source):
         names = [f"row {row}" for row in range(len(given))]
         table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
         measures = measures_of(given, name="X", keep=self.known.columns)
-        return self._compared(Cohort(table, Path("X"), channels=(), measures=measures))
+        notes = filter(lambda note: not note.startswith(_LEFT_OUT), measures.notes)
+        people = Cohort(table, Path("X"), warnings=tuple(notes), channels=(), measures=measures)
+        return self._compared(people)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the contract fitted on the rows of training, unless a run has one."""
@@ -166,7 +179,7 @@ class RegionalMeasures(Source):
         """Return the people who lack too much, each with the reason."""
         del progress
         assert cohort.measures is not None
-        return self.known.lacking(cohort.measures.values)
+        return with_damage(cohort, self.known.lacking(cohort.measures.values))
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
         """Return who lacks too many of the measures that a run learns from the others."""
@@ -187,7 +200,7 @@ class RegionalMeasures(Source):
                 break
             for row, reason in lacking.items():
                 reasons[rows[row]] = reason
-        return reasons
+        return with_damage(cohort, reasons)
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with the contract of a run; `data` says how much may be missing."""
@@ -277,7 +290,11 @@ class PairedBrains(BrainVolumes):
         )
         with _of_section_2():
             cohort = add_measures(
-                scans, self.second.data.measures, **self.second._taken, all_measured=False
+                scans,
+                self.second.data.measures,
+                **self.second._taken,
+                all_measured=False,
+                skip=self.skips,
             )
         assert cohort.measures is not None
         lacking = cohort.measures.values.isna().all(axis=1).to_numpy()

@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
-from neurocontrast.evaluation.notices import feature_codes
+from neurocontrast.evaluation.notices import scan_codes
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import (
     NO_SITE,
@@ -330,11 +330,13 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
         yield Notice.of("no_validation")
 
 
-def look_at_twins(features: npt.NDArray[np.floating], split: Split) -> tuple[int, list[Notice]]:
-    """Return how many rows of test have the features of a fitted row to the last bit, and a warning.
+def look_at_twins(
+    features: npt.NDArray[np.floating], contents: Iterable[str], split: Split
+) -> tuple[int, list[Notice]]:
+    """Return how many rows of test are the scan or image of a fitted row, and a warning.
 
     They are not refused: official sets hold some images twice, and every published figure has them.
     """
-    codes = feature_codes(features)
+    codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())
     return n, [Notice.of("twins", n=n, n_all=len(split.test))] if n else []

@@ -11,6 +11,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
+from neurocontrast.data.levels import check_spelling
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     Floats,
@@ -240,6 +241,7 @@ def leave_site_out(
             f"splits 'leave-site-out': needs at least two sites, found {one_of(map(str, found))}. "
             "Use splits=stratified."
         )
+    check_spelling(map(str, found), place="splits 'leave-site-out'", unit="sites")
     owners = np.asarray(subjects, dtype=object)
     splits = []
     for fold, site in enumerate(found):

@@ -126,7 +126,7 @@ def test_a_map_is_only_looked_for_in_its_folder(folder):
 
 
 def test_what_lies_outside_the_brain_is_told(full_folder):
-    image = read_map(open_folder(full_folder).explanation)
+    image = read_map(open_folder(full_folder).explanation.map_path)
     assert share_outside(image) < 0.15
     data = np.zeros(image.shape, dtype=np.float32)
     data[:2] = 1.0

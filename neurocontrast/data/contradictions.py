@@ -1,0 +1,171 @@
+"""Columns of one meaning in a table of people, compared row by row: ``sex`` beside ``gender``."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from neurocontrast.data.cells import is_missing, number_of
+from neurocontrast.data.codes import base_name, codes_in_name
+from neurocontrast.data.columns import spelling_of
+from neurocontrast.data.descriptions import Description, decode_column, description_of
+from neurocontrast.data.problems import shown
+from neurocontrast.exceptions import DataError
+
+MAX_AGE_DIFFERENCE = 1.0
+"""Years by which ages of one person may differ: rounding leaves them."""
+_YEARS = frozenset({"age", "age_years", "alter", "edad", "leeftijd", "eta", "idade"})
+"""Names of one and the same age; ``age_at_scan`` may rightly differ from ``age``."""
+_MOST = 0.5
+_N_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Values of two columns of one meaning, by line, where both are known."""
+
+    kind: str
+    taken: str
+    second: str
+    values: pd.DataFrame
+    is_coded: tuple[bool, bool]
+    """Whether a column has numbers that nothing explains."""
+
+    def differing(self) -> pd.DataFrame:
+        """Return the rows that contradict each other."""
+        first = self.values["taken"]
+        second = self.values["second"]
+        if self.kind == "age":
+            distance = (first.astype(float) - second.astype(float)).abs()
+            return self.values[distance > MAX_AGE_DIFFERENCE]
+        if self.kind != "sex" and not set(first) & set(second):
+            return self.values.head(0)  # names of other things, such as codes of sites
+        return self.values[first != second]
+
+    def is_refused(self, n_differing: int) -> bool:
+        """Return whether one of the columns must be coded otherwise than its reading says."""
+        is_one_meaning = self.kind == "sex" and not self.is_coded[1]
+        if self.kind == "age":
+            is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS
+        return is_one_meaning and n_differing > max(1, _MOST * len(self.values))
+
+
+@dataclass
+class Contradictions:
+    """Columns of one meaning that contradict each other: refusals and warnings."""
+
+    refusals: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, pair: _Pair) -> None:
+        """Add the rows of a pair that differ."""
+        differing = pair.differing()
+        n_rows = len(pair.values)
+        is_swapped = pair.kind == "sex" and len(differing) > max(1, _MOST * n_rows)
+        if is_swapped and pair.is_coded == (False, True):
+            differing = pair.values.drop(index=differing.index)  # 1 is female in the second column
+        if differing.empty:
+            return
+        rows = []
+        for line, row in differing.head(_N_SHOWN).iterrows():
+            rows.append(f"line {line}: {shown(row['taken'])} and {shown(row['second'])}")
+        if len(differing) > _N_SHOWN:
+            rows.append("…")
+        text = (
+            f"columns '{pair.taken}' and '{pair.second}' contradict each other in "
+            f"{len(differing)} of {n_rows} rows ({'; '.join(rows)})"
+        )
+        if pair.is_refused(len(differing)):
+            self.refusals.append(text)
+        else:
+            self.warnings.append(f"{text}; '{pair.taken}' is taken")
+
+    def raise_if_refused(self, source: str) -> None:
+        """Refuse a table with columns of which one must be coded otherwise."""
+        if self.refusals:
+            raise DataError(
+                f"{source}: {'; '.join(self.refusals)}: one of them is coded otherwise than it is "
+                "read. Say how in the JSON file beside the table (Levels, Units), or remove the "
+                "column that is not meant."
+            )
+
+
+def warnings_of_contradictions(
+    source: str,
+    cells: pd.DataFrame,
+    taken: Mapping[str, str],
+    names: Mapping[str, tuple[str, ...]],
+    descriptions: Mapping[str, Description],
+) -> list[str]:
+    """Compare the columns that are taken with others of the same meaning; return warnings.
+
+    Parameters
+    ----------
+    source : str
+        Name of the table in messages.
+    cells : DataFrame
+        Table as text, indexed by line.
+    taken : dict of str to str
+        Meaning → column that is taken for it.
+    names : dict of str to tuple of str
+        Meaning → usual names of its columns.
+    descriptions : dict
+        Descriptions of columns by the JSON file of the table.
+    """
+    contradictions = Contradictions()
+    for kind in ("age", "sex", "site", "diagnosis"):
+        if kind not in taken:
+            continue
+        column = taken[kind]
+        for second in _others(column, names[kind], cells):
+            first = _values_of(kind, column, cells, descriptions)
+            values = _values_of(kind, second, cells, descriptions)
+            pair = pd.DataFrame({"taken": first, "second": values}).dropna()
+            is_coded = (
+                _is_coded(column, cells, descriptions),
+                _is_coded(second, cells, descriptions),
+            )
+            contradictions.add(_Pair(kind, column, second, pair, is_coded))
+    contradictions.raise_if_refused(source)
+    return contradictions.warnings
+
+
+def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterator[str]:
+    """Give the other columns with a usual name of the same meaning."""
+    for second in map(str, cells.columns):
+        name = base_name(second)
+        if second != column and name in names:
+            yield second
+
+
+def _values_of(
+    kind: str, column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]
+) -> pd.Series:
+    """Return the decoded values of a column by line; missing and refused cells are None."""
+    spellings = cells[column].unique().tolist()
+    reading = decode_column(kind, column, spellings, description_of(column, descriptions))
+    as_value: Callable[[str], object] = str
+    if kind == "age":
+        as_value = number_of
+    elif kind != "sex":
+        as_value = _plain_level
+    values: dict[str, object] = {}
+    for spelling, value in zip(spellings, reading.values, strict=True):
+        values[spelling] = None
+        if isinstance(value, str) and value and not is_missing(spelling):
+            values[spelling] = as_value(value)
+    return cells[column].map(values).astype(object)
+
+
+def _plain_level(value: str) -> str:
+    """Return a level without its case."""
+    return spelling_of(value).casefold()
+
+
+def _is_coded(column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]) -> bool:
+    """Return whether a column has numbers alone, and neither Levels nor its name explain them."""
+    description = description_of(column, descriptions)
+    if description.levels or description.words or codes_in_name(column):
+        return False
+    spellings = [cell for cell in cells[column].unique() if not is_missing(cell)]
+    return all(number_of(cell) is not None for cell in spellings)

@@ -1,0 +1,123 @@
+"""Names of participants: visits of one person in them, and names that are of nobody."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from neurocontrast.data.cells import is_missing
+from neurocontrast.data.problems import first_names, shown
+from neurocontrast.provenance import subject_label
+
+_NUMBERED = "session sess ses visit vis timepoint time tp wave scan run mr_d mr followup fu t v"
+_NAMED = "baseline followup retest test post pre bl fu"
+_MONTH = r"m(?:onth)?[-_. ]?[0-9]{2,3}"
+_VISIT = re.compile(
+    rf"(?P<person>.+?)[-_. ](?:(?:{'|'.join(_NUMBERED.split())})[-_. ]?[0-9]{{1,4}}[a-z]?"
+    rf"|{'|'.join(_NAMED.split())}|{_MONTH})",
+    re.IGNORECASE,
+)
+_JOINED = re.compile(
+    r"(?P<person>.*[0-9])(?:(?:session|ses|visit|tp|v)[0-9]{1,2}|fu[0-9]{0,2}|bl)", re.IGNORECASE
+)
+"""The same without a separator, as in ``S01v2``."""
+_CERTAIN = re.compile(r".+_ses-[0-9a-z]+", re.IGNORECASE)
+REMEDY_OF_VISITS = (
+    "Visits of one person would count as different people, in training and in test: name the "
+    "person of each row in a column subject_id (people who do differ, by names without a visit)."
+)
+_N_SHOWN = 3
+_MOST_VISITS = 12
+_SHARE_OF_CONTRADICTIONS = 0.1
+_ROUNDED = re.compile(r"[0-9](?:[.,][0-9]+)?[eE]\+[0-9]+")
+_OF_SUMMARY = frozenset(
+    (
+        *("total", "totals", "grand total", "sum", "mean", "means", "average", "avg", "median"),
+        *("sd", "std", "stdev", "std dev", "std. dev.", "standard deviation", "mean ± sd"),
+        *("gesamt", "summe", "mittelwert", "durchschnitt", "moyenne", "somme", "media", "promedio"),
+    )
+)
+
+
+def problem_of_identifier(identifier: str) -> str:
+    """Return why a cell names no participant, or ""; a missing one names nobody.
+
+    Examples
+    --------
+    >>> problem_of_identifier("sub-01")
+    ''
+    >>> problem_of_identifier("1.2E+05").partition(";")[0]
+    "'1.2E+05' was rounded by a spreadsheet"
+    """
+    label = subject_label(identifier)
+    if is_missing(label):
+        return "found no identifier"
+    if _ROUNDED.fullmatch(label):
+        return (
+            f"{shown(identifier)} was rounded by a spreadsheet; format its column as text and "
+            "export the table again, or people with near numbers become one"
+        )
+    if label.casefold().rstrip(":") in _OF_SUMMARY:
+        return f"{shown(identifier)} is a row of totals or averages, no participant; leave it out"
+    return ""
+
+
+def visits_of_people(
+    participants: Iterable[str], sexes: Iterable[object] | None = None
+) -> list[list[str]]:
+    """Return groups of participants whose names differ in a visit alone, as S01_v1 and S01_v2 do.
+
+    Names that a visit makes of more than 12, and of people of two sexes, are no visits.
+
+    Parameters
+    ----------
+    participants : iterable of str
+        Name of each row.
+    sexes : iterable, optional
+        Sex of each row, F or M, or missing.
+
+    Examples
+    --------
+    >>> visits_of_people(["S01_v1", "S01_v2", "S02_v1", "sub-3_ses-1"])
+    [['S01_v1', 'S01_v2']]
+    """
+    rows = list(participants)
+    names = _names_of_people(rows)
+    sex_of: dict[str, object] = {}
+    if sexes is not None:
+        sex_of = dict(zip(rows, sexes, strict=True))
+    certain = []
+    likely = []
+    n_contradictions = 0
+    for visits in names.values():
+        if all(map(_CERTAIN.fullmatch, visits)):
+            certain.append(sorted(visits))
+        elif len(visits) <= _MOST_VISITS:
+            likely.append(sorted(visits))
+            n_contradictions += {"F", "M"} <= set(map(sex_of.get, visits))
+    if n_contradictions > _SHARE_OF_CONTRADICTIONS * len(likely):
+        return certain
+    return certain + likely
+
+
+def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names that differ in a visit alone, by their common beginning."""
+    names: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in participants:
+        label = subject_label(name)
+        match = _VISIT.fullmatch(label) or _JOINED.fullmatch(label)
+        if match is not None:
+            names[match["person"].casefold()][label] = name
+    several = {}
+    for person, visits in names.items():
+        if len(visits) > 1:
+            several[person] = list(visits.values())
+    return several
+
+
+def text_of_visits(groups: Sequence[Sequence[str]]) -> str:
+    """Return how many participants look like visits of how many people, with the first of them."""
+    n_visits = sum(map(len, groups))
+    names = first_names(list(map(" = ".join, groups)), _N_SHOWN)
+    return (
+        f"{n_visits} participants look like visits of {len(groups)} people by their names ({names})"
+    )

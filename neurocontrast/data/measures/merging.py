@@ -1,0 +1,91 @@
+"""Tables of measures that are merged: columns, scans, problems, and scans that are set aside."""
+
+from dataclasses import dataclass, field
+from itertools import starmap
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.measures.names import Region
+from neurocontrast.data.problems import Problems, first_names
+
+_ROUNDING = 1e-5  # relative difference that programs leave who write six digits
+
+
+def scan_name(participant: str, session: str) -> str:
+    """Return the name of a scan in messages."""
+    return " session ".join(filter(None, (participant, session)))
+
+
+@dataclass
+class Merged:
+    """Contents of the tables that are read so far."""
+
+    problems: Problems
+    frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
+    regions: dict[str, Region] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    subjects: dict[tuple[str, str], str] = field(default_factory=dict)
+    spelled: dict[str, str] = field(
+        default_factory=dict
+    )  # participants: the name without "sub-", and as first read
+    keys: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Participant and session of each scan by its name in messages."""
+    unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Reasons by participant and session of the scans that are skipped."""
+
+    def settle(self, *, skip: bool) -> None:
+        """Raise all problems; with `skip` scans that have one are set aside, and others raise."""
+        if skip:
+            everything = list(self.problems.found)
+            self.problems.found.clear()
+            for problem in everything:
+                key = self.keys.get(problem.name)
+                if key is None:
+                    self.problems.found.append(problem)
+                else:
+                    self.unread.setdefault(key, []).append(str(problem._replace(name="")))
+        self.problems.raise_if_any()
+
+    def without_unread(self, values: pd.DataFrame) -> pd.DataFrame:
+        """Return measures without the scans that are skipped."""
+        return values[~values.index.isin(list(self.unread))]
+
+    def joined(self) -> pd.DataFrame:
+        """Return all values, by scan and region.
+
+        Two that differ for the same scan and region become a problem.
+        """
+        values = pd.DataFrame(dtype=float)
+        seen: dict[str, str] = {}
+        for source, with_unread in self.frames:
+            frame = self.without_unread(with_unread)
+            for name in frame.columns.intersection(values.columns).astype(str):
+                old, new = values[name].align(frame[name], join="inner")
+                differ = old.notna() & new.notna() & ~np.isclose(old, new, rtol=_ROUNDING, atol=0)
+                for row in np.flatnonzero(differ).tolist():
+                    text = f"{old.iloc[row]:g} in {seen[name]} and {new.iloc[row]:g} in {source}"
+                    self.problems.add(text, column=name, name=scan_name(*old.index[row]))
+            values = values.combine_first(frame) if len(values) else frame
+            for name in frame.columns.astype(str):
+                seen.setdefault(name, source)
+        return values[list(seen)].sort_index()
+
+    def lacking(self, values: pd.DataFrame) -> list[str]:
+        """Return a note on each table that lacks scans of the other tables, with their names."""
+        columns: dict[str, list[str]] = {}
+        for source, frame in self.frames:
+            columns.setdefault(source, []).extend(frame.columns.astype(str))
+        notes = []
+        for source, names in columns.items():
+            if not names:
+                continue
+            is_empty = values[list(dict.fromkeys(names))].isna().all(axis=1)
+            scans = list(starmap(scan_name, values.index[is_empty]))
+            if scans:
+                notes.append(
+                    f"{source}: has nothing of {len(scans)} of {len(values)} scans, which other "
+                    f"tables have: {first_names(scans)}; taken as missing."
+                )
+        return notes

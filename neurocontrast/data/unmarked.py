@@ -1,0 +1,88 @@
+"""Missing values that no mark tells: -9 or 999 among numbers, a question mark among words."""
+
+from collections.abc import Iterable
+
+from neurocontrast.data.cells import is_missing, number_of
+
+_BELOW_0 = frozenset(map(float, "-7 -8 -9 -77 -88 -99 -777 -888 -999 -9999 -99999".split()))
+_HIGH = frozenset(map(float, "777 888 999 9999 99999 999999 9999999".split()))
+_HIGH_OF_SEVERAL = frozenset((77.0, 88.0, 99.0))
+"""Codes only if several people have them, and never among numbers of sites."""
+_FACTOR = 3.0
+"""A high code is beyond this times any other value."""
+_HIGHEST = 99.0
+_AGES = (0.0, _HIGHEST)
+_OLDEST = 89.0
+_YOUNGEST = 5.0
+"""Limits of all other ages that leave no doubt of 99 and of 0."""
+_N_PEOPLE = 2
+_WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))
+_ERRORS = frozenset(("#name?", "#num!", "not available", "not recorded", "no data", "missing"))
+REMEDY = "Write n/a where a value is not known: codes and words for it are not guessed."
+
+
+def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]:
+    """Return the cells of a column that seem to mean "not known" and are not marked as missing.
+
+    Of numbers that is -9, 99, 999 and their like where all others are not below 0, or far below;
+    of ages 99 and 0 where two people have it and nobody is near. Of words it is a question mark,
+    a dash, an error of a spreadsheet, -9 or 999.
+
+    Examples
+    --------
+    >>> sorted(unmarked_missing("mmse", ["29", "17", "-9", "999"]))
+    ['-9', '999']
+    >>> sorted(unmarked_missing("diagnosis", ["control", "patient", "?"]))
+    ['?']
+    """
+    counts: dict[str, int] = {}
+    for cell in cells:
+        if cell is not None and not is_missing(cell):
+            counts[cell] = counts.get(cell, 0) + 1
+    words = {cell for cell in counts if cell.lower() in _WORDS | _ERRORS}
+    numbers = {}
+    for cell in counts.keys() - words:
+        number = number_of(cell)
+        if number is not None:
+            numbers[cell] = number
+    if len(numbers) + len(words) < len(counts):  # other words
+        return frozenset(words.union(filter(_is_code_among_words, numbers)))
+    name = column.strip().lower()
+    if name == "age":
+        return frozenset(words | _codes_of_age(numbers, counts))
+    if name == "site":
+        counts = {}
+    return frozenset(words | _codes(numbers, counts))
+
+
+def _is_code_among_words(cell: str) -> bool:
+    return number_of(cell) in _BELOW_0 | _HIGH
+
+
+def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
+    """Return the cells of a column of numbers that are codes."""
+    candidates = _BELOW_0 | _HIGH | _HIGH_OF_SEVERAL
+    others = set(numbers.values()) - candidates
+    if not others or min(others) < 0:
+        return set()
+    codes = set()
+    for cell, number in numbers.items():
+        is_frequent = number in _HIGH_OF_SEVERAL and counts.get(cell, 0) >= _N_PEOPLE
+        is_high = (number in _HIGH or is_frequent) and number >= _FACTOR * max(others)
+        if number in _BELOW_0 or is_high:
+            codes.add(cell)
+    return codes
+
+
+def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
+    """Return the ages that are codes: several people have one, and nobody an age that is near."""
+    others = sorted(set(numbers.values()) - set(_AGES))
+    if not others:
+        return set()
+    codes = set()
+    for cell, number in numbers.items():
+        is_high = number == _HIGHEST and others[-1] <= _OLDEST
+        is_low = number == 0 and others[0] >= _YOUNGEST
+        if (is_high or is_low) and counts[cell] >= _N_PEOPLE:
+            codes.add(cell)
+    return codes

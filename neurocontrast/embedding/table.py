@@ -93,6 +93,7 @@ def write_frame(
     Errors begin with the name of the `parameter`.
     """
     check_names(frame, f"{parameter}: the DataFrame")
+    frame = frame.set_axis(list(map(str, frame.columns)), axis="columns")
     names = _features_of(frame.columns)
     lacking = [name for name in ("participant_id",) if name not in frame] + (
         [] if names else [f"{_FEATURE}0000 …"]

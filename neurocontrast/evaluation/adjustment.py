@@ -6,7 +6,13 @@ import pandas as pd
 
 from neurocontrast.data.columns import levels_of
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import IDENTIFIERS, check_unmarked, is_number, site_names
+from neurocontrast.evaluation.rows import (
+    IDENTIFIERS,
+    check_numbers,
+    check_unmarked,
+    is_number,
+    site_names,
+)
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import (
@@ -59,6 +65,8 @@ def choose_covariates(
     """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
     used = []
     dropped = {}
+    listed = table.columns.intersection(list(names)).difference([target])
+    check_numbers(table, listed, place="covariates")
     for name in dict.fromkeys(names):
         if name == target:
             dropped[name] = "is the target"
@@ -128,6 +136,7 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
             f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
         )
     check_unmarked(table, [name], place=option)
+    check_numbers(table, [name], place=option)
     n_values = table[name].nunique()
     n_subjects = table["subject_id"].nunique()
     if not is_number(table[name]) and 2 * n_values > n_subjects:

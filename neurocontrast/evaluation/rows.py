@@ -29,6 +29,8 @@ Rows = npt.NDArray[np.intp]
 Texts = npt.NDArray[np.object_]
 """Subjects or sites, one a scan."""
 
+_FIXED = ("age", "sex", "site", "diagnosis")
+"""Columns whose meaning does not depend on how their cells are written."""
 NO_SITE = "(no site)"
 """Name of the group of scans without a site, wherever sites are compared; in tables such a scan has no value."""
 
@@ -42,6 +44,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         raise DataError(
             f"embeddings: column 'participant_id' is needed. Columns: {one_of(table.columns)}."
         )
+    _check_case(table.columns)
     tidy = table.reset_index(drop=True).copy()
     for name in IDENTIFIERS:
         fallback = (
@@ -90,6 +93,31 @@ def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> 
         )
 
 
+def check_numbers(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
+    """Refuse columns of text that hold numbers: each of them would be a class, or a category.
+
+    Whole numbers alone may be codes, and are left: numbers with a point or a comma are none.
+    """
+    for name in names:
+        if is_number(table[name]) or name in _FIXED:
+            continue
+        counts = table[name].map(level_of).value_counts()
+        is_numeric = counts.index.map(_is_written_number).to_numpy(dtype=bool)
+        are_codes = counts.index.map(str.isdecimal).to_numpy(dtype=bool)
+        if counts[is_numeric].sum() <= counts.sum() / 2 or are_codes.all():
+            continue
+        odd = str(counts.index[~is_numeric | ~are_codes][0])
+        raise DataError(
+            f"{place}: column '{name}' holds numbers as text, such as '{odd}', and would be one of "
+            f"{len(counts)} categories. Write numbers with a point, and n/a where one is not known."
+        )
+
+
+def _is_written_number(cell: str) -> bool:
+    """Say whether a cell is a number, also with a comma for the point or between thousands."""
+    return number_of(cell.replace(",", "")) is not None
+
+
 def check_identifiers(tidy: pd.DataFrame) -> None:
     """Refuse identifiers that a spreadsheet has rounded, and rows of totals."""
     wrong = []
@@ -100,6 +128,17 @@ def check_identifiers(tidy: pd.DataFrame) -> None:
                 wrong.append(f"{name}: {problem}")
     if wrong:
         raise DataError(f"embeddings: {listed(wrong, 3)}.")
+
+
+def _check_case(columns: Iterable[object]) -> None:
+    """Refuse columns such as Age, which nobody would find beside rules for age."""
+    names = list(map(str, columns))
+    wrong = []
+    for name in names:
+        if name.lower() in _FIXED and name.lower() not in names:
+            wrong.append(f"'{name}' to '{name.lower()}'")
+    if wrong:
+        raise DataError(f"embeddings: rename the column {', '.join(wrong)}, by which it is known.")
 
 
 def _look_at_sexes(written: pd.Series | None) -> None:

@@ -18,6 +18,7 @@ from neurocontrast.evaluation.rows import (
     Floats,
     Labels,
     Rows,
+    check_numbers,
     check_unmarked,
     is_number,
 )
@@ -122,6 +123,8 @@ def read_target(
             f"target '{name}': missing in all {len(table)} scans. Choose another column."
         )
     check_unmarked(table, [name], place=f"target '{name}'")
+    if kind == "auto":
+        check_numbers(table, [name], place=f"target '{name}'")
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float)
     is_named = name.lower() in _LEVELS
     numeric = is_number(table[name]) and not is_named and len(np.unique(numbers[present])) != 2

@@ -90,7 +90,8 @@ class TestNumbersWithCodes:
 
     def test_true_values_are_none(self):
         assert not unmarked_missing("z", ["-9", "-1.5", "2"])
-        assert not unmarked_missing("n", ["99", "98", "40"])
+        assert not unmarked_missing("n", ["99", "99", "98", "40"])
+        assert not unmarked_missing("volume", ["999", "870", "640"])
         assert not unmarked_missing("lesions", ["0", "3", "88", "12"])
         assert not unmarked_missing("site", ["1", "2", "99", "99"])
         assert not unmarked_missing("name", ["-1", "control", "99", "100"])

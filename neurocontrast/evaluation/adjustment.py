@@ -65,8 +65,6 @@ def choose_covariates(
     """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
     used = []
     dropped = {}
-    listed = table.columns.intersection(list(names)).difference([target])
-    check_numbers(table, listed, place="covariates")
     for name in dict.fromkeys(names):
         if name == target:
             dropped[name] = "is the target"
@@ -88,6 +86,7 @@ def choose_covariates(
         else:
             used.append(name)
     check_unmarked(table, used, place="covariates")
+    check_numbers(table, used, place="covariates")
     return tuple(used), dropped
 
 

@@ -10,11 +10,12 @@ from neurocontrast.evaluation.target import read_target
 from neurocontrast.exceptions import DataError
 
 RANDOM = np.random.default_rng(0)
+YEARS = RANDOM.integers(16, 32, 40) / 2
 FORMS = {
-    "decimal comma": [f"{value:.1f}".replace(".", ",") for value in RANDOM.normal(12, 2, 40)],
-    "thousands": [f"{value:,.0f}" for value in RANDOM.normal(50_000, 9_000, 40)],
-    "text among numbers": [f"{value:.1f}" for value in RANDOM.normal(12, 2, 38)] + ["not done"] * 2,
-    "points": [f"{value:.1f}" for value in RANDOM.normal(12, 2, 40)],
+    "decimal comma": [f"{value:.1f}".replace(".", ",") for value in YEARS],
+    "thousands": [f"{value * 1000:,.0f}" for value in YEARS],
+    "text among numbers": [f"{value:.1f}" for value in YEARS[2:]] + ["not done"] * 2,
+    "points": [f"{value:.1f}" for value in YEARS],
 }
 
 

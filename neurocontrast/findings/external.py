@@ -2,10 +2,10 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,12 @@ from neurocontrast.evaluation.metrics import (
     finite_or_none,
 )
 from neurocontrast.evaluation.models import Model, OutOfFold, Prediction, ProbeModel, gather
-from neurocontrast.evaluation.models.covariates import with_covariates, with_estimator
+from neurocontrast.evaluation.models.covariates import (
+    CovariateDesign,
+    with_covariates,
+    with_estimator,
+)
+from neurocontrast.evaluation.models.kernel import MeasureDesign
 from neurocontrast.evaluation.models.regional import choose_regional
 from neurocontrast.evaluation.notices import (
     ALLOWED_COPIES,
@@ -68,9 +73,9 @@ from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingn
 from neurocontrast.findings.predictions import draw_confusion, draw_curve, draw_predicted
 from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.findings.result import table_metrics
-from neurocontrast.findings.rivals import rivals
+from neurocontrast.findings.rivals import rivals, say_rivals
 from neurocontrast.findings.sites import resample, site_blocks, site_table
-from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
+from neurocontrast.page.blocks import Block, Facts, Paragraph, Pictures, Section, note, pictures
 from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
 
 _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
@@ -83,6 +88,13 @@ class ExternalMetric(record.Section):
     value: StrictFloat | None = None
     interval: Interval = None
     reason: str | None = None
+
+
+class ExternalRival(record.Section):
+    """A model without an encoder on the external test set, and the embedding minus it."""
+
+    metrics: dict[str, ExternalMetric] = {}
+    increment: dict[str, Increment] = {}
 
 
 class ExternalTest(Part):
@@ -103,6 +115,8 @@ class ExternalTest(Part):
     baseline: dict[str, ExternalMetric] = {}
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
+    rivals: dict[str, ExternalRival] = {}
+    """Models of the regional measures by name; images of external scans are not read."""
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
@@ -167,7 +181,8 @@ def plan_external(
     chosen = tidy.iloc[rows].reset_index(drop=True)
     chosen["subject_id"] = unify_subjects(chosen["subject_id"], study.table["subject_id"])
     names, dropped = _covariates(study, chosen)
-    chosen = _read_alike(study, chosen, names)
+    fitted = _regional_rivals(study)
+    chosen = _read_alike(study, chosen, (*names, *_measures_among(fitted, chosen)))
     shared, found = _check_shared(study, chosen)
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     with _naming_the_test_table():
@@ -176,7 +191,8 @@ def plan_external(
     overlap, leaks = _check_leaks(study, joined, chosen, info)
     without = [Notice.of("external_baseline", name=each) for each in dropped]
     baseline, unfit = _fit_baseline(joined, names)
-    notices += [*found, *leaks, *without, *unfit, *_unlike_the_study(study, chosen)]
+    of_both, absent = _rivals_of_both(fitted, joined, chosen)
+    notices += [*found, *leaks, *without, *unfit, *absent, *_unlike_the_study(study, chosen)]
     excluded = {
         "not selected by test_where": len(tidy) - len(kept),
         f"{target.name} missing": int((~present).sum()),
@@ -184,7 +200,11 @@ def plan_external(
     excluded = {why: n for why, n in excluded.items() if n}
     tested = study.models[0]
     assert isinstance(tested, ProbeModel)
-    models = (replace(tested, design=joined.design()), baseline)
+    models = (
+        replace(tested, design=joined.design()),
+        baseline,
+        *of_both,
+    )
     return External(
         replace(joined, models=models),
         excluded,
@@ -192,6 +212,48 @@ def plan_external(
         overlap_by=overlap.compared,
         notices=notices,
     )
+
+
+def _regional_rivals(study: Study) -> list[ProbeModel]:
+    """Return the models of the study that need columns of the table alone."""
+    rivals_of_columns = []
+    for model in study.models[2:]:
+        if isinstance(model, ProbeModel) and _columns_of(model):
+            rivals_of_columns.append(model)
+    return rivals_of_columns
+
+
+def _columns_of(model: ProbeModel) -> tuple[str, ...]:
+    """Return the columns of the table that a model needs; none where it needs images or features."""
+    if isinstance(model.design, CovariateDesign | MeasureDesign):
+        return tuple(model.design.names)
+    return ()
+
+
+def _measures_among(models: Sequence[ProbeModel], chosen: pd.DataFrame) -> tuple[str, ...]:
+    """Return the measures of models that the external scans have."""
+    names = dict.fromkeys(itertools.chain.from_iterable(map(_columns_of, models)))
+    return tuple(filter(chosen.columns.__contains__, names))
+
+
+def _rivals_of_both(
+    models: Sequence[ProbeModel], joined: Study, chosen: pd.DataFrame
+) -> tuple[list[Model], list[Notice]]:
+    """Return models of regional measures with those of the external scans.
+
+    A model whose measures the test table lacks is left out with a notice.
+    """
+    of_both: list[Model] = []
+    notices = []
+    for model in models:
+        empty = chosen.reindex(columns=list(_columns_of(model))).isna().all()
+        lacking = empty.index[empty].tolist()
+        if lacking:
+            text = f"{model.name}, since the test table lacks {one_of(lacking[:5])}"
+            notices.append(Notice.of("external_rival", text=text))
+        elif isinstance(model.design, CovariateDesign | MeasureDesign):
+            of_both.append(replace(model, design=replace(model.design, table=joined.table)))
+    return of_both, notices
 
 
 def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Notice]]:
@@ -385,14 +447,14 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
     rows = split.test
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
     drawn = resample(study, models, rows, names, study.subjects, "external-intervals")
-    drawn["increment"] = {
-        name: drawn["embedding"][name] - drawn["baseline"][name] for name in names
-    }
+    for key in list(models)[1:]:
+        gain = "increment" if key == "baseline" else f"{key}_increment"
+        drawn[gain] = {name: drawn["embedding"][name] - drawn[key][name] for name in names}
     why = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
     figures: dict[str, dict[str, Any]] = {model: {} for model in drawn}
-    for model, name in product(drawn, names):
+    for model, name in itertools.product(drawn, names):
         value, *ends = drawn[model][name].figure(level=level).values()
-        key = "difference" if model == "increment" else "value"
+        key = "difference" if model.endswith("increment") else "value"
         figure = {key: value, "interval": None if ends[0] is None else ends}
         reason = {"reason": explain_value(name, why)} if value is None and model in models else {}
         figures[model][name] = figure | reason
@@ -413,6 +475,10 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         "baseline": figures["baseline"],
         "baseline_covariates": list(study.covariates),
         "increment": figures["increment"],
+        "rivals": {
+            key: {"metrics": figures[key], "increment": figures[f"{key}_increment"]}
+            for key in list(models)[2:]
+        },
         "n_overlap": external.n_overlap,
         "overlap_by": list(external.overlap_by),
     }
@@ -433,6 +499,9 @@ def show_external(files: EvaluationFolder) -> Section | None:
         return None
     blocks: list[Block] = [Facts(write_paragraphs("external.j2", files, about=about))]
     blocks.append(table_metrics(part, caption="Metrics of the external test set."))
+    beside = say_rivals(part.summary, part.leading[0])
+    if beside:
+        blocks.append(Paragraph(beside))
     tested = _tested(files)
     if tested is None:
         blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
@@ -484,20 +553,13 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     external = files.summary.part(ExternalTest)
     if external is None:
         return None
-    metrics, baseline = (
-        {
-            name: Metric(pooled=found.value, interval=found.interval, reason=found.reason)
-            for name, found in part.items()
-        }
-        for part in (external.metrics, external.baseline)
-    )
     threshold = files.summary.threshold.model_copy(
         update={"rule": external.threshold, "values": []}
     )
     changes = {
         "n": external.n,
-        "metrics": metrics,
-        "baseline": baseline,
+        "metrics": _as_metrics(external.metrics),
+        "baseline": _as_metrics(external.baseline),
         "increment": external.increment,
         "baseline_covariates": external.baseline_covariates,
         "threshold": threshold,
@@ -506,6 +568,9 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
         "splits": "fixed",
         **dict.fromkeys(each.key for each in rivals(files.summary)),
     }
+    for key, rival in external.rivals.items():
+        changes[key] = _as_metrics(rival.metrics)
+        changes[f"{key}_increment"] = rival.increment
     tested = _tested(files)
     sites = files.table("external_sites", "site", "n")
     tested = files.predictions.iloc[:0] if tested is None else tested
@@ -519,6 +584,14 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
         sites=pd.DataFrame() if sites is None else sites,
         tables={"cohort": None, "outlyingness": outside},
     )
+
+
+def _as_metrics(figures: Mapping[str, ExternalMetric]) -> dict[str, Metric]:
+    """Return figures of the external test set as metrics of an evaluation."""
+    metrics = {}
+    for name, figure in figures.items():
+        metrics[name] = Metric(pooled=figure.value, interval=figure.interval, reason=figure.reason)
+    return metrics
 
 
 EXTERNAL = Finding(

@@ -212,12 +212,14 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     for rival in models:
         reason = "not tested: no better or worse, too few folds, or sites held out"
         columns += _against(_name_column(rival), f"Minus {rival.name}", rival.key, "not defined")
+        if s.splits == "fixed":
+            continue  # p-values are over folds
         columns.append(Column("p", f"{rival.key}_p", "p", reason=reason))
         texts.append(
             f"p next to {rival.name}: corrected resampled t-test of embedding and {rival.name} "
             "over folds."
         )
-    if len(models) > 1:
+    if len(models) > 1 and s.splits != "fixed":
         texts.append(f"These are adjusted by Holm for {len(models)} models within each metric.")
     about = f"All metrics, of all tested {files.words.items} at once, with their {files.percent} intervals."
     if any(row["sd"] is not None for row in rows):

@@ -1,14 +1,25 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
 
+import neurocontrast
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.findings import Inputs, measure, plan_external
-from neurocontrast.findings.external import measure_external_test
+from neurocontrast.findings.external import (
+    external_part,
+    measure_external_test,
+    show_external,
+)
+from neurocontrast.findings.folder import read_folder
+from neurocontrast.findings.rivals import rivals
+from neurocontrast.page.blocks import Paragraph, Table
 from neurocontrast.provenance import subject_digest
 from tests.evaluation.quick import FAST
 
@@ -264,3 +275,81 @@ def test_perfect_separation_is_no_certainty(make_cohort):
     assert summary["metrics"]["auc"] == {"value": 1.0, "interval": None}
     assert summary["metrics"]["sensitivity"]["interval"] is None
     assert summary["increment"]["auc"] == {"difference": 0.5, "interval": None}
+
+
+def with_regions(cohort, seed=5):
+    """Return a table and features with two regional measures, one of which knows the diagnosis."""
+    table, features = cohort
+    random = np.random.default_rng(seed)
+    sick = (table["diagnosis"] == "patient").to_numpy()
+    measures = {
+        "Left-Hippocampus": 4000 - 350 * sick + random.normal(0, 300, len(table)),
+        "Right-Putamen": random.normal(5000, 300, len(table)),
+    }
+    return table.assign(**measures), features
+
+
+REGIONS = {"regional": ["Left-Hippocampus", "Right-Putamen"]}
+
+
+def test_models_of_regional_measures_are_tested_on_the_same_external_scans(make_cohort):
+    training, test = map(with_regions, pair(make_cohort))
+    summary, tables, external = run(training, test, **REGIONS)
+    assert codes(external) == set()
+    assert list(summary["rivals"]) == ["regional", "regional_kernel"]
+    predictions = tables["external_predictions"]
+    truth = predictions["y_true"] == "patient"
+    for key, rival in summary["rivals"].items():
+        auc = roc_auc_score(truth, predictions[f"{key}_score"])
+        assert rival["metrics"]["auc"]["value"] == pytest.approx(auc)
+        gain = summary["metrics"]["auc"]["value"] - auc
+        assert rival["increment"]["auc"]["difference"] == pytest.approx(gain)
+        low, high = rival["increment"]["auc"]["interval"]
+        assert low < gain < high
+    scaler = StandardScaler().fit(training[0][REGIONS["regional"]])
+    plain = LogisticRegression(C=1.0).fit(
+        scaler.transform(training[0][REGIONS["regional"]]), training[0]["diagnosis"]
+    )
+    scores = plain.predict_proba(scaler.transform(test[0][REGIONS["regional"]]))[:, 1]
+    assert np.corrcoef(scores, predictions["regional_score"])[0, 1] > 0.99
+    without, _, _ = run(training, test)
+    assert without["metrics"]["auc"] == summary["metrics"]["auc"]
+    assert without["rivals"] == {}
+
+
+def test_models_whose_measures_the_test_table_lacks_are_left_out_and_named(make_cohort):
+    training, test = pair(make_cohort)
+    table, features = with_regions(test)
+    for column in (table.drop(columns="Right-Putamen"), table.assign(**{"Right-Putamen": np.nan})):
+        summary, _, external = run(with_regions(training), (column, features), **REGIONS)
+        assert summary["rivals"] == {}
+        messages = [notice.message for notice in external.notices]
+        assert any("regional, since the test table lacks 'Right-Putamen'" in m for m in messages)
+
+
+def test_the_page_shows_models_of_regional_measures_on_external_scans(make_cohort, tmp_path):
+    tables = []
+    for table, features in map(with_regions, pair(make_cohort)):
+        columns = [f"feature_{number:04d}" for number in range(features.shape[1])]
+        tables.append(table.join(pd.DataFrame(features, columns=columns)))
+    options = FAST | {"n_bootstraps": 50, "target": "diagnosis", **REGIONS}
+    found = neurocontrast.evaluate(tables[0], test=tables[1], out=tmp_path / "e", **options)
+    files = read_folder(found)
+    part = external_part(files)
+    external = found.record.external["rivals"]
+    assert [rival.key for rival in rivals(part.summary)] == ["regional", "regional_kernel"]
+    for rival in rivals(part.summary):
+        assert rival.value("auc") == external[rival.key]["metrics"]["auc"]["value"]
+        difference = external[rival.key]["increment"]["auc"]["difference"]
+        assert rival.difference("auc") == pytest.approx(difference)
+    section = show_external(files)
+    words = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert any(text.startswith("2 regional measures, without any encoder, reach") for text in words)
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    assert {"Regions only", "Minus regions", "Regions (kernel) only"} <= set(table.header)
+    assert "over folds" not in table.note
+    older = Path(found) / "evaluation.json"
+    content = json.loads(older.read_text())
+    del content["external"]["rivals"]
+    older.write_text(json.dumps(content))
+    assert rivals(external_part(read_folder(found)).summary) == []

@@ -20,6 +20,7 @@ from neurocontrast.data.listing import AnyTable, place_of, read_table
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.sexes import as_sex
+from neurocontrast.data.unmarked import unmarked_missing
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
@@ -36,7 +37,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, Recognised, describe_environment
+from neurocontrast.provenance import CONTENT, Recognised, describe_environment, subject_label
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -340,14 +341,14 @@ def _truths(
     problems = Problems(labels.source)
     truth_of = _truth_by_cell(fitted, labels.cells[fitted.target])
     truths = np.full(len(tidy), np.nan)
-    rows = tidy.groupby("participant_id").indices
+    rows = tidy.groupby(tidy["participant_id"].map(subject_label)).indices
     trained_on = _trained_on(tidy, people)
     line_of: dict[int, tuple[int, str]] = {}
     for line, row in zip(labels.cells.index, labels.cells.to_dict("records"), strict=True):
         name = row["participant_id"]
         cell = row[fitted.target]
         where: dict[str, Any] = {"line": line, "name": name}
-        of_scan = rows.get(name, np.array([], dtype=int))
+        of_scan = rows.get(subject_label(name), np.array([], dtype=int))
         if "session" in row:
             session = "" if is_missing(row["session"]) else row["session"]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
@@ -398,7 +399,11 @@ def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | N
     """
     written = cells.unique().tolist()
     if fitted.kind == "continuous":
-        return {cell: number_in(fitted.target, cell) for cell in written}
+        codes = unmarked_missing(fitted.target, cells)
+        numbers: dict[str, float | None] = dict.fromkeys(codes)
+        for cell in written:
+            numbers.setdefault(cell, number_in(fitted.target, cell))
+        return numbers
     classes = list(fitted.classes)
     levels = levels_of(fitted.target, classes)
     truths: dict[str, float | None] = {}

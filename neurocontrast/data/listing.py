@@ -281,14 +281,22 @@ def read_table(
 
 
 def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read the first sheet of an Excel workbook (``.xlsx``) as text."""
+    """Read the first sheet of an Excel workbook (``.xlsx``) as text.
+
+    A further sheet that has a column of the first one is refused: people or measures would be lost.
+    """
     check_place(path)
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(part.file_size for part in archive.infolist()) > _N_WORKBOOK_BYTES:
                 raise ValueError(f"its tables would take more than {_N_WORKBOOK_BYTES:,} bytes")
-        cells = pd.read_excel(
-            path, header=None, dtype=str, keep_default_na=False, engine="openpyxl"
+        sheets = pd.read_excel(
+            path,
+            sheet_name=None,
+            header=None,
+            dtype=str,
+            keep_default_na=False,
+            engine="openpyxl",
         )
     except ImportError as error:
         raise DataError(
@@ -297,11 +305,29 @@ def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
     except DAMAGE as error:  # openpyxl meets damaged parts with nearly any of them
         found = f"not readable as an Excel workbook ({said(error)})"
         raise DataError(f"{path}: {found}. Save it as .xlsx or .tsv.") from None
+    _check_one_table(path, sheets)
+    cells = next(iter(sheets.values()))
     header = (
         cells.iloc[:1].to_numpy().ravel()
     )  # which pandas, reading it as one, renames where a name comes twice
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
     return cells.iloc[1:].reset_index(drop=True).set_axis(names, axis="columns")
+
+
+def _check_one_table(path: str | os.PathLike[str], sheets: dict[str, pd.DataFrame]) -> None:
+    """Refuse a workbook whose further sheets have a column of the first, and rows."""
+    first, *others = sheets
+    names = set(sheets[first].iloc[:1].to_numpy().ravel()) - {""}
+    further = []
+    for name in others:
+        header = set(sheets[name].iloc[:1].to_numpy().ravel())
+        if header & names and len(sheets[name]) > 1:
+            further.append(name)
+    if further:
+        raise DataError(
+            f"{path}: the sheets {one_of(further)} have columns of the first, '{first}', which "
+            "alone is read. Save each sheet as a table of its own, or put them into one."
+        )
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:

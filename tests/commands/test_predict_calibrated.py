@@ -204,3 +204,19 @@ def test_shifts_count_subjects_not_scans():
     )
     probabilities = shift_scores(np.array([0.5]), pd.Series(["s"]), {"s": found}, "binary")
     np.testing.assert_allclose(probabilities, expit(2.0))
+
+
+@pytest.mark.parametrize("prefix", ["sub-", "SUB_", ""])
+def test_labels_are_joined_in_any_form_of_an_identifier(of_age, folder, new, tmp_path, prefix):
+    given = labels(new, tmp_path / "labels.tsv", range(10), "age")
+    table = pd.read_csv(given, sep="\t")
+    table["participant_id"] = [f"{prefix}{name}" for name in table["participant_id"]]
+    out = nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=table)
+    assert pd.read_csv(out, sep="\t")["calibrated_on"].sum() == 10
+
+
+def test_ages_that_mean_not_known_calibrate_nothing(of_age, folder, new, tmp_path):
+    table = new.iloc[:10][["participant_id", "age"]].copy()
+    table.loc[:2, "age"] = 99
+    with pytest.raises(DataError, match="found '99'; must be a number"):
+        nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=table)

@@ -151,3 +151,20 @@ class TestASubjectOfTwoSexesIsToldOf:
         assert any(
             "1 subjects are F in one row and M in another (a)" in note for note in found.notes
         )
+
+
+def test_a_workbook_of_several_tables_is_refused(tmp_path):
+    pytest.importorskip("openpyxl")
+    table = draw_measures(PEOPLE)
+    legend = pd.DataFrame({"variable": ["x"], "meaning": ["y"]})
+    for name, further in (("two", table.iloc[6:]), ("hemispheres", table.iloc[:, [0, 3]])):
+        with pd.ExcelWriter(tmp_path / f"{name}.xlsx") as writer:
+            table.iloc[:6, :3].to_excel(writer, sheet_name="A", index=False)
+            further.to_excel(writer, sheet_name="B", index=False)
+        with pytest.raises(DataError, match="the sheets 'B' have columns of the first, 'A'"):
+            read_tables(tmp_path / f"{name}.xlsx")
+    with pd.ExcelWriter(tmp_path / "one.xlsx") as writer:
+        table.to_excel(writer, sheet_name="A", index=False)
+        legend.to_excel(writer, sheet_name="legend", index=False)
+        table.iloc[:0].to_excel(writer, sheet_name="empty", index=False)
+    assert len(read_tables(tmp_path / "one.xlsx").values) == 12

@@ -152,7 +152,7 @@ def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedPro
 
 
 def _save_encoders(models: Path, run: Path) -> None:
-    """Write the encoder of a run, or those of its members, without heads."""
+    """Write the encoder of a run, or the encoders of its members, without heads."""
     for folder in members_of(run):
         encoder, contract = load_encoder(folder)
         kept = {key: value for key, value in contract.items() if key not in _OF_THE_RUN}

@@ -152,7 +152,7 @@ def embed(
 def _leave_out(
     sources: Sequence[AnySource], cohorts: Sequence[Cohort], progress: Progress
 ) -> tuple[list[Cohort], pd.DataFrame]:
-    """Prepare the scans, and leave out those that one of the sources cannot use, if they skip."""
+    """Prepare the scans, and leave out the scans unusable by one of the sources, if they skip."""
     kept = []
     tables = []
     for source, cohort in zip(sources, cohorts, strict=True):

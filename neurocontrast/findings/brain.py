@@ -190,7 +190,7 @@ def share_outside(image: nibabel.Nifti1Image) -> float:
 
 
 def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
-    """Return a map that is 0 outside the brain of the template, unless it is 0 inside."""
+    """Return a map with zeros outside the brain of the template, unless all inside is 0."""
     values = image.get_fdata(dtype=np.float32)
     inside = inside_brain(image)
     if not np.any(values[inside]):

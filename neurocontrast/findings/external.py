@@ -224,7 +224,7 @@ def _regional_rivals(study: Study) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the columns of the table that a model needs; none where it needs images or features."""
+    """Return the columns of the table needed by a model; none where images or features are needed."""
     if isinstance(model.design, CovariateDesign | MeasureDesign):
         return tuple(model.design.names)
     return ()
@@ -239,7 +239,7 @@ def _measures_among(models: Sequence[ProbeModel], chosen: pd.DataFrame) -> tuple
 def _rivals_of_both(
     models: Sequence[ProbeModel], joined: Study, chosen: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models of regional measures with those of the external scans.
+    """Return models of regional measures with the measures of the external scans.
 
     A model whose measures the test table lacks is left out with a notice.
     """

@@ -141,7 +141,7 @@ def fit_beside(
 
 
 def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
-    """Draw samples among those of training, as many as fit in memory; return their numbers."""
+    """Draw as many samples of training as fit in memory; return their numbers."""
     n_samples = len(data.training_rows)
     first = torch.as_tensor(data.images[data.training_rows[0]]["image"])
     n_most = max(2, MEMORY // (_BYTES_A_VALUE * first.numel()))

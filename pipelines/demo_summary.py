@@ -22,6 +22,15 @@ def shown(metric: dict) -> str:
     return f"{metric['pooled']:.3f} [{low:.3f}, {high:.3f}]"
 
 
+BESIDE = {
+    "network": "its network alone",
+    "components": "its components alone",
+    "voxels": "the study's own voxels",
+    "voxels_beside": "voxels and the encoder",
+    "baseline": "covariates only",
+}
+"""Models beside the pretrained encoder in its evaluations."""
+
 encoders = {
     "run": "pretrained encoder",
     "untrained": "the same, untrained",
@@ -31,21 +40,22 @@ print("\nSimulated brains, pooled out-of-fold, with 95 % bootstrap intervals ove
 for target, metric, title in (("diagnosis", "auc", "diagnosis AUC"), ("age", "r2", "age R²")):
     found = {name: read(f"{encoder}-{target}") for encoder, name in encoders.items()}
     for name, evaluation in found.items():
-        print(f"  {title:14}  {name:24}{shown(evaluation['metrics'][metric])}")
+        print(f"  {title:14}  {name:32}{shown(evaluation['metrics'][metric])}")
     pretrained = found[encoders["run"]]
-    print(f"  {'':14}  {'… fitted to the study':24}{shown(pretrained['voxels'][metric])}")
-    print(f"  {'':14}  {'covariates only':24}{shown(pretrained['baseline'][metric])}")
+    for key, name in BESIDE.items():
+        print(f"  {'':14}  {name:32}{shown(pretrained[key][metric])}")
 
 curves = {
     name: read(f"{encoder}-diagnosis")["learning_curve"] for encoder, name in encoders.items()
 }
 rows = {name: curve["metrics"]["auc"] for name, curve in curves.items()}
-rows["… fitted to the study"] = curves["pretrained encoder"]["voxels"]["auc"]
+for key, name in BESIDE.items():
+    rows[name] = curves["pretrained encoder"][key]["auc"]
 sizes = curves["pretrained encoder"]["sizes"]
 print("\nHow many labelled people does one need? Diagnosis AUC, mean over folds and draws:\n")
-print(f"  {'labelled people':26}" + "".join(f"{size:>7}" for size in sizes))
+print(f"  {'labelled people':34}" + "".join(f"{size:>7}" for size in sizes))
 for name, points in rows.items():
-    print(f"  {name:26}" + "".join(f"{point['mean']:7.2f}" for point in points))
+    print(f"  {name:34}" + "".join(f"{point['mean']:7.2f}" for point in points))
 
 print("\nDiagnosis, AUC less that of the pretrained encoder:\n")
 differences = pd.read_csv(out / "comparison" / "differences.tsv", sep="\t")

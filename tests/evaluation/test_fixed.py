@@ -79,7 +79,7 @@ def evaluated():
         "pretraining_contents": [],
         "pretraining_contents_complete": True,
     }
-    table["content_digest"] = "of " + table["participant_id"]
+    table["content_digest"] = "of-" + table["participant_id"]
     study = plan(table, features, info)
     return table, features, study, measure(study)
 

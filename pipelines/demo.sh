@@ -38,7 +38,7 @@ for encoder in run untrained components; do
     test "$encoder" = run && how="" || how=$scores
     # How many labelled people does one need? The study's own voxels are asked too, in the first evaluation.
     run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target diagnosis --out "$out/$encoder-diagnosis" \
-        --train-sizes 40,80,160,480 --n-draws 1 --set evaluation.n_repeats=3 --set evaluation.n_jobs=2 $how
+        --train-sizes 40,80,160,480 --n-draws 1 --set evaluation.n_jobs=2 $how
     run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target age --out "$out/$encoder-age" \
         --set evaluation.n_jobs=2 $how
 done

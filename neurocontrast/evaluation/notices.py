@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
+from neurocontrast.data.connected import number_connected
 from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.evaluation.record import Notice
@@ -431,16 +430,11 @@ def scan_codes(
     """
     rows: list[int] = []
     digests: list[bytes | str] = []
-    n_rows = 0
-    for row, content in zip(features, contents, strict=True):
+    for number, (row, content) in enumerate(zip(features, contents, strict=True)):
         vector = np.ascontiguousarray(row) + 0.0  # -0.0 is 0.0
         # Digests: sorting takes far longer.
         digests.append(hashlib.blake2b(vector.data, digest_size=16).digest())
         digests += content.split()
-        rows += [n_rows] * (len(digests) - len(rows))
-        n_rows += 1
-    nodes = n_rows + pd.factorize(np.array(digests, dtype=object))[0]
-    n_nodes = n_rows + len(digests)
-    links = coo_array((np.ones(len(rows)), (rows, nodes)), shape=(n_nodes, n_nodes))
-    codes: npt.NDArray[np.intp] = connected_components(links, directed=False)[1][:n_rows]
-    return codes
+        rows += [number] * (len(digests) - len(rows))
+    shared = pd.factorize(np.array(digests, dtype=object))[0]
+    return number_connected(np.array(rows, dtype=np.intp), shared)

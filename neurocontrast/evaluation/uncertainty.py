@@ -8,11 +8,10 @@ from itertools import chain
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 from sklearn.utils import gen_batches
 
+from neurocontrast.data.connected import number_connected
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.models.model import OutOfFold
 from neurocontrast.evaluation.record import Notice
@@ -260,7 +259,4 @@ def _linked_sites(sites: Texts, subjects: Texts) -> Texts:
     """Return a number for each scan, the same for scans of sites that share a subject."""
     places = pd.factorize(sites)[0]
     owners = pd.factorize(subjects)[0]
-    n = int(places.max()) + 1
-    shape = (n + int(owners.max()) + 1,) * 2
-    links = sparse.coo_matrix((np.ones(len(places)), (places, n + owners)), shape=shape)
-    return connected_components(links, directed=False)[1][places].astype(object)
+    return number_connected(places, owners)[places].astype(object)

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import Where, levels_of, no_column
+from neurocontrast.data.connected import number_connected
 from neurocontrast.data.problems import first_names
 from neurocontrast.data.sources import AnySource
 from neurocontrast.encoders.members import (
@@ -116,14 +115,11 @@ def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[s
     """Return groups of sites without a person in two of them, the one with most people first."""
     codes, names = pd.factorize(sites, sort=True)
     people = pd.factorize(subjects)[0]
-    n_sites = len(names)
-    n_nodes = n_sites + people.max() + 1
-    edges = coo_array((np.ones(len(codes)), (codes, n_sites + people)), shape=(n_nodes, n_nodes))
-    labels = connected_components(edges, directed=False)[1]
+    labels = number_connected(codes, people)
     groups = []
-    for label in pd.unique(labels[:n_sites]):
-        of_group = labels == label
-        groups.append((list(names[of_group[:n_sites]]), int(of_group[n_sites:].sum())))
+    for label in pd.unique(labels):
+        n_people = len(np.unique(people[labels[codes] == label]))
+        groups.append((list(names[labels == label]), n_people))
     return sorted(groups, key=_by_size)
 
 

@@ -117,14 +117,15 @@ def warnings_of_contradictions(
         if kind not in taken:
             continue
         column = taken[kind]
-        for second in _others(column, names[kind], cells):
-            first = _values_of(kind, column, cells, descriptions)
+        others = list(_others(column, names[kind], cells))
+        if not others:
+            continue
+        first = _values_of(kind, column, cells, descriptions)
+        first_is_coded = _is_coded(column, cells, descriptions)
+        for second in others:
             values = _values_of(kind, second, cells, descriptions)
             pair = pd.DataFrame({"taken": first, "second": values}).dropna()
-            is_coded = (
-                _is_coded(column, cells, descriptions),
-                _is_coded(second, cells, descriptions),
-            )
+            is_coded = (first_is_coded, _is_coded(second, cells, descriptions))
             contradictions.add(_Pair(kind, column, second, pair, is_coded))
     contradictions.raise_if_refused(source)
     return contradictions.warnings

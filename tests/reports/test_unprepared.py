@@ -7,6 +7,7 @@ import pytest
 import neurocontrast
 from neurocontrast.cli.app import run
 from neurocontrast.transforms.template import extent_of
+from tests.commands.small_run import Listening
 from tests.heads import head_of
 
 
@@ -62,17 +63,6 @@ def test_raw_scans_are_named_and_prepare_comes_next(cohort, tmp_path, capsys, ch
 
 
 def test_pretrain_warns_of_raw_scans(cohort, tmp_path):
-    class Listening:
-        warned: list[str] = []  # noqa: RUF012 - of one test
-
-        def message(self, text):
-            pass
-
-        def warning(self, text):
-            self.warned.append(text)
-
-        task = neurocontrast.progress.SILENT.task
-
     data = {"cache_dir": str(tmp_path / "cache"), "n_workers": 1, "spacing_mm": 14.0}
     config = {
         "data": {**data, "shape": [12, 14, 12], "val_fraction": 0.0},
@@ -80,10 +70,10 @@ def test_pretrain_warns_of_raw_scans(cohort, tmp_path):
         "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
     }
     for table, is_raw in ((cohort, False), (with_images(cohort, tmp_path, native), True)):
-        Listening.warned.clear()
+        told = Listening()
         out = tmp_path / f"run-{is_raw}"
-        neurocontrast.pretrain(config, participants=table, out=out, progress=Listening())
-        assert any("not in MNI space" in text for text in Listening.warned) is is_raw
+        neurocontrast.pretrain(config, participants=table, out=out, progress=told)
+        assert any("not in MNI space" in text for text in told.warned) is is_raw
 
 
 def test_a_map_of_tissue_is_no_brain_and_a_constant_image_has_no_extent():

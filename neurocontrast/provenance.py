@@ -30,7 +30,7 @@ _PACKAGES = (
 
 Record = Mapping[str, Any]
 Description = dict[str, Any]
-"""What a JSON file says of a run or an encoder, as it is read and as it is made."""
+"""Content of a JSON file about a run or an encoder, as read and as made."""
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 _AS_FLOAT = re.compile(r"^([0-9]+)\.0+$")
 CONTENT = "content_digest"
@@ -200,6 +200,18 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
             content = ""
         joined.append(content)
     return joined
+
+
+def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
+    """Return the people of any of several runs; unknown subjects of one count as nobody."""
+    subjects = frozenset[str]()
+    contents = frozenset[str]()
+    is_complete = True
+    for people in several:
+        subjects |= people.subjects or frozenset()
+        contents |= people.contents
+        is_complete = is_complete and people.is_complete
+    return KnownPeople(subjects, contents, is_complete)
 
 
 def _git_revision() -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from neurocontrast.provenance import (
     KnownPeople,
     describe_environment,
     join_contents,
+    join_people,
     shared_keys,
 )
 
@@ -206,27 +207,23 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
             "run": run,
         }
     shared = shared_keys(infos)
-    seen: set[str] = set()
-    contents: set[str] = set()
+    of_runs = list(map(KnownPeople.of_pretraining, infos))
+    people = join_people(of_runs)
     unknown = []
-    are_complete = True
-    for name, info in zip(read, infos, strict=True):
-        people = KnownPeople.of_pretraining(info)
-        contents |= people.contents
-        are_complete = are_complete and people.is_complete
-        if people.subjects is None:
+    for name, of_run in zip(read, of_runs, strict=True):
+        if of_run.subjects is None:
             unknown.append(name)
-        else:
-            seen |= people.subjects
     return {
         **{key: shared[key] for key in _SHARED if key in shared},
         "run": shared_keys(runs)
         | {"preprocessing": shared_keys([run.get("preprocessing") or {} for run in runs])}
         | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
         | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
-        "pretraining_subjects": None if len(unknown) == len(infos) else sorted(seen),
-        "pretraining_contents": sorted(contents),
-        "pretraining_contents_complete": are_complete,
+        "pretraining_subjects": (
+            None if len(unknown) == len(infos) else sorted(people.subjects or ())
+        ),
+        "pretraining_contents": sorted(people.contents),
+        "pretraining_contents_complete": people.is_complete,
         "pretraining_unknown": unknown,
         "simulated": any(info.get("simulated") for info in infos),
         "flow": infos[0].get("flow"),

@@ -98,12 +98,17 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
             f"neurocontrast: was {provenance['environment']['neurocontrast']}, is {version()}"
         )
     if found:
-        lines = "\n".join(f"  {line}" for line in found)
-        raise CheckpointError(
-            f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
-            "Give what it began with, or start another in a new directory. What may change: a greater training.epochs, "
-            f"{', '.join(FREE_TO_DIFFER)}."
-        )
+        allowed = ", ".join(("a greater training.epochs", *FREE_TO_DIFFER))
+        raise CheckpointError(f"{text_of_changes(folder, found)} What may change: {allowed}.")
+
+
+def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
+    """Return why a run cannot continue, a change a line, and the remedy."""
+    lines = "\n".join(map("  {}".format, changes))
+    return (
+        f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
+        "Give what it began with, or start another in a new directory."
+    )
 
 
 def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:

@@ -32,7 +32,7 @@ from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import hold, write_json
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import KnownPeople, describe_environment, version
+from neurocontrast.provenance import KnownPeople, describe_environment, join_people, version
 from neurocontrast.runs.folder import (
     FREE_TO_DIFFER,
     check_new,
@@ -40,6 +40,7 @@ from neurocontrast.runs.folder import (
     describe_cohort,
     is_finished,
     read_provenance,
+    text_of_changes,
 )
 from neurocontrast.runs.parts import build_parts, read_cohort_of, read_skipped
 from neurocontrast.seeds import derive_seed
@@ -204,11 +205,7 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
     ignored = (*FREE_TO_DIFFER, "training.epochs", "training.init")
     changes = differences(before, settings, ignore=ignored)
     if changes:
-        lines = "\n".join(map("  {}".format, changes))
-        raise CheckpointError(
-            f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
-            "Give what it began with, or start another in a new directory."
-        )
+        raise CheckpointError(text_of_changes(folder, changes))
 
 
 def check_same_number(folder: Path, settings: Config) -> None:
@@ -220,11 +217,8 @@ def check_same_number(folder: Path, settings: Config) -> None:
     if has_members(folder):
         n_before = len(read_record(folder).seeds)
     if n_before != n_now:
-        raise CheckpointError(
-            f"{folder}: the run cannot continue, because it would not be the same run:\n"
-            f"  training.members: was {n_before}, is {n_now}\n"
-            "Give what it began with, or start another in a new directory."
-        )
+        change = f"training.members: was {n_before}, is {n_now}"
+        raise CheckpointError(text_of_changes(folder, [change]))
 
 
 def finish_members(
@@ -261,15 +255,3 @@ def finish_members(
     )
     weights = tuple(map(digest_of_weights, folders))
     write_members(folder, record.model_copy(update={"weights": weights}))
-
-
-def join_people(members: Sequence[KnownPeople]) -> KnownPeople:
-    """Return the people whom any member was trained on."""
-    subjects = frozenset[str]()
-    contents = frozenset[str]()
-    is_complete = True
-    for people in members:
-        subjects |= people.subjects or frozenset()
-        contents |= people.contents
-        is_complete = is_complete and people.is_complete
-    return KnownPeople(subjects, contents, is_complete)

@@ -12,7 +12,7 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
-from neurocontrast.embedding.scan_embedder import load_readers
+from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders import load_encoder, save_encoder
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe

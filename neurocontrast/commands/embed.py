@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,17 @@ from monai.transforms import Compose, Transform
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.columns import Where
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
-from neurocontrast.embedding.scan_embedder import load_readers
+from neurocontrast.embedding.readers import Reading, contents_of, load_readers
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, join_contents
+from neurocontrast.provenance import CONTENT
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
@@ -87,12 +89,13 @@ def embed(
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
     readers, contract = load_readers(folder, settings.embedding)
     given = None if transforms is None else Compose(transforms)
-    sources: list[AnySource] = []
+    listings: list[Reading[AnySource]] = []
     for reader in readers:
-        sources.append(
-            source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
-        )
-    listed = sources[0].read_cohort(participants, images_root=images_root)
+        source = source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
+        listed = source.read_cohort(participants, images_root=images_root)
+        listings.append(Reading(reader.network, source, listed))
+    source = listings[0].source
+    listed = listings[0].cohort
     cohort = listed.select(settings.embedding.where)
     for warning in cohort.warnings:
         progress.warning(warning)
@@ -102,14 +105,9 @@ def embed(
             f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
         )
     info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
-    cohorts = [cohort]
-    for source in sources[1:]:
-        again = source.read_cohort(participants, images_root=images_root)
-        cohorts.append(again.select(settings.embedding.where))
-    cohorts, skipped = _leave_out(sources, cohorts, progress)
-    read = cohorts[0]
+    readings, skipped = _leave_out(listings, settings.embedding.where, progress)
+    read = readings[0].cohort
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
-    source = sources[0]
     if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:
         info["max_missing"] = source.known.max_missing
     # All that features depend on to the last digit: weights, scans, settings, software.
@@ -123,15 +121,15 @@ def embed(
     ]
     known += [software, source.signatures(read)]
     features = []
-    for number, reader in enumerate(readers):
+    for number, reading in enumerate(readings):
         # Of members that are prepared alike there is one reader, and one pass over the scans.
         of_reader = [*known, number] if number else known
         key = digest_of("features", json.dumps(of_reader, sort_keys=True))
         finished = FinishedBatches(target, key)
         features.append(
             extract_features(
-                reader.network,
-                sources[number].images(cohorts[number]),
+                reading.network,
+                reading.source.images(reading.cohort),
                 settings=settings.embedding,
                 n_readers=settings.data.n_workers,
                 progress=progress,
@@ -140,27 +138,25 @@ def embed(
         )
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
     table = source.table_of(read).drop(columns=CONTENT, errors="ignore")
-    contents = []
-    for prepared, usable in zip(sources, cohorts, strict=True):
-        contents.append(prepared.contents(usable, progress))
-    table[CONTENT] = join_contents(contents)
+    table[CONTENT] = contents_of(readings, progress)
     write_embeddings(target, table, np.concatenate(features, axis=1), info)
     finished.remove()
     return EmbeddingsTable(target)
 
 
 def _leave_out(
-    sources: Sequence[AnySource], cohorts: Sequence[Cohort], progress: Progress
-) -> tuple[list[Cohort], pd.DataFrame]:
-    """Prepare the scans, and leave out the scans unusable by one of the sources, if they skip."""
-    kept = []
+    listings: Sequence[Reading[AnySource]], where: Where, progress: Progress
+) -> tuple[list[Reading[AnySource]], pd.DataFrame]:
+    """Prepare the selected scans, and leave out the scans unusable by a source that skips."""
+    usable = []
     tables = []
-    for source, cohort in zip(sources, cohorts, strict=True):
-        usable, skipped = leave_out(source, cohort, progress)
-        kept.append(usable)
+    for listing in listings:
+        cohort, skipped = leave_out(listing.source, listing.cohort.select(where), progress)
+        usable.append(replace(listing, cohort=cohort))
         tables.append(skipped)
     skipped = pd.concat(tables, ignore_index=True).drop_duplicates("scan")
-    return [without(cohort, set(skipped["scan"])) for cohort in kept], skipped
+    names = set(skipped["scan"])
+    return [replace(reading, cohort=without(reading.cohort, names)) for reading in usable], skipped
 
 
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:

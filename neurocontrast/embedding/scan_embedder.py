@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -16,81 +15,17 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
-from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
-from neurocontrast.encoders.members import (
-    SeveralEncoders,
-    describe_members,
-    members_of,
-    read_record,
-)
+from neurocontrast.embedding.readers import Reader, Reading, contents_of, load_readers
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
-from neurocontrast.provenance import Description, KnownPeople, join_contents
+from neurocontrast.provenance import KnownPeople
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
-
-
-def load_network(
-    run: str | os.PathLike[str], settings: EmbeddingSettings
-) -> tuple[Encoder | ContrastiveModel, dict[str, Any]]:
-    """Load the network of a run, read out as the settings say, and its ``encoder.json``."""
-    network, contract = load_encoder(run) if settings.layer == "encoder" else load_model(run)
-    if settings.read_out is not None:
-        if not isinstance(network, Encoder):
-            raise ConfigError(
-                "embedding.read_out: the head takes the encoder's own features. Leave it out, or layer."
-            )
-        try:
-            network.set_read_out(settings.read_out)
-        except ValueError as error:
-            raise ConfigError(f"embedding.{error}.") from None
-    return network, contract
-
-
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """Networks of a run that read samples prepared alike: one, or several members."""
-
-    folder: Path
-    network: Encoder | ContrastiveModel | SeveralEncoders
-    contract: Description
-    """``encoder.json`` of the network, or of the first of several."""
-
-
-def load_readers(
-    run: str | os.PathLike[str], settings: EmbeddingSettings
-) -> tuple[list[Reader], Description]:
-    """Load the networks of a run, in the order of their features, and its description.
-
-    A run of one encoder has one reader, and its description is ``encoder.json``. So has a run of
-    members whose samples are prepared alike; members that standardise by the people whom each
-    learned from have a reader each.
-    """
-    readers = []
-    networks = []
-    contracts = []
-    sizes = []
-    preprocessing = []
-    for folder in members_of(Path(run)):
-        network, contract = load_network(folder, settings)
-        readers.append(Reader(folder, network, contract))
-        networks.append(network)
-        contracts.append(contract)
-        sizes.append(network.n_features)
-        preprocessing.append(contract["preprocessing"])
-    if len(readers) == 1:
-        return readers, contracts[0]
-    described = describe_members(contracts, sizes, read_record(Path(run)).left_out)
-    if preprocessing.count(preprocessing[0]) == len(preprocessing):
-        readers = [Reader(readers[0].folder, SeveralEncoders(networks), contracts[0])]
-    return readers, described
-
 
 _REACTIONS = ("warn", "error", "ignore")
 
@@ -205,25 +140,24 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
         readers = load_readers(self.run, settings)[0]
         with ExitStack() as stack:
-            prepared = []
-            contents = []
-            features = []
+            readings = []
             for reader in readers:
-                source, cohort = self._prepare(reader, X, stack)
-                prepared.append((source, cohort))
-                if self.overlap != "ignore":
-                    contents.append(source.contents(cohort, SILENT))
-            if contents:
-                self._look_for_people(X, join_contents(contents))
-            for reader, (source, cohort) in zip(readers, prepared, strict=True):
-                images = source.images(cohort)
-                n_readers = source.data.n_workers
+                readings.append(self._prepare(reader, X, stack))
+            if self.overlap != "ignore":
+                self._look_for_people(X, contents_of(readings, SILENT))
+            features = []
+            for reading in readings:
                 features.append(
-                    extract_features(reader.network, images, settings=settings, n_readers=n_readers)
+                    extract_features(
+                        reading.network,
+                        reading.source.images(reading.cohort),
+                        settings=settings,
+                        n_readers=reading.source.data.n_workers,
+                    )
                 )
         return np.concatenate(features, axis=1)
 
-    def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> tuple[Brains, Cohort]:
+    def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
         """Prepare scans for the networks of a reader, images in memory for as long as `stack`."""
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
@@ -234,7 +168,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         for warning in cohort.warnings:
             warn_caller(warning)
         source.make_ready(cohort, ONLY_WARNINGS)
-        return source, cohort
+        return Reading(reader.network, source, cohort)
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""

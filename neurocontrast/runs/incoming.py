@@ -17,9 +17,7 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings, extract_features
-from neurocontrast.embedding.scan_embedder import load_readers
-from neurocontrast.encoders import ContrastiveModel, Encoder
-from neurocontrast.encoders.members import SeveralEncoders
+from neurocontrast.embedding.readers import Reading, contents_of, load_readers
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members, members_of
@@ -27,27 +25,7 @@ from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import join_contents
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """Scans as a network of a run reads them: of members that are prepared alike, all at once."""
-
-    network: Encoder | ContrastiveModel | SeveralEncoders
-    source: Brains
-    cohort: Cohort
-
-    def embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
-        """Return the features (n_features,) of one scan, and the digest of its content."""
-        # No copy of the scan is left where no cache folder was given.
-        with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
-            folder = getattr(self.source.data, "cache_dir", None) or Path(scratch)
-            source = self.source.kept_in(folder)
-            scan = self.cohort.subset([row])
-            features = extract_features(self.network, source.images(scan), settings=settings)
-            return features[0], source.contents(scan, SILENT)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +34,7 @@ class IncomingScans:
 
     cohort: Cohort
     tidy: pd.DataFrame  # the same rows as an evaluation reads them
-    readings: list[Reading]
+    readings: list[Reading[Brains]]
     settings: Config
     info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
 
@@ -100,12 +78,17 @@ class IncomingScans:
     def _embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
         """Return the features of one scan by all networks, and the digests of its content."""
         features = []
-        contents = []
-        for reading in self.readings:
-            values, content = reading.embed(row, settings)
-            features.append(values)
-            contents.append([content])
-        return np.concatenate(features), join_contents(contents)[0]
+        of_scan = []
+        # No copy of the scan is left where no cache folder was given.
+        with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
+            for reading in self.readings:
+                folder = getattr(reading.source.data, "cache_dir", None) or Path(scratch)
+                source = reading.source.kept_in(folder)
+                scan = reading.cohort.subset([row])
+                images = source.images(scan)
+                features.append(extract_features(reading.network, images, settings=settings)[0])
+                of_scan.append(Reading(reading.network, source, scan))
+            return np.concatenate(features), contents_of(of_scan, SILENT)[0]
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:
         """Return the origin of a table of predictions: the source of the scans, and those that failed."""

@@ -1,13 +1,14 @@
 """Networks of a run, of its members too, and the samples as each reads them."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.sources import AnySource
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.encoders.members import (
@@ -20,7 +21,10 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description, join_contents
 
-Source = TypeVar("Source", bound=AnySource)
+if TYPE_CHECKING:
+    from neurocontrast.data.sources import AnySource
+
+Source = TypeVar("Source", bound="AnySource")
 Network = Encoder | ContrastiveModel | SeveralEncoders
 
 

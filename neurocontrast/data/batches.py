@@ -79,8 +79,8 @@ def read_batches(
 ) -> Batches:
     """Yield the batches in their order, read by threads while the caller computes on the one before.
 
-    Threads would cost more than they save where there is no file to read. Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen
-    them on their device).
+    Samples of `ImagesInMemory` need no reading and no thread. Images of `ImagesInPlace` stay in the
+    precision they are kept in (`Encoder` and `TwoViews` widen them on their device).
     """
     if isinstance(images, PairedImages):
         batches = list(batches)

@@ -84,8 +84,9 @@ CURVE = (MAIN, "y-Aware", "NT-Xent", "untrained", "measures", "MLP")
 N_SITES = (3, 8, 16)
 N_PEOPLE = (100, 300, 1000)
 MOST = 0.8
-"""Numbers of labelled people, and the share that is the most of them."""
+"""Share of a clinic's people who are labelled at most."""
 N_DRAWS = 30
+"""Draws of labelled people, of each seed and size."""
 
 
 class Study:

@@ -22,7 +22,6 @@ from neurocontrast.exceptions import NeurocontrastWarning
 
 __all__ = [
     "DEFAULTS",
-    "KERNEL_LOSSES",
     "LOSSES",
     "TRIALS",
     "TrainedEncoder",
@@ -36,8 +35,7 @@ Settings = Mapping[str, Any]
 RECIPE = Path(__file__).parents[1] / "configs" / "brain" / "measures.yaml"
 EPOCHS, MIN_STEPS = 40, 150
 MAX_MISSING = 0.1  # one person lacks 13 of 179 measures, all others at most 7
-KERNEL_LOSSES = ("conditional A+U", "y-Aware")
-LOSSES = (*KERNEL_LOSSES, "NT-Xent", "SupCon")
+LOSSES = ("conditional A+U", "y-Aware", "L^exp", "Rank-N-Contrast", "NT-Xent", "SupCon")
 DEFAULTS: dict[str, Any] = {
     "temperature": 1.0,
     "views": "middle",
@@ -52,11 +50,18 @@ _FIRST = [
     {"temperature": temperature, "views": views}
     for temperature, views in product((0.1, 0.5, 2.0, 10.0), VIEWS)
 ]
-_SHAPES = ([{"head": []}], [{"widths": [256, 64]}, {"widths": [1024, 256]}])
+_SHAPES: tuple[list[dict[str, Any]], ...] = (
+    [{"head": []}],
+    [{"widths": [256, 64]}, {"widths": [1024, 256]}],
+)
 _SIGMAS = [{"sigma": 2.0}, {"sigma": 10.0}]
 TRIALS: dict[str, tuple[list[dict[str, Any]], ...]] = {
-    **dict.fromkeys(KERNEL_LOSSES, (_FIRST, *_SHAPES, _SIGMAS)),
-    **dict.fromkeys(("NT-Xent", "SupCon"), (_FIRST, *_SHAPES)),
+    "conditional A+U": (_FIRST, *_SHAPES, _SIGMAS),
+    "y-Aware": (_FIRST, *_SHAPES, _SIGMAS),
+    "L^exp": (_FIRST,),
+    "Rank-N-Contrast": (_FIRST,),
+    "NT-Xent": (_FIRST, *_SHAPES),
+    "SupCon": (_FIRST, *_SHAPES),
 }
 """Settings tried one group after the other, each at the best of those before."""
 
@@ -74,6 +79,8 @@ def _objective(name: str, settings: Settings) -> dict[str, Any]:
             "uniformity_weight": settings["weight"],
         },
         "y-Aware": {"loss": "yaware", "kernel": kernel},
+        "L^exp": {"loss": "exponential_yaware", "kernel": kernel},
+        "Rank-N-Contrast": {"loss": "rank_n_contrast", "column": "age"},
         "NT-Xent": {"loss": "ntxent"},
         "SupCon": {"loss": "supcon", "label": "decade_and_sex"},
     }
@@ -121,7 +128,7 @@ def pretrain_run(
         config["objective"] = _objective(name, settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NeurocontrastWarning)  # zeros of regions that tables lack
-        return neurocontrast.pretrain(config, out=out / "run")
+        return Path(neurocontrast.pretrain(config, out=out / "run"))
 
 
 @dataclass(frozen=True, eq=False)

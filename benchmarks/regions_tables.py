@@ -36,7 +36,9 @@ MEASURES = "measures"
 KINDS = ("", ", beside")
 MEMBERS = tuple(f"{name}, {N_MEMBERS} encoders" for name in SEVERAL)
 ENCODERS = (*LOSSES, *MEMBERS, "untrained")
-ROWS = (*(f"{name}{kind}" for name in ENCODERS for kind in KINDS), *RIVALS)
+JOINED = tuple(f"{name}{kind}, joined" for name in MEMBERS for kind in KINDS)
+"""Several encoders and the measures as one more, as `neurocontrast join` makes of their runs."""
+ROWS = (*(f"{name}{kind}" for name in ENCODERS for kind in KINDS), *JOINED, *RIVALS)
 """Titles as `regions_scores.collect` makes them; *beside* is the network with components beside it."""
 FORMATS = {
     "age": ".2f",
@@ -73,7 +75,19 @@ def _gather(study: Any, cells: list[dict[str, Any]]) -> dict[str, Judged]:
     for seed in {cell["key"]["seed"] for cell in cells}:
         for group, left_out in enumerate(deal_sites(study.sites, seed)):
             folds[seed, group] = make_fold(study.sites, left_out, seed)
-    return collect(cells, folds, study.people)
+    judged = collect(cells, folds, study.people)
+    for title in JOINED:
+        several = judged.get(title.removesuffix(", joined"))
+        if several is not None:
+            judged[title] = _join(several, judged[MEASURES])
+    return judged
+
+
+def _join(several: Judged, one: Judged) -> Judged:
+    """Return the mean of the predictions of several encoders and of one more."""
+    age = (N_MEMBERS * several.age + one.age) / (N_MEMBERS + 1)
+    sex = (N_MEMBERS * several.sex + one.sex) / (N_MEMBERS + 1)
+    return several._replace(age=age, sex=sex, home_age=float("nan"), home_site=float("nan"))
 
 
 def _interval(value: tuple[float, float, float], form: str = "+.2f") -> str:
@@ -120,7 +134,10 @@ def print_table(study: Any, out: Path) -> str:
     for title in ROWS:
         if title in judged:
             values = scores(judged[title])
-            lines.append(_row(title, [f"{values[key]:{form}}" for key, form in FORMATS.items()]))
+            cells = []
+            for key, form in FORMATS.items():
+                cells.append("" if np.isnan(values[key]) else f"{values[key]:{form}}")
+            lines.append(_row(title, cells))
     lines += ["", *_head("first − second", list(DIFFERENCES))]
     for one, other in PAIRS:
         if one in judged and other in judged:

@@ -82,7 +82,9 @@ def load_readers(
         sizes.append(network.n_features)
     if len(readers) == 1:
         return readers, contracts[0]
-    return _share(readers), describe_members(contracts, sizes, read_record(Path(run)))
+    record = read_record(Path(run))
+    described = describe_members(contracts, sizes, record.left_out, joined=record.joined)
+    return _share(readers), described
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:

@@ -150,23 +150,6 @@ def members_of(run: Path) -> tuple[Path, ...]:
     return folders
 
 
-def refuse_joined(run: Path, purpose: str) -> None:
-    """Refuse runs that were joined, where all members must be of one configuration.
-
-    `purpose` says for which: "training goes on with one configuration".
-    """
-    if not has_members(run):
-        return
-    joined = read_record(run).joined
-    if joined is None:
-        return
-    names = ", ".join(dict.fromkeys(map(attrgetter("run"), joined)))
-    raise CheckpointError(
-        f"{run}: was joined of several runs ({names}), and {purpose}. Give one of its members, "
-        f"which is a run of its own: {folder_of_member(run, 0)}."
-    )
-
-
 def number_kinds(contracts: Sequence[Record]) -> list[int]:
     """Return the number of the kind of each encoder, from 0 in the order of their first encoders.
 
@@ -239,12 +222,17 @@ class SeveralEncoders(nn.Module):
 
 
 def describe_members(
-    contracts: Sequence[Record], sizes: Sequence[int], record: MembersRecord
+    contracts: Sequence[Record],
+    sizes: Sequence[int],
+    left_out: Sequence[Sequence[str]] | None = None,
+    *,
+    joined: Sequence[JoinedMember] | None = None,
 ) -> Description:
     """Describe a run of members: the keys that all share, and each member.
 
-    `sizes` are the numbers of features of each. Of joined runs each member has its run and the
-    number of its kind, and ``kinds`` describe these.
+    `sizes` are the numbers of features of each, `left_out` the sites that each was trained without.
+    Of `joined` runs each member has its run and the number of its kind, and ``kinds`` describe
+    these.
     """
     kinds = number_kinds(contracts)
     members = []
@@ -259,10 +247,10 @@ def describe_members(
         }
         if "beside" in contract:
             member["beside"] = _beside_of(contract)
-        if record.left_out is not None:
-            member["left_out"] = list(record.left_out[number])
-        if record.joined is not None:
-            member |= {"run": record.joined[number].run, "kind": kinds[number]}
+        if left_out is not None:
+            member["left_out"] = list(left_out[number])
+        if joined is not None:
+            member |= {"run": joined[number].run, "kind": kinds[number]}
         members.append(member)
         start += size
     shared = shared_keys(contracts)
@@ -274,7 +262,7 @@ def describe_members(
     for key in _OF_ONE:
         shared.pop(key, None)
     shared["simulated"] = any(map(methodcaller("get", "simulated"), contracts))
-    if record.joined is not None:
+    if joined is not None:
         shared["kinds"] = _describe_kinds(contracts, members)
     digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
     weights = {"sha256": digest_of("members", *digests)}

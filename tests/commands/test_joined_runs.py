@@ -421,9 +421,7 @@ def test_runs_that_do_not_say_their_people_are_told_wherever_people_are_looked_f
     assert read_json(again / "provenance.json")["pretraining_unknown"] == ["joined"]
 
 
-def test_commands_of_one_encoder_and_training_refuse_a_joined_run(runs, people, tmp_path):
-    with pytest.raises(CheckpointError, match=r"several members .* Give one of them.*members/0"):
-        nc.finetune(runs.joined, participants=people, target="sex", out=tmp_path / "finetuned")
+def test_a_joined_run_is_not_trained_further_and_its_members_are_runs(runs, people):
     config = config_of(people, encoder=NET)
     for settings in (config, None):
         with pytest.raises(ConfigError, match="was joined of several runs, which were trained by"):

@@ -48,7 +48,7 @@ def join(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Join embeddings of the same scans into one table, or runs into one that averages."""
+    """Join embeddings of the same scans to one table, or runs to one that averages predictions."""
     listed_names = None if names is None else names.split(",")
     path = neurocontrast.join(
         embeddings, out=out, names=listed_names, overwrite=overwrite, progress=given.progress

@@ -30,6 +30,7 @@ from neurocontrast.exceptions import (
     LeakageError,
     NeurocontrastWarning,
 )
+from neurocontrast.weights import load
 
 OPTIONS = {"n_folds": 2, "n_inner_folds": 2, "allow_overlap": True, "regional": [], **FASTEST}
 ONE_EPOCH = {"epochs": 1, "batch_size": 64}
@@ -482,20 +483,23 @@ def maps(others, folder):
 
 @pytest.fixture(scope="module")
 def of_maps(settings, cohort, folder, whole):
-    """A run of two maps, and that run joined with one of whole scans."""
+    """Runs of two maps in both orders, and these joined with a run of whole scans."""
     copy = shutil.copytree(cohort.parent, folder / "cohort")
     table = with_maps(copy / cohort.name)
-    config = settings("training.epochs=1", "data.channels=[gm,wm]")
-    run = nc.pretrain(config, participants=table, out=folder / "of_maps").location
-    return run, nc.join([whole.location, run], out=folder / "of_both")
+    of_maps = []
+    for channels in ("gm,wm", "wm,gm"):
+        config = settings("training.epochs=1", f"data.channels=[{channels}]")
+        run = nc.pretrain(config, participants=table, out=folder / channels).location
+        of_maps.append(run)
+    return of_maps, nc.join([whole.location, *of_maps], out=folder / "of_both")
 
 
 def test_members_that_read_other_columns_of_a_table(of_maps, maps, whole, cached, tmp_path):
-    run, joined = of_maps
+    runs, joined = of_maps
     table = nc.embed(joined, participants=maps, out=tmp_path / "e.parquet", config=cached).location
     read = read_embeddings(table)
     features = []
-    for number, member in enumerate((whole, run)):
+    for number, member in enumerate((whole, *runs)):
         out = tmp_path / f"{number}.parquet"
         alone = nc.embed(member, participants=maps, out=out, config=cached)
         features.append(read_embeddings(alone).features)
@@ -508,13 +512,27 @@ def test_members_that_read_other_columns_of_a_table(of_maps, maps, whole, cached
     np.testing.assert_allclose(of_table["y_score"], scans.table["y_score"], atol=1e-5)
     embedder = ScanEmbedder(joined, cache_dir=cached["data"]["cache_dir"])
     np.testing.assert_allclose(embedder.fit_transform(read.table), read.features, atol=1e-5)
-    message = r"members of this run read other columns of a table \(path; gm, wm\)"
+    message = r"members of this run read other columns of a table \(path; gm, wm; wm, gm\)"
     with pytest.raises(DataError, match=f"X: {message}"):
         embedder.fit_transform(read.table["path"].tolist())
     with pytest.raises(DataError, match=message):
         nc.predict(evaluated.folder, maps.parent, run=joined, out=tmp_path / "folder.tsv")
     card = nc.bundle(joined, evaluated.folder, out=tmp_path / "bundle") / "docs/README.md"
     assert "`PLACE` is a table (`.tsv`) with the columns `path`, `gm`, `wm`." in card.read_text()
+
+
+def test_weights_that_ship_are_joined_without_their_probes(of_maps, tmp_path):
+    shipped = load("brain-maps-lda")
+    joined = nc.join([shipped, of_maps[0][0]], out=tmp_path / "joined")
+    record = read_json(joined / "members.json")
+    assert [member["encoder"] for member in record["joined"]] == ["lda", "lenet"]
+    assert sorted(path.name for path in (joined / "members/0").iterdir()) == [
+        "encoder.json",
+        "encoder.safetensors",
+        "provenance.json",
+    ]
+    known = set(read_json(shipped.path / "provenance.json")["pretraining_subjects"])
+    assert known < set(read_json(joined / "provenance.json")["pretraining_subjects"])
 
 
 def test_a_changed_map_is_not_taken_from_a_call_that_was_stopped(
@@ -537,8 +555,8 @@ def test_a_changed_map_is_not_taken_from_a_call_that_was_stopped(
     before = image.stat()
     os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
     nc.embed(joined, participants=maps, out=tmp_path / "a.parquet", config=own, overwrite=True)
-    assert keys[0] == keys[2]
-    assert keys[1] != keys[3]
+    assert keys[0] == keys[3]
+    assert keys[1] != keys[4]
 
 
 def test_an_estimator_of_ones_own_and_an_external_test_take_members_of_several_kinds(

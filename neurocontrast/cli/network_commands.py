@@ -149,7 +149,8 @@ def finetune(
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
 
-    The same command continues one that was stopped.
+    Of a run of members each is trained, and their predictions are averaged. The same command
+    continues one that was stopped.
     """
     options = dict(given.options)
     overrides = list(given.overrides or ())

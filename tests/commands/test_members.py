@@ -254,8 +254,6 @@ def test_commands_of_one_encoder_say_how_to_take_one_member(run, people, table, 
         table, target="sex", out=tmp_path / "sex", n_folds=2, allow_overlap=True, **FASTEST
     )
     message = r"this run has several members .* Give one of them.*members/0"
-    with pytest.raises(CheckpointError, match=message):
-        nc.finetune(run, participants=people, target="sex", out=tmp_path / "finetuned")
     with pytest.raises(ConfigError, match="averages 3 members of a run, and one encoder is expl"):
         nc.explain(evaluated.folder, run=run, participants=people, out=tmp_path / "explained")
     with pytest.raises(CheckpointError, match=message):

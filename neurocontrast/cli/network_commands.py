@@ -193,7 +193,10 @@ def explain(
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`."""
+    """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`.
+
+    Of a run of members the map is that of the mean of their scores.
+    """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
     options = {name: value for name, value in given.options.items() if name not in of_section}
     folder = neurocontrast.explain(
@@ -201,6 +204,8 @@ def explain(
     )
     about = read_json(folder / "explain.json")
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
+    if "n_members" in about:
+        facts["n_members"] = about["n_members"]
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
     title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
     return Result(facts, title, table, next=("report", evaluation), path=folder / about["map"])

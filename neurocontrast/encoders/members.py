@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -114,6 +114,17 @@ def members_of(run: Path) -> tuple[Path, ...]:
     return folders
 
 
+def digest_of_members(record: MembersRecord) -> str | None:
+    """Return the digest by which a run of members is named; None until all are trained."""
+    if record.weights is None:
+        return None
+    return _join_digests(record.weights)
+
+
+def _join_digests(digests: Iterable[str]) -> str:
+    return digest_of("members", *digests)
+
+
 class SeveralEncoders(nn.Module):
     """Encode the same samples by several networks, whose features are put side by side.
 
@@ -172,5 +183,5 @@ def describe_members(
     for key in _OF_ONE:
         shared.pop(key, None)
     digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
-    weights = {"sha256": digest_of("members", *digests)}
+    weights = {"sha256": _join_digests(digests)}
     return shared | {"n_features": start, "weights": weights, "members": members}

@@ -22,7 +22,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description
 from neurocontrast.runs.parts import NONE, leave_out, without
 
-_OF_SAMPLES = ("preprocessing", "channels")
+_OF_SAMPLES = ("preprocessing", "channels", "cache_dtype")
 """Keys of ``encoder.json`` that say how samples are prepared."""
 
 

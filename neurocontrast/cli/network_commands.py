@@ -273,10 +273,18 @@ def export_weights(
     run: Annotated[
         Path, argument("RUN", "Run directory of `pretrain`, or a folder of `weights import`.")
     ],
-    out: Annotated[Path, option("File to write: .pt or .safetensors.", metavar="FILE")],
+    out: Annotated[
+        Path,
+        option(
+            "File to write: .pt or .safetensors; a folder for a run of members.", metavar="FILE"
+        ),
+    ],
     overwrite: Overwrite = False,
 ) -> Result:
-    """Write an encoder's weights as a plain state dict with the names of MONAI's networks."""
+    """Write an encoder's weights as a plain state dict with the names of MONAI's networks.
+
+    A run of members becomes a folder, which other commands take as RUN.
+    """
     return Result(
         path=neurocontrast.export_weights(
             run, out=out, overwrite=overwrite, progress=given.progress

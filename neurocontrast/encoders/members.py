@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, methodcaller
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -118,11 +118,23 @@ def digest_of_members(record: MembersRecord) -> str | None:
     """Return the digest by which a run of members is named; None until all are trained."""
     if record.weights is None:
         return None
-    return _join_digests(record.weights)
+    return join_digests(record.weights)
 
 
-def _join_digests(digests: Iterable[str]) -> str:
+def join_digests(digests: Iterable[str]) -> str:
+    """Return the digest of the weights of all members, of that of each."""
     return digest_of("members", *digests)
+
+
+def join_starts(starts: Sequence[Record]) -> Description:
+    """Describe the weights that members started from: those of one run, or of a run's members."""
+    start = shared_keys(starts)
+    if len(start) == len(starts[0]):
+        return dict(starts[0])
+    start["name"] = str(starts[0]["name"]).partition("/members/")[0]
+    start["sha256"] = join_digests(map(itemgetter("sha256"), starts))
+    start["subjects_known"] = all(map(itemgetter("subjects_known"), starts))
+    return start
 
 
 class SeveralEncoders(nn.Module):
@@ -182,6 +194,9 @@ def describe_members(
         shared["preprocessing"]["columns"] = list(dict.fromkeys(columns))
     for key in _OF_ONE:
         shared.pop(key, None)
+    starts = list(filter(None, map(methodcaller("get", "init"), contracts)))
+    if len(starts) == len(contracts):
+        shared["init"] = join_starts(starts)
     digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
-    weights = {"sha256": _join_digests(digests)}
+    weights = {"sha256": join_digests(digests)}
     return shared | {"n_features": start, "weights": weights, "members": members}

@@ -193,6 +193,7 @@ def plan_folds(
     if from_scratch:
         info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
         info |= {"pretraining_contents": [], "pretraining_contents_complete": True}
+        info.pop("pretraining_unknown", None)
     study = _plan_study(listed[0], chosen, info)
     study = study.with_model(_model_of(networks, from_scratch=from_scratch))
     trained = []

@@ -149,7 +149,8 @@ def finetune(
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
 
-    The same command continues one that was stopped.
+    Of a run of members each is trained, and their predictions are averaged. The same command
+    continues one that was stopped.
     """
     options = dict(given.options)
     overrides = list(given.overrides or ())
@@ -192,7 +193,10 @@ def explain(
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`."""
+    """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`.
+
+    Of a run of members the map is that of the mean of their scores.
+    """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
     options = {name: value for name, value in given.options.items() if name not in of_section}
     folder = neurocontrast.explain(
@@ -200,6 +204,8 @@ def explain(
     )
     about = read_json(folder / "explain.json")
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
+    if "n_members" in about:
+        facts["n_members"] = about["n_members"]
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
     title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
     return Result(facts, title, table, next=("report", evaluation), path=folder / about["map"])
@@ -267,10 +273,18 @@ def export_weights(
     run: Annotated[
         Path, argument("RUN", "Run directory of `pretrain`, or a folder of `weights import`.")
     ],
-    out: Annotated[Path, option("File to write: .pt or .safetensors.", metavar="FILE")],
+    out: Annotated[
+        Path,
+        option(
+            "File to write: .pt or .safetensors; a folder for a run of members.", metavar="FILE"
+        ),
+    ],
     overwrite: Overwrite = False,
 ) -> Result:
-    """Write an encoder's weights as a plain state dict with the names of MONAI's networks."""
+    """Write an encoder's weights as a plain state dict with the names of MONAI's networks.
+
+    A run of members becomes a folder, which other commands take as RUN.
+    """
     return Result(
         path=neurocontrast.export_weights(
             run, out=out, overwrite=overwrite, progress=given.progress

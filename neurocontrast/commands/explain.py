@@ -2,60 +2,54 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from itertools import zip_longest
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import nibabel as nib
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.listing import read_table
-from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures, brains_of_run
+from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
-from neurocontrast.embedding import read_embeddings
-from neurocontrast.encoders import load_encoder
-from neurocontrast.evaluation import FittedProbe, load_probe, read_evaluation
-from neurocontrast.evaluation.designs import is_joined
-from neurocontrast.evaluation.record import EmbeddingsOrigin
+from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
-from neurocontrast.exceptions import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    NeurocontrastError,
-    one_of,
-    suggestion,
-)
-from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
+from neurocontrast.exceptions import CheckpointError, ConfigError
+from neurocontrast.explanation import ExplanationSettings, LinearScore
 from neurocontrast.explanation.maps import (
-    SUBJECTS_A_LATTICE,
     Map,
-    explain_measures,
+    ScoredScans,
+    explain_mean_of_scans,
     find_peaks,
     name_of_place,
 )
+from neurocontrast.explanation.measures import ScoredMeasures, explain_measures
 from neurocontrast.explanation.surface import draw_regions, find_annotations
-from neurocontrast.files import (
-    atomic_folder,
-    check_output_folder,
-    digest_of_file,
-    files_near,
-    write_json,
-    write_table,
-)
+from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.findings.brain import inside_brain
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import describe_environment, subject_digest
-from neurocontrast.reading import read_json
-from neurocontrast.seeds import derive_generator
+from neurocontrast.provenance import Description, describe_environment, subject_digest
+from neurocontrast.runs.explaining import (
+    Look,
+    check_encoder,
+    choose_for_each,
+    find_cohort,
+    find_run,
+    readout_of,
+)
+from neurocontrast.runs.networks import (
+    describe_networks,
+    first_alike,
+    load_networks,
+    sources_of,
+)
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.grids import Grid
 
@@ -90,6 +84,8 @@ def explain(
 
     For a run of regional measures, rank the measures by their share of the differences, with 95 %
     intervals.
+    Of a run of members the map, or the ranking, is that of the mean of the members' scores: the
+    mean of their maps.
 
     Parameters
     ----------
@@ -131,114 +127,67 @@ def explain(
     settings = whole.explanation
     usable_accelerator(settings.accelerator, section="explanation")
     probe = load_probe(evaluation)
-    weights, intercept, meaning = _readout(probe, settings.positive)
-    run = _find_run(evaluation, probe) if run is None else Path(run)
-    encoder, contract = load_encoder(run)
-    source = brains_of_run(
-        run, contract, whole.data, what="explain maps where in a brain an encoder looks"
+    readouts, meaning = readout_of(probe, settings.positive)
+    run = find_run(evaluation, probe) if run is None else Path(run)
+    networks = load_networks(run)
+    contract = describe_networks(run, networks)
+    sources = sources_of(
+        networks, whole.data, what="explain maps where in a brain an encoder looks"
     )
-    if atlas is not None and not isinstance(source, RegionalMeasures):
+    if atlas is not None and not isinstance(sources[0], RegionalMeasures):
         raise ConfigError(
             "atlas: is of regional measures, and this run was trained on scans. Leave it out."
         )
-    _check_encoder(probe, contract, run, progress)
+    check_encoder(probe, contract, run, progress)
+    evaluated = _read_evaluated(evaluation)
+    if participants is None:
+        listed = find_cohort(evaluation, evaluated, sources[0], images_root)
+    else:
+        listed = sources[0].read_cohort(participants, images_root=images_root)
+    if isinstance(sources[0], RegionalMeasures):
+        settings = _for_measures(settings, len(evaluated))
+    cohorts, truths = choose_for_each(sources, listed, images_root, evaluated, probe, settings)
+    looks = []
+    for number, network in enumerate(networks):
+        score = LinearScore(network.encoder, *readouts[number])
+        looks.append(Look(score, sources[number], cohorts[number]))
+    for number in dict.fromkeys(first_alike(sources)):
+        sources[number].make_ready(cohorts[number], progress)
+    if isinstance(sources[0], RegionalMeasures):
+        explained = _explain_measures(looks, probe.target, settings, atlas, progress)
+    else:
+        explained = _explain_scans(looks, settings, progress)
+    explained[1].update(_say_mean(probe, explained[1]))
+    meaning |= {
+        "simulated": cohorts[0].simulated or bool(contract.get("simulated")),
+        "encoder": contract["weights"]["sha256"],
+    }
+    _write(folder, probe, meaning, cohorts[0], truths, explained)
+    return folder
+
+
+def _read_evaluated(evaluation: Path) -> pd.DataFrame:
+    """Read which scans an evaluation has predicted, and their true labels."""
     path = evaluation / "predictions.tsv"
     remedy = "Copy the evaluation again."
     evaluated = read_table(
         path, needed=_EVALUATED, error=CheckpointError, remedy=remedy, dtype=str
     )[_EVALUATED]
-    evaluated = evaluated.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
-    if participants is None:
-        given = _find_cohort(evaluation, evaluated, source, images_root)
-    else:
-        given = source.read_cohort(participants, images_root=images_root)
-    if isinstance(source, RegionalMeasures):
-        settings = _for_measures(settings, len(evaluated))
-    cohort, truths = _choose(given, evaluated, probe, settings)
-    source.make_ready(cohort, progress)
-    score = LinearScore(encoder, weights, intercept)
-    if isinstance(source, RegionalMeasures):
-        explained = _explain_measures(
-            score, source, cohort, probe.target, settings, atlas, progress
+    return evaluated.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
+
+
+def _say_mean(probe: FittedProbe, described: Mapping[str, Any]) -> Description:
+    """Say of several members that the score is their mean; nothing for one encoder."""
+    if not probe.members:
+        return {}
+    notes = list(described["warnings"])
+    if probe.kind != "continuous":
+        notes.append(
+            f"The evaluation predicts by the mean of {len(probe.members)} members' probabilities. "
+            "This is a map of the mean of their decision values (log-odds), to which places and "
+            "blocks add up."
         )
-    else:
-        explained = _explain_scans(score, source, cohort, settings, progress)
-    meaning |= {"simulated": cohort.simulated or bool(contract.get("simulated"))}
-    _write(
-        folder,
-        probe,
-        meaning | {"encoder": contract["weights"]["sha256"]},
-        cohort,
-        truths,
-        explained,
-    )
-    return folder
-
-
-def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Return the run near an evaluation whose encoder made its embeddings."""
-    digest = (probe.encoder or "").partition(",")[0]
-    for path in files_near(evaluation, "encoder.json"):
-        if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
-            return path.parent
-    what = (
-        f"the encoder '{digest[:12]}…'"
-        if digest
-        else "an encoder that the evaluation does not name"
-    )
-    raise ConfigError(
-        f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN."
-    )
-
-
-def _find_cohort(
-    evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any
-) -> Cohort:
-    """Return the scans of the table near an evaluation with the recorded name and digest."""
-    origin = read_evaluation(evaluation).embeddings
-    name = origin.cohort_source or "participants.tsv"
-    scans = _scans_in(evaluated)
-    selections = [scans]
-    embedded = _find_embedded(evaluation, origin)
-    if embedded is not None:
-        selections.append(embedded)
-    for path in files_near(evaluation, name):
-        with suppress(NeurocontrastError):  # another file of that name
-            cohort = source.read_cohort(path, images_root=images_root, check_images=False)
-            if not scans <= _scans_in(cohort.table):
-                continue
-            # Scans that `embed` left out are in the table, and not in the digest.
-            digests = {None, cohort.digest()}
-            for selection in selections:
-                digests.add(_only(cohort, selection).digest())
-            if origin.cohort_digest in digests:
-                return cohort
-    raise ConfigError(
-        f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were "
-        "embedded. Give the table that was embedded: participants=TABLE."
-    )
-
-
-def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
-    """Return the scans of the evaluated embeddings, of which an evaluation may select some; None if none are near."""
-    if origin.file is None:
-        return None
-    for path in files_near(evaluation, origin.file):
-        if digest_of_file(path) == origin.digest:
-            return _scans_in(read_embeddings(path).table)
-    return None
-
-
-def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the participant and session of each row."""
-    participants = table["participant_id"].astype(str)
-    return set(zip(participants, table["session"].astype(str), strict=True))
-
-
-def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
-    """Return the rows of a cohort that are of some scans."""
-    names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
-    return cohort.subset([row for row, name in enumerate(names) if name in scans])
+    return {"n_members": len(probe.members), "warnings": notes}
 
 
 def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
@@ -257,16 +206,20 @@ def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
 
 
 def _explain_measures(
-    score: LinearScore,
-    source: RegionalMeasures,
-    cohort: Cohort,
+    looks: Sequence[Look],
     target: str,
     settings: ExplanationSettings,
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> _Explained:
     """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
-    labels = find_annotations(atlas, source.known.atlas)
+    cohort = looks[0].cohort
+    members = list(map(_scored_measures, looks))
+    columns = list(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), members))))
+    source = looks[0].source
+    assert isinstance(source, RegionalMeasures)
+    known = source.known
+    labels = find_annotations(atlas, known.atlas)
     table = cohort.table
     if labels is None:
         progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
@@ -274,20 +227,17 @@ def _explain_measures(
     people = table["subject_id"].to_numpy(dtype=object)
     units = choose_units("auto", sites, people, target=target)
     draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
-    images = source.images(cohort)
-    explained = explain_measures(score, images.values, draws, settings=settings, progress=progress)
+    explained = explain_measures(members, columns, draws, settings=settings, progress=progress)
     low, high = explained.interval
-    ranking = pd.DataFrame(
-        {"region": source.known.columns, "value": explained.share, "low": low, "high": high}
-    )
+    ranking = pd.DataFrame({"region": columns, "value": explained.share, "low": low, "high": high})
     ranking = ranking.assign(**explained.by_block)
     order = np.argsort(-ranking["value"].abs().to_numpy(), kind="stable")
     ranking = ranking.iloc[order].reset_index(drop=True)
     about = {
         "method": "replacement by the mean",
         **{
-            "atlas": source.known.atlas,
-            "software": source.known.software,
+            "atlas": known.atlas,
+            "software": known.software,
             "n_measures": len(ranking),
         },
         **{
@@ -300,10 +250,8 @@ def _explain_measures(
         "top_regions": ranking.head(_N_TOP).to_dict("records"),
         "warnings": list(cohort.warnings),
     }
-    blocks: list[dict[str, object]] = []
-    for block, share in explained.block_shares.items():
-        blocks.append({"name": block, "share": share})
-    about["blocks"] = blocks
+    shares = explained.block_shares.items()
+    about["blocks"] = [{"name": block, "share": share} for block, share in shares]
 
     def save(folder: Path) -> None:
         write_table(folder / _RANKING, ranking)
@@ -316,21 +264,29 @@ def _explain_measures(
     return explained.scores, about, save
 
 
+def _scored_measures(look: Look) -> ScoredMeasures:
+    """Return the measures of scans as a network reads them, with its score."""
+    assert isinstance(look.source, RegionalMeasures)
+    values = look.source.images(look.cohort).values
+    return ScoredMeasures(look.score, values, look.source.known.columns)
+
+
 def _explain_scans(
-    score: LinearScore,
-    source: BrainVolumes,
-    cohort: Cohort,
+    looks: Sequence[Look],
     settings: ExplanationSettings,
     progress: Progress,
 ) -> _Explained:
     """Map where differences come from, on the grid of the scans."""
-    grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
+    shape, grids = _grids_of(looks)
+    grid, notes = _common_grid(grids, shape)
     for note in notes:
         progress.warning(note)
-    images = source.images(cohort)
-    rows = range(len(cohort))
-    explained = explain_scans(
-        score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
+    members = []
+    for look in looks:
+        members.append(ScoredScans(look.score, look.source.images(look.cohort)))
+    rows = range(len(looks[0].cohort))
+    explained = explain_mean_of_scans(
+        members, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
     )
     share = explained.share
     in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine)) if grid.is_mni else share
@@ -377,6 +333,29 @@ def _explain_scans(
     return explained.scores, about, save
 
 
+def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
+    """Return the shape of the scans as all members read them, and the grid of each scan.
+
+    Members that read scans on grids of unlike size have no map in common, and are refused.
+    """
+    shapes = dict[tuple[int, ...], None]()
+    grids = []
+    for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), looks)))):
+        look = looks[number]
+        assert isinstance(look.source, BrainVolumes)
+        shapes[tuple(look.source.shape(look.cohort))] = None
+        grids += list(map(look.source.grid, look.cohort.scans))
+    spacings = set(map(attrgetter("spacing_mm"), grids))
+    if len(looks) > 1 and (len(shapes) > 1 or len(spacings) > 1):
+        sizes = ", ".join("×".join(map(str, shape)) for shape in shapes)
+        raise ConfigError(
+            f"explain: the members of this run read scans on unlike grids ({sizes} voxels of "
+            f"{len(spacings)} sizes), and a map is of one. Embed with one member, RUN/members/0, "
+            "evaluate that, and explain it."
+        )
+    return next(iter(shapes)), grids
+
+
 def _save_map(path: Path, share: Map, grid: Grid) -> None:
     """Write a map with a header of its own: the headers of scans can name people."""
     image = nib.Nifti1Image(share, grid.affine)
@@ -385,117 +364,6 @@ def _save_map(path: Path, share: Map, grid: Grid) -> None:
     image.set_qform(grid.affine, code=code)
     image.header.set_xyzt_units("mm")
     nib.save(image, path)
-
-
-def _readout(
-    probe: FittedProbe, positive: str | None
-) -> tuple[npt.NDArray[np.float64], float, dict[str, Any]]:
-    """Return weights and intercept of a number of the probe by the features as they are, and what the number means."""
-    if probe.members:
-        raise ConfigError(
-            f"explanation: the probe averages {len(probe.members)} members of a run, and one "
-            "encoder is explained. Embed with one of them, RUN/members/0, evaluate that, and explain it."
-        )
-    if is_joined(probe.blocks):
-        raise ConfigError(
-            f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "
-            "a map is of one encoder. Explain an evaluation of one of them."
-        )
-    weights = probe.coefficients / probe.scale[:, None]
-    intercepts = probe.intercept - (probe.mean / probe.scale) @ probe.coefficients
-    if probe.kind != "multiclass":
-        own = probe.classes[1] if probe.kind == "binary" else None
-        if positive not in (None, own):
-            allowed = (
-                f"'{own}', which the evaluation had" if own else "left out: the target is a number"
-            )
-            raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
-        meaning = "predicted value" if own is None else "decision value (log-odds)"
-        return weights[:, 0], float(intercepts[0]), {"positive": own, "score": meaning}
-    if positive not in probe.classes:
-        found = "missing" if positive is None else f"there is no class '{positive}'"
-        near = "" if positive is None else suggestion(positive, probe.classes)
-        raise ConfigError(
-            f"explanation.positive: {found}; of several classes one must be named: positive=NAME.{near} "
-            f"It can be: {one_of(probe.classes)}."
-        )
-    # The class itself, less the mean of the others.
-    contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
-    contrast[probe.classes.index(positive)] = 1
-    meaning = "decision value of the class, less the mean of the others'"
-    return (
-        weights @ contrast,
-        float(intercepts @ contrast),
-        {"positive": positive, "score": meaning},
-    )
-
-
-def _check_encoder(
-    probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress
-) -> None:
-    found, (expected, _, how) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
-    if how.startswith("head") or "read out" in how:
-        made = (
-            "after the projection head (embedding.layer: head)" if how.startswith("head") else how
-        )
-        raise DataError(
-            f"{run}: the probe was fitted on embeddings {made}, and a map is that of the encoder's features. Embed "
-            "with embedding.layer: encoder and without embedding.read_out, and evaluate that table."
-        )
-    if contract["n_features"] != probe.n_features or (expected and expected != found):
-        known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
-        raise DataError(
-            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
-            f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
-        )
-    if not expected:
-        progress.warning(
-            f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken."
-        )
-    if how:
-        progress.warning(f"the embeddings were made in {how}; the map is computed in float32.")
-
-
-def _choose(
-    cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
-) -> tuple[Cohort, list[str]]:
-    """Return scans to explain, one a subject, classes balanced, and their truths; the seed alone decides which."""
-    names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
-    row_of = {
-        (str(participant), str(session)): row for row, (participant, session) in enumerate(names)
-    }
-    keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
-    lacking = [" session ".join(filter(None, key)) for key in keys if key not in row_of]
-    if lacking:
-        more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
-        raise DataError(
-            f"{cohort.source.name}: {len(lacking)} of {len(keys)} evaluated scans are not in it: "
-            f"{', '.join(lacking[:10])}{more}. Give the table that was embedded."
-        )
-    first = ~evaluated["subject_id"].duplicated().to_numpy()
-    candidates = np.flatnonzero(first)
-    truths = evaluated["y_true"].to_numpy(dtype=object)
-    shuffled = candidates[
-        derive_generator("explained-subjects", settings.seed).permutation(len(candidates))
-    ]
-    if probe.kind == "continuous":
-        ordered = shuffled[np.argsort([float(truths[row]) for row in shuffled], kind="stable")]
-        n_wanted = min(settings.n_subjects, len(ordered))
-        even = ordered[np.linspace(0, len(ordered) - 1, n_wanted).round().astype(int)].tolist()
-        n_groups = max(1, n_wanted // SUBJECTS_A_LATTICE)
-        picked = [
-            row for first in range(n_groups) for row in even[first::n_groups]
-        ]  # neighbours differ
-    else:
-        of_class = [
-            [row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes
-        ]
-        turns = [row for turn in zip_longest(*of_class) for row in turn if row is not None]
-        n_each = min(map(len, of_class))
-        picked = turns[: min(settings.n_subjects, n_each * len(of_class)) or settings.n_subjects]
-    return cohort.subset([row_of[keys[row]] for row in picked]), [
-        str(truths[row]) for row in picked
-    ]
 
 
 def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:

@@ -41,6 +41,7 @@ from neurocontrast.runs.members import (
     open_members,
     plan_members,
     settings_of_member,
+    start_of_member,
 )
 from neurocontrast.runs.parts import (
     Parts,
@@ -400,7 +401,7 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
         )
         return Diagnosis(machine, run | {"shape": list(prepared.shape(None))})
     cohort, skipped = leave_out_unlearnable(settings, source, cohort.select(data.where), SILENT)
-    parts = build_parts(settings, cohort)
+    parts = build_parts(start_of_member(settings, 0), cohort)
     counts = {
         "n_training_scans": len(parts.data.training_rows),
         "n_validation_scans": len(parts.data.validation_rows),

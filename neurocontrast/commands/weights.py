@@ -1,9 +1,11 @@
 """Take over the weights of other programs, and hand an encoder's over to them."""
 
+import hashlib
 import io
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,32 +18,41 @@ import torch
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.settings import DataSettings
-from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
+from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
-from neurocontrast.encoders import check_shape, load_encoder, save_encoder
+from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
+from neurocontrast.encoders.members import has_members, read_record, write_members
+from neurocontrast.encoders.weights import CONTRACT, MEMBERS, folder_of_member
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import (
     atomic_folder,
     atomic_path,
     check_output_file,
+    check_output_folder,
     check_writable,
     digest_of_file,
+    write_json,
 )
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import Description, Record
 from neurocontrast.runs.answer import (
+    ANSWER,
     doubts_of_measures,
     doubts_of_scan,
     features_of,
     phantom_of,
     read_answer,
 )
+from neurocontrast.runs.networks import RunNetwork, load_networks, sources_of
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import load, names
 
 _SUFFIXES = (".pt", ".safetensors")
+_STATE = "monai.safetensors"
+"""State dict with MONAI's names, beside the weights of an exported member."""
 _FEATURES = 1e-3
 _PREDICTIONS = 1e-2
 """Largest differences from a known answer: of features over the largest, of predictions over their size."""
@@ -169,7 +180,7 @@ def verify_weights(
     Parameters
     ----------
     weights : str or path
-        Name of weights that ship with the package, or a run.
+        Name of weights that ship with the package, or a run; of a run of members each is compared.
     scan : path, or sequence of paths, optional
         A scan that is prepared as the encoder expects; one file a channel. For a run of regional
         measures a table or folder of these.
@@ -186,30 +197,83 @@ def verify_weights(
         raise ConfigError(
             f"weights: '{weights}' is no run directory, and these weights ship: {one_of(names())}."
         )
-    network, contract = load_encoder(folder)
-    answer = read_answer(folder)
-    source = brains_of_run(folder, contract, DataSettings(), what="weights verify is for brains")
-    if answer["sample"] is None:
-        sample = phantom_of(source)
-    else:
-        of_scan = tuple(str(folder / name) for name in answer["sample"])
-        sample = [of_scan if len(of_scan) > 1 else of_scan[0]]
-    features = features_of(network, source, sample)
-    known = np.asarray(answer["features"], dtype=float)
-    apart = np.inf
-    if known.shape == features.shape:
-        apart = float(np.abs(features - known).max() / max(np.abs(known).max(), 1e-12))
-    text = f"{len(features)} features of the known sample differ by {apart:.1g} of the largest (at most {_FEATURES:g})"
-    checks = [(apart <= _FEATURES, text)]
-    for name, stated in answer["predictions"].items():
-        found = float(load_probe(folder / name).predict(features[None])[0])
-        close = abs(found - stated) <= _PREDICTIONS * max(abs(stated), 1)
-        checks.append(
-            (close, f"{name} of the known sample is predicted as {found:.4g}, stated {stated:.4g}")
-        )
+    networks = load_networks(folder)
+    sources = sources_of(networks, DataSettings(), what="weights verify is for brains")
+    checks = []
+    answers = _read_answers(folder, networks)
+    for answer in answers:
+        checks += _compare(answer, networks, sources)
     if scan is None:
         return Verification(checks)
     files = [scan] if isinstance(scan, str | os.PathLike) else list(scan)
+    facts = list[str]()
+    doubts = list[str]()
+    for answer in answers:
+        source = sources[answer.numbers[0]]
+        of_scan = _doubts_of(source, files, answer.content["learned_from"])
+        facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
+        doubts += [f"{answer.title}{doubt}" for doubt in of_scan[1]]
+    return Verification(checks, facts, doubts)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Known answer of a run, of all its members together, or of one member."""
+
+    folder: Path
+    content: Description
+    numbers: tuple[int, ...]
+    """Numbers of the networks whose features it states."""
+    title: str = ""
+    """Name of the member before its figures."""
+
+
+def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
+    """Read the known answer of a run, or of each of its members."""
+    if len(networks) == 1 or (run / ANSWER).is_file():
+        return [_Answer(run, read_answer(run), tuple(range(len(networks))))]
+    answers = []
+    for number, network in enumerate(networks):
+        folder = network.folder
+        answers.append(_Answer(folder, read_answer(folder), (number,), f"member {number}: "))
+    return answers
+
+
+def _compare(
+    answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
+) -> list[tuple[bool, str]]:
+    """Compare features, and predictions of the probes, of the known sample with those stated."""
+    stated = answer.content
+    of_networks = []
+    for number in answer.numbers:
+        if stated["sample"] is None:
+            sample = phantom_of(sources[number])
+        else:
+            of_scan = tuple(str(answer.folder / name) for name in stated["sample"])
+            sample = [of_scan if len(of_scan) > 1 else of_scan[0]]
+        of_networks.append(features_of(networks[number].encoder, sources[number], sample))
+    features = np.concatenate(of_networks)
+    expected = np.asarray(stated["features"], dtype=float)
+    apart = np.inf
+    if expected.shape == features.shape:
+        apart = float(np.abs(features - expected).max() / max(np.abs(expected).max(), 1e-12))
+    text = (
+        f"{answer.title}{len(features)} features of the known sample differ by {apart:.1g} of the largest "
+        f"(at most {_FEATURES:g})"
+    )
+    checks = [(apart <= _FEATURES, text)]
+    for name, value in stated["predictions"].items():
+        predicted = float(load_probe(answer.folder / name).predict(features[None])[0])
+        close = abs(predicted - value) <= _PREDICTIONS * max(abs(value), 1)
+        text = f"{answer.title}{name} of the known sample is predicted as {predicted:.4g}, stated {value:.4g}"
+        checks.append((close, text))
+    return checks
+
+
+def _doubts_of(
+    source: Brains, files: Sequence[str | os.PathLike[str]], learned_from: Description
+) -> tuple[list[str], list[str]]:
+    """Return how a scan, or a table of measures, compares with those learned from, in words."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))
         if isinstance(source, RegionalMeasures):
@@ -219,14 +283,14 @@ def verify_weights(
                 raise DataError(
                     f"scan: must be one table or folder of regional measures, found '{shown}'."
                 )
-            return Verification(checks, *doubts_of_measures(source, cohort))
+            return doubts_of_measures(source, cohort)
         if len(files) != source.n_channels:
             raise DataError(
                 f"scan: the encoder takes {source.n_channels} files a scan, got {len(files)}."
             )
         cohort = source.cohort_of([tuple(files)] if len(files) > 1 else files, Path(scratch))
         source.make_ready(cohort, SILENT)
-        return Verification(checks, *doubts_of_scan(source, cohort, answer["learned_from"]))
+        return doubts_of_scan(source, cohort, learned_from)
 
 
 @in_default_torch_state
@@ -237,7 +301,12 @@ def export_weights(
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> Path:
-    """Write an encoder's weights as a plain state dict with MONAI's names, and return the path of the file.
+    """Write an encoder's weights as a plain state dict with MONAI's names, and return the path.
+
+    A run of members is written as a folder, which every command takes as the run: the weights of
+    each member in ``members``, and ``members.json`` with their SHA-256. Beside the weights of each
+    is its state dict with MONAI's names, ``monai.safetensors``. Of the people learned from nobody
+    is named, so nobody can tell later whether other people were among them.
 
     MONAI's own module loads a DenseNet's with ``load_state_dict(..., strict=False)``, which then
     misses ``class_layers`` alone. Where the encoder has no final normalisation, one that changes
@@ -249,21 +318,77 @@ def export_weights(
         Run directory, or any folder with ``encoder.json`` and ``encoder.safetensors``.
     out : path
         File to write: ``.pt``, readable with ``torch.load(..., weights_only=True)``, or
-        ``.safetensors``, which says in its metadata how scans are to be prepared.
+        ``.safetensors``, which says in its metadata how scans are to be prepared. Of a run of
+        members a folder.
     overwrite : bool
-        Whether a file that exists is replaced.
+        Whether a file, or a folder of exported members, that exists is replaced.
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. None shows
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
     target = Path(out)
+    if has_members(Path(run)):
+        return _export_members(Path(run), target, overwrite=overwrite, progress=progress)
     if target.suffix not in _SUFFIXES:
         raise ConfigError(
             f"out: must be a file that ends in {' or '.join(_SUFFIXES)}, got '{out}'."
         )
     check_output_file(target, target.suffix, overwrite=overwrite)
     encoder, contract = load_encoder(run)
+    _warn_of_colours(encoder, run, progress)
+    state = _state_of(encoder)
+    with atomic_path(target) as temporary:
+        if target.suffix == ".safetensors":
+            temporary.write_bytes(_as_safetensors(state, contract))
+        else:
+            content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
+            torch.save(state, content)
+            temporary.write_bytes(content.getbuffer())
+    return target
+
+
+def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progress) -> Path:
+    """Write the weights of all members of a run, and their record, as a folder."""
+    if target.suffix in _SUFFIXES:
+        n_members = len(read_record(run).seeds)
+        raise ConfigError(
+            f"out: the run '{run}' has {n_members} members, whose weights are a folder, got "
+            f"'{target}'. Give a folder, or export one member: {folder_of_member(run, 0)}."
+        )
+    check_output_folder(target, overwrite=overwrite, marker=MEMBERS, what="a folder of members")
+    networks = load_networks(run)
+    _warn_of_colours(networks[0].encoder, run, progress)
+    with atomic_folder(target) as folder:
+        for network in networks:
+            member = folder / network.folder.relative_to(run)
+            member.mkdir(parents=True)
+            state = _as_safetensors(_state_of(network.encoder), network.contract)
+            (member / _STATE).write_bytes(state)
+            # Copied, not written anew: the record names their digests.
+            copied = [network.contract["weights"]["file"], ANSWER]
+            if "head" in network.contract:
+                copied.append(network.contract["head"]["file"])
+            for name in copied:
+                if (network.folder / name).is_file():
+                    shutil.copyfile(network.folder / name, member / name)
+            of_state = {"file": _STATE, "sha256": hashlib.sha256(state).hexdigest()}
+            write_json(member / CONTRACT, network.contract | {"exported": of_state})
+        write_members(folder, read_record(run))
+    return target
+
+
+def _warn_of_colours(encoder: Encoder, run: str | os.PathLike[str], progress: Progress) -> None:
+    """Warn that the standardisation of colours is in no state dict."""
+    if encoder.n_dims == 2:
+        progress.warning(
+            f"{run}: its encoder standardises colours itself, which is not in this file: mean "
+            f"{encoder.mean.tolist()}, standard deviation {encoder.std.tolist()} of values between 0 and 1."
+        )
+
+
+def _state_of(encoder: Encoder) -> dict[str, torch.Tensor]:
+    """Return the weights of an encoder with MONAI's names."""
     is_densenet = encoder.settings.name.startswith("densenet")
     tensors = {
         name: tensor
@@ -280,22 +405,14 @@ def export_weights(
         state |= {
             f"features.norm5.{name}": tensor for name, tensor in unchanged.state_dict().items()
         }
-    if encoder.n_dims == 2:
-        progress.warning(
-            f"{run}: its encoder standardises colours itself, which is not in this file: mean "
-            f"{encoder.mean.tolist()}, standard deviation {encoder.std.tolist()} of values between 0 and 1."
-        )
-    with atomic_path(target) as temporary:
-        if target.suffix == ".safetensors":
-            about = {
-                key: contract[key]
-                for key in ("encoder", "preprocessing", "channels")
-                if key in contract
-            }
-            metadata = {str(key): json.dumps(value) for key, value in about.items()}
-            temporary.write_bytes(safetensors.torch.save(state, metadata=metadata))
-        else:
-            content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
-            torch.save(state, content)
-            temporary.write_bytes(content.getbuffer())
-    return target
+    return state
+
+
+def _as_safetensors(state: Mapping[str, torch.Tensor], contract: Record) -> bytes:
+    """Return a state dict as a file of safetensors, which says how samples are prepared."""
+    metadata = {}
+    for key in ("encoder", "preprocessing", "channels"):
+        if key in contract:
+            metadata[key] = json.dumps(contract[key])
+    content: bytes = safetensors.torch.save(dict(state), metadata=metadata)
+    return content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter, methodcaller
@@ -195,6 +195,29 @@ def _beside_of(contract: Record) -> Description:
     return {"name": beside["name"], "n_components": beside["n_components"]}
 
 
+def digest_of_members(record: MembersRecord) -> str | None:
+    """Return the digest by which a run of members is named; None until all are trained."""
+    if record.weights is None:
+        return None
+    return join_digests(record.weights)
+
+
+def join_digests(digests: Iterable[str]) -> str:
+    """Return the digest of the weights of all members, of that of each."""
+    return digest_of("members", *digests)
+
+
+def join_starts(starts: Sequence[Record]) -> Description:
+    """Describe the weights that members started from: those of one run, or of a run's members."""
+    start = shared_keys(starts)
+    if len(start) == len(starts[0]):
+        return dict(starts[0])
+    start["name"] = str(starts[0]["name"]).partition("/members/")[0]
+    start["sha256"] = join_digests(map(itemgetter("sha256"), starts))
+    start["subjects_known"] = all(map(itemgetter("subjects_known"), starts))
+    return start
+
+
 class SeveralEncoders(nn.Module):
     """Encode the same samples by several networks, whose features are put side by side.
 
@@ -264,8 +287,11 @@ def describe_members(
     shared["simulated"] = any(map(methodcaller("get", "simulated"), contracts))
     if joined is not None:
         shared["kinds"] = _describe_kinds(contracts, members)
+    starts = list(filter(None, map(methodcaller("get", "init"), contracts)))
+    if len(starts) == len(contracts):
+        shared["init"] = join_starts(starts)
     digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
-    weights = {"sha256": digest_of("members", *digests)}
+    weights = {"sha256": join_digests(digests)}
     return shared | {"n_features": start, "weights": weights, "members": members}
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import groupby, product
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,14 @@ class LinearScore(nn.Module):
         self.intercept = float(intercept)
         self.blocks: dict[str, int] = dict(getattr(encoder, "blocks", {}))
 
+    @property
+    def only_block(self) -> str:
+        """Block of the features of an encoder that names none: linear components, or a network."""
+        settings = getattr(self.encoder, "settings", None)
+        if getattr(settings, "is_linear", False):
+            return "components"
+        return "network"
+
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
         """Return the score (n,) of each volume, in float64: occlusions change its last digits."""
         return self.contributions(volumes)[:, 0]
@@ -90,6 +99,22 @@ class LinearScore(nn.Module):
             for block, weights in of_blocks:
                 columns.append(block @ weights)
         return torch.stack(columns, dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredScans:
+    """Read scans by the encoder of a score, which may be a member of a run.
+
+    Attributes
+    ----------
+    score : LinearScore
+        Encoder and probe.
+    images : Images
+        Preprocessed scans, as the encoder takes them.
+    """
+
+    score: LinearScore
+    images: Images
 
 
 @dataclass(frozen=True)
@@ -112,32 +137,6 @@ class ScanShares:
     share: Map
     scores: list[float]
     by_block: dict[str, Map]
-    block_shares: dict[str, float]
-
-
-@dataclass(frozen=True)
-class MeasureShares:
-    """Shares of regional measures in the differences in score between subjects.
-
-    Attributes
-    ----------
-    share : array (n_measures,)
-        Of the whole score.
-    interval : array (2, n_measures)
-        Lower and upper limits of 95 % of `share`.
-    scores : list of float
-        Score of each subject.
-    by_block : dict of str to array (n_measures,)
-        Share that comes by each block of features; the shares of all blocks add up to `share`.
-        Empty for features of one block.
-    block_shares : dict of str to float
-        Share of each block in the differences in score; they add up to 1.
-    """
-
-    share: npt.NDArray[np.float64]
-    interval: npt.NDArray[np.float64]
-    scores: list[float]
-    by_block: dict[str, npt.NDArray[np.float64]]
     block_shares: dict[str, float]
 
 
@@ -173,8 +172,31 @@ def explain_scans(
     progress : Progress
         Shows every batch.
     """
+    return explain_mean_of_scans(
+        [ScoredScans(score, images)],
+        rows,
+        settings=settings,
+        spacing_mm=spacing_mm,
+        progress=progress,
+    )
+
+
+def explain_mean_of_scans(
+    members: Sequence[ScoredScans],
+    rows: Sequence[int],
+    *,
+    settings: ExplanationSettings,
+    spacing_mm: Sequence[float],
+    progress: Progress = SILENT,
+) -> ScanShares:
+    """Map the places in the brain by their share of the differences in the mean score of members.
+
+    The map of a subject is the mean of the members' maps, which add up to the mean score as those
+    of one encoder do. See `explain_scans`.
+    """
     size = _patch_size(settings.patch_mm, spacing_mm)
-    score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
+    for member in members:
+        member.score.to(usable_accelerator(settings.accelerator, section="explanation"))
     n_lattices = max(1, len(rows) // SUBJECTS_A_LATTICE)
     contributions = list[Contributions]()
     products = np.zeros(())
@@ -187,8 +209,7 @@ def explain_scans(
             scores = list[float]()
             offset = offset_of(lattice, size)
             for number in group:
-                volume = torch.as_tensor(images[rows[number]]["image"])
-                carried, whole = _explain(score, volume, settings, size, offset)
+                carried, whole = _explain_mean(members, rows[number], settings, size, offset)
                 _check_finite(number, carried, whole)
                 maps.append(carried)
                 scores.append(float(whole[0]))
@@ -201,16 +222,42 @@ def explain_scans(
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
-    maps_of_shares = products / squares
-    smoothed = ndimage.gaussian_filter(maps_of_shares, [0, *sigma], mode="constant")
+    smoothed = ndimage.gaussian_filter(products / squares, [0, *sigma], mode="constant")
     share, *of_blocks = smoothed.astype(np.float32)
     of_subjects = np.stack(contributions)
+    names = names_of_blocks(map(attrgetter("score"), members))
     return ScanShares(
         share=share,
         scores=of_subjects[:, 0].tolist(),
-        by_block=dict(zip(score.blocks, of_blocks, strict=True)),
-        block_shares=_shares_of_blocks(score, of_subjects),
+        by_block=dict(zip(names, of_blocks, strict=True)),
+        block_shares=shares_of_blocks(names, of_subjects),
     )
+
+
+def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
+    """Return the names of the blocks of any member; none where no member has several."""
+    names = dict[str, int]()
+    for score in scores:
+        names |= score.blocks
+    return list(names)
+
+
+def align(
+    values: npt.NDArray[np.floating], score: LinearScore, names: Sequence[str]
+) -> npt.NDArray[np.floating]:
+    """Put values (1 + n_blocks, …) of a score and its blocks in the order of all members' blocks.
+
+    A member of one block has all its features in the block that they are of.
+    """
+    if list(score.blocks) == list(names):
+        return values
+    of_block = dict(zip(score.blocks, values[1:], strict=True))
+    if not score.blocks:
+        of_block[score.only_block] = values[0]
+    aligned = [values[0]]
+    for name in names:
+        aligned.append(of_block.get(name, np.zeros_like(values[0])))
+    return np.stack(aligned)
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
@@ -241,66 +288,32 @@ def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.zeros_like(scores)
 
 
-def _shares_of_blocks(
-    score: LinearScore, contributions: npt.NDArray[np.float64]
+def shares_of_blocks(
+    names: Sequence[str], contributions: npt.NDArray[np.float64]
 ) -> dict[str, float]:
     """Return the share of each block in the differences in score, of contributions (n, 1 + n_blocks)."""
     away = _away_from_mean(contributions[:, 0])
     shares = away @ contributions[:, 1:] / (away @ away)
-    return dict(zip(score.blocks, shares.tolist(), strict=True))
+    return dict(zip(names, shares.tolist(), strict=True))
 
 
-@torch.no_grad()
-def explain_measures(
-    score: LinearScore,
-    values: npt.NDArray[np.float32],
-    draws: Iterable[npt.NDArray[np.float64]],
-    *,
+def _explain_mean(
+    members: Sequence[ScoredScans],
+    row: int,
     settings: ExplanationSettings,
-    progress: Progress = SILENT,
-) -> MeasureShares:
-    """Compute the share of each regional measure in the differences in score between subjects.
-
-    A measure carries what a score loses where it is set to the mean of the people learned from. As
-    in the maps of `explain_scans`, the share is the regression of what it carries on the score; of
-    a linear encoder they add up to 1. `values` are standardised measures (n, n_measures); `draws`
-    are arrays (n_resamples, n), which say how often each subject is drawn in a resample.
-    """
-    score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
-    samples = torch.from_numpy(values).to(score.weights.device)[..., None]
-    contributions = score.contributions(samples).cpu().numpy()
-    whole = contributions[:, 0]
-    carried = np.empty((contributions.shape[1], *values.shape))
-    with progress.task("Explaining", values.shape[1], "measures") as task:
-        for place in range(values.shape[1]):
-            without = samples.clone()
-            without[:, place] = 0.0
-            carried[:, :, place] = (contributions - score.contributions(without).cpu().numpy()).T
-            task.advance()
-    if not np.isfinite(carried).all() or not np.ptp(whole) > 0:
-        raise DataError(
-            "all chosen subjects have the same score, or one that is not finite: nothing can be explained."
-        )
-
-    def shares(
-        weights: npt.NDArray[np.float64], carried: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
-        away = whole - (weights @ whole / weights.sum(axis=1))[:, None]
-        squares = (weights * away**2).sum(axis=1, keepdims=True)
-        return (weights * away) @ carried / np.where(squares > 0, squares, np.nan)
-
-    drawn = list[npt.NDArray[np.float64]]()
-    for weights in draws:
-        drawn.append(shares(weights, carried[0]))
-    once = np.ones((1, len(whole)))
-    share, *of_blocks = np.concatenate(list(map(partial(shares, once), carried)))
-    return MeasureShares(
-        share=share,
-        interval=np.nanpercentile(np.vstack(drawn), (2.5, 97.5), axis=0),
-        scores=whole.tolist(),
-        by_block=dict(zip(score.blocks, of_blocks, strict=True)),
-        block_shares=_shares_of_blocks(score, contributions),
-    )
+    size: Size,
+    offset: Size,
+) -> tuple[Map, Contributions]:
+    """Return the mean of the members' maps of a scan and of their contributions; see `occlude`."""
+    names = names_of_blocks(map(attrgetter("score"), members))
+    maps = []
+    contributions = []
+    for member in members:
+        volume = torch.as_tensor(member.images[row]["image"])
+        carried, whole = _explain(member.score, volume, settings, size, offset)
+        maps.append(align(carried, member.score, names))
+        contributions.append(align(whole, member.score, names))
+    return np.mean(maps, axis=0), np.mean(contributions, axis=0)
 
 
 def _explain(

@@ -8,7 +8,14 @@ from typing import Any
 import torch
 
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, misfits, refuse_members
+from neurocontrast.encoders.members import has_members, members_of, read_record
+from neurocontrast.encoders.weights import (
+    CONTRACT,
+    MEMBERS,
+    WEIGHTS,
+    folder_of_member,
+    misfits,
+)
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import KnownPeople
@@ -62,6 +69,35 @@ class InitialWeights:
         save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
 
 
+def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
+    """Return the run, or the folder of weights, that a member starts from.
+
+    Of a run of members, member k starts from member k, and another number of members is refused;
+    all members start from a run of one encoder.
+    """
+    folder = path.parent if path.name in (CONTRACT, WEIGHTS, MEMBERS) else path
+    if not has_members(folder):
+        return folder
+    n_before = len(read_record(folder).seeds)
+    if n_before != n_members:
+        raise CheckpointError(
+            f"training.init: '{path}' has {n_before} members, and this run has {n_members} "
+            "(training.members). Member k starts from member k, so that the numbers must be equal: "
+            f"set training.members={n_before}, or start from one member: "
+            f"training.init={folder_of_member(folder, 0)}."
+        )
+    return members_of(folder)[number]
+
+
+def _name_of(folder: Path) -> str:
+    """Return the name of a run; of a member, that of its run before."""
+    resolved = folder.resolve()
+    run = resolved.parent.parent
+    if has_members(run):
+        return f"{run.name}/{resolved.relative_to(run).as_posix()}"
+    return resolved.name
+
+
 def start_from(
     model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()
 ) -> InitialWeights:
@@ -75,9 +111,8 @@ def start_from(
     one of the same layers, and is left as it is where not. Weights that do not fit are refused with
     all that differs.
     """
-    folder = path.parent if path.name in (CONTRACT, WEIGHTS) else path
+    folder = initial_of_member(path, 0, n_members=1)
     encoder = model.encoder
-    refuse_members(folder)
     if not (folder / CONTRACT).is_file():
         raise CheckpointError(
             f"training.init: '{path}' is no run. Give one, or a folder of `neurocontrast weights import`, with which "
@@ -113,7 +148,7 @@ def start_from(
         people = KnownPeople.of_pretraining(provenance)
         all_known = (provenance.get("init") or {}).get("subjects_known", True)
     facts = {
-        "name": folder.resolve().name,
+        "name": _name_of(folder),
         "sha256": contract["weights"]["sha256"],
         "encoder": said
         if n_channels == encoder.n_channels

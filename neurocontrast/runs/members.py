@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from neurocontrast.data.sources import AnySource
 from neurocontrast.encoders.members import (
     MembersRecord,
     has_members,
+    join_starts,
     read_record,
     write_members,
 )
@@ -42,6 +44,7 @@ from neurocontrast.runs.folder import (
     read_provenance,
     text_of_changes,
 )
+from neurocontrast.runs.initial import initial_of_member
 from neurocontrast.runs.parts import build_parts, read_cohort_of, read_skipped
 from neurocontrast.seeds import derive_seed
 
@@ -129,9 +132,52 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
     return -n_people, names
 
 
+def start_of_member(settings: Config, number: int) -> Config:
+    """Return a configuration that starts from the weights of one member, if from weights of a run.
+
+    Another number of members than that of the run is refused.
+    """
+    init = settings.training.init
+    if init is None:
+        return settings
+    n_members = settings.training.members
+    start = initial_of_member(init, number, n_members=n_members)
+    if start in (init, init.parent):
+        return settings
+    training = settings.training.model_copy(update={"init": start})
+    return settings.model_copy(update={"training": training})
+
+
+def warn_of_learned_sites(
+    settings: Config, record: MembersRecord, cohort: Cohort, progress: Progress
+) -> None:
+    """Warn of members whose first weights were learned from people of the sites that they leave."""
+    if record.left_out is None or settings.training.init is None:
+        return
+    sites = np.array(levels_of("site", cohort.table["site"]), dtype=object)
+    learned = []
+    for number, left_out in enumerate(record.left_out):
+        start = start_of_member(settings, number).training.init
+        assert start is not None
+        folder = initial_of_member(start, 0, n_members=1)
+        if not (folder / "provenance.json").is_file():
+            continue
+        people = KnownPeople.of_pretraining(read_provenance(folder)).subjects or frozenset()
+        n_learned = len(people & set(cohort.subset(np.isin(sites, left_out)).subject_digests()))
+        if n_learned:
+            learned.append(f"member {number} from {n_learned} people of {first_names(left_out)}")
+    if learned:
+        progress.warning(
+            "training.members_leave: sites: the weights of training.init have been learned from "
+            f"sites that members leave out: {'; '.join(learned)}. A member that starts from them "
+            "has seen these people."
+        )
+
+
 def settings_of_member(settings: Config, record: MembersRecord, number: int) -> Config:
     """Return the configuration of a member, with which `pretrain` alone would make the same run."""
-    training = settings.training.model_copy(update={"members": 1, "members_leave": None})
+    training = start_of_member(settings, number).training
+    training = training.model_copy(update={"members": 1, "members_leave": None})
     data = settings.data
     if record.left_out is not None:
         where = _without_sites(data.where, record.left_out[number])
@@ -167,6 +213,7 @@ def open_members(
         cohort = read_cohort_of(settings, source_of(settings))
         record = plan_members(settings, cohort)
         check_members(settings, record, source_of, cohort)
+        warn_of_learned_sites(settings, record, cohort, progress)
     else:
         record = read_record(folder)
         _check_can_continue(folder, settings)
@@ -236,7 +283,7 @@ def finish_members(
     cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
     start = {}
     if "init" in provenances[0]:
-        start["init"] = provenances[0]["init"]
+        start["init"] = join_starts(list(map(itemgetter("init"), provenances)))
     write_json(
         folder / "provenance.json",
         {

@@ -11,6 +11,7 @@ from neurocontrast.exceptions import ConfigError, one_of, suggestion
 
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
+    from neurocontrast.encoders.members import SeveralEncoders
 
 __all__ = ["Weights", "load", "names"]
 
@@ -27,8 +28,8 @@ class Weights(os.PathLike[str]):
     name : str
         Name of the weights.
     path : Path
-        Folder with ``encoder.json`` and ``encoder.safetensors``, the card, and a folder for each
-        probe.
+        Folder with ``encoder.json`` and ``encoder.safetensors``, or of a run of members, the card,
+        and a folder for each probe.
     """
 
     name: str
@@ -48,11 +49,28 @@ class Weights(os.PathLike[str]):
         return {place.parent.name: place.parent for place in sorted(self.path.glob("*/probe.json"))}
 
     @property
-    def encoder(self) -> Encoder:
-        """The encoder, on the CPU, in evaluation mode."""
-        from neurocontrast.encoders import load_encoder
+    def encoder(self) -> Encoder | SeveralEncoders:
+        """The encoder, on the CPU, in evaluation mode; of members all, with features side by side.
 
-        return load_encoder(self.path)[0]
+        Members whose samples are prepared in different ways are no one network, and are refused.
+        """
+        from neurocontrast.encoders import load_encoder
+        from neurocontrast.encoders.members import SeveralEncoders, members_of
+
+        encoders = []
+        prepared = []
+        for folder in members_of(self.path):
+            encoder, contract = load_encoder(folder)
+            encoders.append(encoder)
+            prepared.append((contract["preprocessing"], contract.get("channels")))
+        if len(encoders) == 1:
+            return encoders[0]
+        if prepared.count(prepared[0]) < len(prepared):
+            raise ConfigError(
+                f"weights: the {len(encoders)} members of '{self.name}' prepare their samples in "
+                f"different ways. Take `embed`, or one of them: load_encoder('{folder}')."
+            )
+        return SeveralEncoders(encoders)
 
 
 def names() -> list[str]:

@@ -1,0 +1,148 @@
+"""Rank regional measures: each is replaced by its mean, and subjects are compared."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.explanation import ExplanationSettings
+from neurocontrast.explanation.maps import (
+    LinearScore,
+    align,
+    names_of_blocks,
+    shares_of_blocks,
+)
+from neurocontrast.parallel.devices import usable_accelerator
+from neurocontrast.progress import SILENT, Progress
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredMeasures:
+    """Read regional measures by the encoder of a score, which may be a member of a run.
+
+    Attributes
+    ----------
+    score : LinearScore
+        Encoder and probe.
+    values : array (n, n_measures)
+        Standardised measures, as the encoder takes them.
+    columns : sequence of str
+        Name of each measure.
+    """
+
+    score: LinearScore
+    values: npt.NDArray[np.float32]
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True)
+class MeasureShares:
+    """Shares of regional measures in the differences in score between subjects.
+
+    Attributes
+    ----------
+    share : array (n_measures,)
+        Of the whole score.
+    interval : array (2, n_measures)
+        Lower and upper limits of 95 % of `share`.
+    scores : list of float
+        Score of each subject.
+    by_block : dict of str to array (n_measures,)
+        Share that comes by each block of features; the shares of all blocks add up to `share`.
+        Empty for features of one block.
+    block_shares : dict of str to float
+        Share of each block in the differences in score; they add up to 1.
+    """
+
+    share: npt.NDArray[np.float64]
+    interval: npt.NDArray[np.float64]
+    scores: list[float]
+    by_block: dict[str, npt.NDArray[np.float64]]
+    block_shares: dict[str, float]
+
+
+@torch.no_grad()
+def explain_measures(
+    members: Sequence[ScoredMeasures],
+    columns: Sequence[str],
+    draws: Iterable[npt.NDArray[np.float64]],
+    *,
+    settings: ExplanationSettings,
+    progress: Progress = SILENT,
+) -> MeasureShares:
+    """Compute the share of each regional measure in the differences in score between subjects.
+
+    A measure carries what a score loses where it is set to the mean of the people learned from. As
+    in the maps of `explain_scans`, the share is the regression of what it carries on the score; of
+    a linear encoder they add up to 1. Of several `members` the score is the mean of theirs, and a
+    measure carries the mean of what it carries in each; one that a member does not read carries
+    nothing there. `columns` are the measures of any member; `draws` are arrays (n_resamples, n),
+    which say how often each subject is drawn in a resample.
+    """
+    names = names_of_blocks(map(attrgetter("score"), members))
+    scores = []
+    carried_by_members = []
+    n_measures = sum(map(len, map(attrgetter("columns"), members)))
+    with progress.task("Explaining", n_measures, "measures") as task:
+        for member in members:
+            member.score.to(usable_accelerator(settings.accelerator, section="explanation"))
+            of_member, carried_by_member = _carry(member, task.advance)
+            scores.append(align(of_member.T, member.score, names).T)
+            places = list(map(list(columns).index, member.columns))
+            aligned = align(carried_by_member, member.score, names)
+            spread = np.zeros((*aligned.shape[:2], len(columns)))
+            spread[:, :, places] = aligned
+            carried_by_members.append(spread)
+    contributions = np.mean(scores, axis=0)
+    carried = np.mean(carried_by_members, axis=0)
+    whole = contributions[:, 0]
+    if not np.isfinite(carried).all() or not np.ptp(whole) > 0:
+        raise DataError(
+            "all chosen subjects have the same score, or one that is not finite: nothing can be "
+            "explained."
+        )
+
+    def shares(
+        weights: npt.NDArray[np.float64], carried: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        away = whole - (weights @ whole / weights.sum(axis=1))[:, None]
+        squares = (weights * away**2).sum(axis=1, keepdims=True)
+        return (weights * away) @ carried / np.where(squares > 0, squares, np.nan)
+
+    drawn = list[npt.NDArray[np.float64]]()
+    for weights in draws:
+        drawn.append(shares(weights, carried[0]))
+    once = np.ones((1, len(whole)))
+    share, *of_blocks = np.concatenate(list(map(partial(shares, once), carried)))
+    return MeasureShares(
+        share=share,
+        interval=np.nanpercentile(np.vstack(drawn), (2.5, 97.5), axis=0),
+        scores=whole.tolist(),
+        by_block=dict(zip(names, of_blocks, strict=True)),
+        block_shares=shares_of_blocks(names, contributions),
+    )
+
+
+def _carry(
+    member: ScoredMeasures, advance: Callable[[], None]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the contributions (n, 1 + n_blocks) of subjects, and of each of their measures.
+
+    The second array (1 + n_blocks, n, n_measures) has what score and blocks lose without each.
+    """
+    values = member.values
+    samples = torch.from_numpy(values).to(member.score.weights.device)[..., None]
+    contributions = member.score.contributions(samples).cpu().numpy()
+    carried = np.empty((contributions.shape[1], *values.shape))
+    for place in range(values.shape[1]):
+        without = samples.clone()
+        without[:, place] = 0.0
+        changed = member.score.contributions(without).cpu().numpy()
+        carried[:, :, place] = (contributions - changed).T
+        advance()
+    return contributions, carried

@@ -1,0 +1,267 @@
+"""Find run and scans of an evaluation, and choose the scans that are explained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data import Cohort
+from neurocontrast.data.sources import Brains
+from neurocontrast.embedding import read_embeddings
+from neurocontrast.encoders.members import digest_of_members, read_record
+from neurocontrast.encoders.weights import CONTRACT, MEMBERS
+from neurocontrast.evaluation import FittedProbe, read_evaluation
+from neurocontrast.evaluation.designs import is_joined
+from neurocontrast.evaluation.members import check_same_members, members_of
+from neurocontrast.evaluation.record import EmbeddingsOrigin
+from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError, one_of, suggestion
+from neurocontrast.explanation import ExplanationSettings, LinearScore
+from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE
+from neurocontrast.files import digest_of_file, files_near
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import Description
+from neurocontrast.reading import read_json
+from neurocontrast.runs.networks import check_same_scans, first_alike
+from neurocontrast.seeds import derive_generator
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Score of a network, and the scans as the network reads them."""
+
+    score: LinearScore
+    source: Brains
+    cohort: Cohort
+
+
+def find_run(evaluation: Path, probe: FittedProbe) -> Path:
+    """Return the run near an evaluation whose encoder made its embeddings."""
+    digest = (probe.encoder or "").partition(",")[0]
+    for path in files_near(evaluation, CONTRACT):
+        if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
+            return path.parent
+    for path in files_near(evaluation, MEMBERS):
+        with suppress(NeurocontrastError):  # another file of that name
+            if digest and digest_of_members(read_record(path.parent)) == digest:
+                return path.parent
+    what = (
+        f"the encoder '{digest[:12]}…'"
+        if digest
+        else "an encoder that the evaluation does not name"
+    )
+    raise ConfigError(
+        f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN."
+    )
+
+
+def find_cohort(
+    evaluation: Path,
+    evaluated: pd.DataFrame,
+    source: Brains,
+    images_root: str | os.PathLike[str] | None,
+) -> Cohort:
+    """Return the scans of the table near an evaluation with the recorded name and digest."""
+    origin = read_evaluation(evaluation).embeddings
+    name = origin.cohort_source or "participants.tsv"
+    scans = _scans_in(evaluated)
+    selections = [scans]
+    embedded = _find_embedded(evaluation, origin)
+    if embedded is not None:
+        selections.append(embedded)
+    for path in files_near(evaluation, name):
+        with suppress(NeurocontrastError):  # another file of that name
+            cohort = source.read_cohort(path, images_root=images_root, check_images=False)
+            if not scans <= _scans_in(cohort.table):
+                continue
+            # Scans that `embed` left out are in the table, and not in the digest.
+            digests = {None, cohort.digest()}
+            for selection in selections:
+                digests.add(_only(cohort, selection).digest())
+            if origin.cohort_digest in digests:
+                return cohort
+    raise ConfigError(
+        f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were "
+        "embedded. Give the table that was embedded: participants=TABLE."
+    )
+
+
+def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
+    """Return the scans of the evaluated embeddings, of which an evaluation may select some; None if none are near."""
+    if origin.file is None:
+        return None
+    for path in files_near(evaluation, origin.file):
+        if digest_of_file(path) == origin.digest:
+            return _scans_in(read_embeddings(path).table)
+    return None
+
+
+def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return the participant and session of each row."""
+    participants = table["participant_id"].astype(str)
+    return set(zip(participants, table["session"].astype(str), strict=True))
+
+
+def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
+    """Return the rows of a cohort that are of some scans."""
+    names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
+    return cohort.subset([row for row, name in enumerate(names) if name in scans])
+
+
+def _choose_scans(
+    cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
+) -> tuple[Cohort, list[str]]:
+    """Return scans to explain, one a subject, classes balanced, and their truths; the seed alone decides which."""
+    names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
+    row_of = {
+        (str(participant), str(session)): row for row, (participant, session) in enumerate(names)
+    }
+    keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
+    lacking = [" session ".join(filter(None, key)) for key in keys if key not in row_of]
+    if lacking:
+        more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
+        raise DataError(
+            f"{cohort.source.name}: {len(lacking)} of {len(keys)} evaluated scans are not in it: "
+            f"{', '.join(lacking[:10])}{more}. Give the table that was embedded."
+        )
+    first = ~evaluated["subject_id"].duplicated().to_numpy()
+    candidates = np.flatnonzero(first)
+    truths = evaluated["y_true"].to_numpy(dtype=object)
+    shuffled = candidates[
+        derive_generator("explained-subjects", settings.seed).permutation(len(candidates))
+    ]
+    if probe.kind == "continuous":
+        ordered = shuffled[np.argsort([float(truths[row]) for row in shuffled], kind="stable")]
+        n_wanted = min(settings.n_subjects, len(ordered))
+        even = ordered[np.linspace(0, len(ordered) - 1, n_wanted).round().astype(int)].tolist()
+        n_groups = max(1, n_wanted // SUBJECTS_A_LATTICE)
+        picked = [
+            row for first in range(n_groups) for row in even[first::n_groups]
+        ]  # neighbours differ
+    else:
+        of_class = [
+            [row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes
+        ]
+        turns = [row for turn in zip_longest(*of_class) for row in turn if row is not None]
+        n_each = min(map(len, of_class))
+        picked = turns[: min(settings.n_subjects, n_each * len(of_class)) or settings.n_subjects]
+    return cohort.subset([row_of[keys[row]] for row in picked]), [
+        str(truths[row]) for row in picked
+    ]
+
+
+def choose_for_each(
+    sources: Sequence[Brains],
+    listed: Cohort,
+    images_root: str | os.PathLike[str] | None,
+    evaluated: pd.DataFrame,
+    probe: FittedProbe,
+    settings: ExplanationSettings,
+) -> tuple[list[Cohort], list[str]]:
+    """Return the same chosen scans as each source reads them, and their truths.
+
+    `listed` are the scans as the first source reads them.
+    """
+    chosen = dict[int, Cohort]()
+    truths = list[str]()
+    first = first_alike(sources)
+    for number in dict.fromkeys(first):
+        cohort = listed
+        if number:
+            cohort = sources[number].read_cohort(
+                listed.source, images_root=images_root, check_images=False
+            )
+        chosen[number], truths = _choose_scans(cohort, evaluated, probe, settings)
+    check_same_scans(list(chosen.values()))
+    return list(map(chosen.__getitem__, first)), truths
+
+
+def readout_of(
+    probe: FittedProbe, positive: str | None
+) -> tuple[list[tuple[npt.NDArray[np.float64], float]], Description]:
+    """Return weights of the features as they are, and intercept, of a number of the probe.
+
+    There is a pair for each member of a run, or one; the meaning of the number comes second.
+    """
+    if is_joined(probe.blocks):
+        raise ConfigError(
+            f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "
+            "a map is of one encoder. Explain an evaluation of one of them."
+        )
+    contrast, meaning = _contrast(probe, positive)
+    sizes = list(map(attrgetter("n_features"), probe.members)) or [probe.n_features]
+    readouts = []
+    start = 0
+    for size, intercept in zip(sizes, np.atleast_2d(probe.intercept), strict=True):
+        of_member = slice(start, start + size)
+        start += size
+        coefficients = probe.coefficients[of_member]
+        weights = coefficients / probe.scale[of_member, None]
+        means = probe.mean[of_member] / probe.scale[of_member]
+        intercepts = intercept - means @ coefficients
+        readouts.append((weights @ contrast, float(intercepts @ contrast)))
+    if probe.members:
+        meaning["score"] = f"{meaning['score']}, mean of {len(sizes)} members"
+    return readouts, meaning
+
+
+def _contrast(
+    probe: FittedProbe, positive: str | None
+) -> tuple[npt.NDArray[np.float64], Description]:
+    """Return the weight of each output of the probe in the explained number, and its meaning."""
+    if probe.kind != "multiclass":
+        own = probe.classes[1] if probe.kind == "binary" else None
+        if positive not in (None, own):
+            allowed = (
+                f"'{own}', which the evaluation had" if own else "left out: the target is a number"
+            )
+            raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
+        meaning = "predicted value" if own is None else "decision value (log-odds)"
+        return np.ones(1), {"positive": own, "score": meaning}
+    if positive not in probe.classes:
+        found = "missing" if positive is None else f"there is no class '{positive}'"
+        near = "" if positive is None else suggestion(positive, probe.classes)
+        raise ConfigError(
+            f"explanation.positive: {found}; of several classes one must be named: positive=NAME.{near} "
+            f"It can be: {one_of(probe.classes)}."
+        )
+    # The class itself, less the mean of the others.
+    contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
+    contrast[probe.classes.index(positive)] = 1
+    meaning = "decision value of the class, less the mean of the others'"
+    return contrast, {"positive": positive, "score": meaning}
+
+
+def check_encoder(probe: FittedProbe, contract: Description, run: Path, progress: Progress) -> None:
+    """Refuse another run than that whose features were evaluated; warn where nobody can tell."""
+    members = members_of({"run": contract}, int(contract["n_features"]))
+    check_same_members(probe.members, members, parameter=f"{run}")
+    found, (expected, _, how) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
+    if how.startswith("head") or "read out" in how:
+        made = (
+            "after the projection head (embedding.layer: head)" if how.startswith("head") else how
+        )
+        raise DataError(
+            f"{run}: the probe was fitted on embeddings {made}, and a map is that of the encoder's features. Embed "
+            "with embedding.layer: encoder and without embedding.read_out, and evaluate that table."
+        )
+    if contract["n_features"] != probe.n_features or (expected and expected != found):
+        known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
+        raise DataError(
+            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
+            f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
+        )
+    if not expected:
+        progress.warning(
+            f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken."
+        )
+    if how:
+        progress.warning(f"the embeddings were made in {how}; the map is computed in float32.")

@@ -1,0 +1,354 @@
+"""Plan the folds in which the networks of a run are fine-tuned, and train them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from monai.transforms import Compose
+
+from neurocontrast.config import Config, as_config
+from neurocontrast.data import Cohort
+from neurocontrast.data.batches import Images
+from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.sources import Brains
+from neurocontrast.encoders import Encoder, build_encoder
+from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
+from neurocontrast.evaluation.models import GivenModel
+from neurocontrast.evaluation.notices import check_duplicates, check_overlap
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import validation_split
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import digest_of, write_json
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import CONTENT, Description, Record, join_contents, version
+from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
+from neurocontrast.runs.members import seed_of_member
+from neurocontrast.runs.networks import (
+    RunNetwork,
+    describe_networks,
+    first_alike,
+    list_scans,
+    load_networks,
+    sources_of,
+)
+from neurocontrast.runs.voxels import with_voxels
+from neurocontrast.seeds import derive_seed
+from neurocontrast.training import TrainingData
+from neurocontrast.training.supervised import Labels, fit_supervised
+
+_FINISHED = "finished.json"
+_FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
+"""Settings of fine-tuning with which an interrupted call may be continued."""
+_SCRATCH = {"loss": "none", "title": "none: random weights"}
+_NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """Begin every fold with a network, which reads the scans in its own way."""
+
+    encoder: Encoder
+    contract: Description
+    """``encoder.json`` of the network."""
+    source: Brains
+    cohort: Cohort
+    """The scans that take part, in the order of the study."""
+    augment: Any
+    """Section ``augment`` of the views that the network is shown."""
+    seed: int
+    """Seed of the training, from which that of each fold is derived."""
+
+    @cached_property
+    def images(self) -> Images:
+        """Samples of the network, in the order of the study."""
+        return self.source.images(self.cohort)
+
+
+@dataclass(frozen=True)
+class FoldsPlan:
+    """Plan networks and folds before an image is read."""
+
+    settings: Config
+    networks: tuple[TrainedNetwork, ...]
+    """The network of the run, or the networks of its members, whose predictions are averaged."""
+    contract: Description
+    """``encoder.json``, or the description of a run of members."""
+    study: Study
+    info: Description
+    from_scratch: bool
+    skipped: pd.DataFrame
+    """Scans that cannot be used, as in ``skipped.tsv``."""
+
+    @property
+    def weights(self) -> str | None:
+        """Digest of the weights that every fold begins with; None for random ones."""
+        if self.from_scratch:
+            return None
+        digest: str = self.contract["weights"]["sha256"]
+        return digest
+
+    @property
+    def augment(self) -> object:
+        """Settings of the views that networks are shown, a list for unlike ones; None for scans."""
+        if not self.settings.finetune.augment:
+            return None
+        sections = []
+        for network in self.networks:
+            sections.append(network.augment.model_dump(mode="json"))
+        if sections.count(sections[0]) < len(sections):
+            return sections
+        return sections[0]
+
+    def key(self) -> str:
+        """Return a digest of all that a fold's networks depend on, where folds of two calls belong together."""
+        splits = [
+            (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
+            for split in self.study.splits
+        ]
+        settings = self.settings.finetune.model_dump(mode="json", exclude=_FREE_TO_DIFFER)
+        encoders = []
+        scans = []
+        for network in self.networks:
+            encoder = network.encoder.settings.model_dump(mode="json")
+            encoders.append([encoder, network.contract["preprocessing"]])
+            scans.append([network.cohort.digest(), network.source.signatures(network.cohort)])
+        chosen = self.study.settings.without_folders()
+        known = [
+            self.weights,
+            encoders,
+            settings,
+            self.augment,
+            chosen,
+            self.settings.seed,
+            scans,
+            splits,
+            version(),
+        ]
+        return digest_of("finetune", json.dumps(known, sort_keys=True))
+
+    def prepared(self, progress: Progress) -> Study:
+        """Return the study with its baseline of voxels, after its scans are preprocessed."""
+        progress.message(self.study.text())
+        contents = []
+        for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
+            network = self.networks[number]
+            network.source.make_ready(network.cohort, progress)
+            contents.append(network.source.contents(network.cohort, progress))
+        images = self.networks[0].images
+        allowed = self.study.settings.allow_overlap
+        volumes = (images[row]["image"].numpy() for row in range(len(images)))
+        table = self.study.table.assign(**{CONTENT: join_contents(contents)})
+        notices = check_duplicates(table, volumes, allow_overlap=allowed)
+        overlap = check_overlap(table, self.info, allow_overlap=allowed)
+        # Identifiers were looked at before the scans were read.
+        study = replace(
+            self.study,
+            table=table,
+            facts=self.study.facts | overlap.facts,
+            notices=overlap.notices_among(self.study.notices),
+        ).with_notices(notices)
+        return with_voxels(study, self.info, progress)
+
+
+def plan_folds(
+    run: Path,
+    participants: AnyTable,
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    transforms: Compose | None,
+    from_scratch: bool,
+    progress: Progress,
+) -> FoldsPlan:
+    """Check all that can be checked before an image is read, and make the folds; see `finetune`."""
+    chosen = settings.evaluation
+    networks = load_networks(run)
+    for network in networks:
+        _without_components(network)
+    contract = describe_networks(run, networks)
+    sources = sources_of(
+        networks,
+        settings.data,
+        what="finetune trains on brains",
+        transforms=transforms,
+    )
+    sections = []
+    for network, source in zip(networks, sources, strict=True):
+        section = _views_of(settings, network)
+        if settings.finetune.augment:
+            source.views(section, seed=settings.seed)  # refused before anything is read
+        sections.append(section)
+    listed, skipped = list_scans(sources, participants, images_root, progress)
+    info = describe_embedded(run, contract, listed[0], progress)
+    if from_scratch:
+        info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
+        info |= {"pretraining_contents": [], "pretraining_contents_complete": True}
+        info.pop("pretraining_unknown", None)
+    study = _plan_study(listed[0], chosen, info)
+    study = study.with_model(_model_of(networks, from_scratch=from_scratch))
+    trained = []
+    for number, network in enumerate(networks):
+        seed = settings.seed
+        if len(networks) > 1:
+            seed = seed_of_member(settings.seed, number)
+        cohort = listed[number].subset(study.features[:, 0].astype(int))
+        trained.append(
+            TrainedNetwork(
+                network.encoder, network.contract, sources[number], cohort, sections[number], seed
+            )
+        )
+    warn_of_imitations(trained[0].cohort, "evaluation.where", progress)
+    return FoldsPlan(settings, tuple(trained), contract, study, info, from_scratch, skipped)
+
+
+def _plan_study(cohort: Cohort, settings: EvaluationSettings, info: Description) -> Study:
+    """Make the folds of a table, with the row of each scan in place of features."""
+    folds = None if settings.split_file is None else read_split_file(settings.split_file)
+    rows = np.arange(len(cohort), dtype=float)[:, None]
+    run = dict(info["run"])
+    run.pop("members", None)  # their columns are of features
+    return plan_study(
+        cohort.table, rows, settings=settings, info=info | {"run": run}, split_rows=folds
+    )
+
+
+def _without_components(network: RunNetwork) -> None:
+    """Take off components beside a network; refuse an encoder that is linear."""
+    encoder = network.encoder.without_beside()
+    if encoder.settings.is_linear:
+        raise ConfigError(
+            f"finetune: the encoder of '{network.folder}' is '{encoder.settings.name}', whose components are computed "
+            "in one pass and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
+        )
+
+
+def _views_of(settings: Config, network: RunNetwork) -> Any:
+    """Return the section ``augment`` of a network: that of the settings, or of its own run."""
+    of_run = network.contract.get("augment")
+    if "augment" in settings.model_fields_set or of_run is None:
+        return settings.augment
+    kind = network.contract["preprocessing"].get("kind", "volumes")
+    return as_config({"data": {"kind": kind}, "augment": of_run}).augment
+
+
+def _model_of(networks: Sequence[RunNetwork], *, from_scratch: bool) -> GivenModel:
+    """Return the model whose predictions the folds give, and its name."""
+    name = "fine-tuned network"
+    weights = "pretrained"
+    if from_scratch:
+        name = "network from scratch"
+        weights = "random"
+    encoders = dict.fromkeys(map(attrgetter("encoder.settings.name"), networks))
+    text = f"{' and '.join(encoders)}, {weights} weights to begin with"
+    why = _NOT_STORED
+    if len(networks) > 1:
+        name = f"mean of {len(networks)} {name.replace('network', 'networks')}"
+        text = f"mean of {len(networks)} members: {text}"
+    return GivenModel("embedding", name, text, why)
+
+
+def train_folds(
+    plan: FoldsPlan, study: Study, work: Path, progress: Progress
+) -> list[list[Description]]:
+    """Train the networks of every fold that are not finished, one after another; return their ``finished.json``."""
+    folds = []
+    n_folds = len(study.splits)
+    n_networks = len(plan.networks)
+    with progress.task("Fine-tuning", n_folds * n_networks, "networks") as task:
+        for number, split in enumerate(study.splits):
+            folds.append(list[Description]())
+            for member, network in enumerate(plan.networks):
+                folder = work / f"fold-{number:03d}"
+                title = f"Fold {number + 1} of {n_folds}"
+                if n_networks > 1:
+                    folder /= f"member-{member}"
+                    title += f", member {member + 1} of {n_networks}"
+                if not (folder / _FINISHED).is_file():
+                    trained = _train(plan, network, study, split, folder, title, progress)
+                    write_json(folder / _FINISHED, trained)
+                    shutil.rmtree(folder / "checkpoints")
+                trained = read_json(folder / _FINISHED)
+                progress.message(f"{title}: {_say_epoch(trained['about'])}")
+                folds[-1].append(trained)
+                task.advance()
+    return folds
+
+
+def _say_epoch(about: Record) -> str:
+    """Say which epoch of a training is taken, and its loss."""
+    n_epochs = about["n_epochs"]
+    text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
+    if not about["best_epoch"]:
+        text = f"no epoch of {n_epochs} is better than the probe it began as"
+    if about["best_loss"] is not None:
+        text += (
+            f", loss {about['best_loss']:.4g} on {about['n_validation']} scans of the training fold"
+        )
+    return text
+
+
+def _train(
+    plan: FoldsPlan,
+    network: TrainedNetwork,
+    study: Study,
+    split: Split,
+    folder: Path,
+    title: str,
+    progress: Progress,
+) -> Description:
+    """Train a network of a fold; return predictions of the test scans, epochs and facts of the training."""
+    settings = plan.settings
+    target = study.target
+    seed = derive_seed("finetune", network.seed, split.repeat, split.fold)
+    fitted, tried = validation_split(
+        target, split.train, study.subjects, sites=study.sites, settings=study.settings, seed=seed
+    )
+    encoder = copy.deepcopy(network.encoder)
+    if plan.from_scratch:
+        encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
+    view = None
+    if settings.finetune.augment:
+        views: Any = network.source.prepared(network.cohort, fitted.tolist()).views(
+            network.augment, seed=seed
+        )
+        view = partial(views.view, view=0)
+    data = TrainingData(
+        images=network.images,
+        names=network.cohort.names(),
+        metadata={},
+        training_rows=fitted.tolist(),
+        validation_rows=tried.tolist(),
+        n_readers=settings.data.n_workers,
+    )
+    found = fit_supervised(
+        encoder,
+        Labels(target.values, None if target.kind == "continuous" else len(target.classes)),
+        data,
+        split.test.tolist(),
+        settings=settings.finetune,
+        pretrained=not plan.from_scratch,
+        seed=seed,
+        folder=folder,
+        view=view,
+        title=title,
+        progress=progress,
+    )
+    about = {
+        "repeat": split.repeat,
+        "fold": split.fold,
+        "n_fitted": len(fitted),
+        "n_validation": len(tried),
+    }
+    about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
+    known = {"predictions": found.predictions.tolist(), "metrics": found.metrics}
+    return known | {"about": about | {"best_loss": found.best_loss}}

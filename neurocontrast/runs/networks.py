@@ -1,0 +1,132 @@
+"""Networks of a run one by one, of members too, for commands that train or explain each by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from monai.transforms import Compose
+
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.settings import AnyDataSettings
+from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.encoders import Encoder, load_encoder
+from neurocontrast.encoders.members import describe_members, has_members, members_of, read_record
+from neurocontrast.exceptions import DataError
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import Description
+from neurocontrast.runs.parts import NONE, leave_out, without
+
+_OF_SAMPLES = ("preprocessing", "channels", "cache_dtype")
+"""Keys of ``encoder.json`` that say how samples are prepared."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunNetwork:
+    """Network of a run, or of one of its members."""
+
+    folder: Path
+    """Run of the network: the run itself, or the member."""
+    encoder: Encoder
+    contract: dict[str, Any]
+    """``encoder.json`` of the network."""
+
+
+def load_networks(run: Path) -> list[RunNetwork]:
+    """Load the network of a run, or the network of each member."""
+    networks = []
+    for folder in members_of(run):
+        encoder, contract = load_encoder(folder)
+        networks.append(RunNetwork(folder, encoder, contract))
+    return networks
+
+
+def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> Description:
+    """Describe a run by ``encoder.json``, or by the keys that members share and each member."""
+    if not has_members(run):
+        return networks[0].contract
+    contracts = []
+    sizes = []
+    for network in networks:
+        contracts.append(network.contract)
+        sizes.append(network.encoder.n_features)
+    return describe_members(contracts, sizes, read_record(run).left_out)
+
+
+def sources_of(
+    networks: Sequence[RunNetwork],
+    data: AnyDataSettings,
+    *,
+    what: str,
+    transforms: Compose | None = None,
+) -> list[Brains]:
+    """Return the source of each network's samples; networks with samples prepared alike share one.
+
+    `what` begins the refusal of networks of natural images.
+    """
+    sources = list[Brains]()
+    prepared = list[list[object]]()
+    for network in networks:
+        how = list(map(network.contract.get, _OF_SAMPLES))
+        if how in prepared:
+            sources.append(sources[prepared.index(how)])
+        else:
+            source = brains_of_run(
+                network.folder, network.contract, data, what=what, transforms=transforms
+            )
+            sources.append(source)
+        prepared.append(how)
+    return sources
+
+
+def first_alike(sources: Sequence[Brains]) -> list[int]:
+    """Return for each network the number of the first network with the same source."""
+    identities = list(map(id, sources))
+    return list(map(identities.index, identities))
+
+
+def check_same_scans(cohorts: Sequence[Cohort]) -> None:
+    """Refuse cohorts of several members whose rows are not the same scans in the same order."""
+    names = cohorts[0].names()
+    for cohort in cohorts[1:]:
+        if cohort.names() != names:
+            raise DataError(
+                f"{cohort.source.name}: the members of the run do not read the same scans of it, "
+                f"{len(names)} and {len(cohort)}. Give a table of scans that all members can read."
+            )
+
+
+def list_scans(
+    sources: Sequence[Brains],
+    participants: AnyTable,
+    images_root: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> tuple[list[Cohort], pd.DataFrame]:
+    """Return the same scans as each source reads them, and a table of the scans left out."""
+    listed = dict[int, Cohort]()
+    tables = []
+    warned = set[str]()
+    first = first_alike(sources)
+    for number in dict.fromkeys(first):
+        source = sources[number]
+        cohort = source.read_cohort(participants, images_root=images_root)
+        for warning in cohort.warnings:
+            if warning not in warned:
+                progress.warning(warning)
+        warned |= set(cohort.warnings)
+        skipped = NONE
+        if source.skips:
+            cohort, skipped = leave_out(source, cohort, progress)
+        listed[number] = cohort
+        tables.append(skipped)
+    skipped = pd.concat(tables, ignore_index=True).drop_duplicates("scan")
+    cohorts = []
+    for number in first:
+        cohorts.append(without(listed[number], set(skipped["scan"])))
+    check_same_scans(cohorts)
+    return cohorts, skipped

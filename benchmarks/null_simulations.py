@@ -59,11 +59,16 @@ def confounded_cohort(seed: int, *, kind: str, n: int = 80) -> tuple[Target, lis
 
 
 def permutation_p(
-    seed: int, *, kind: str = "binary", scheme: str = "within site and fold"
+    seed: int,
+    *,
+    kind: str = "binary",
+    scheme: str = "within site and fold",
+    n_permutations: int = FAST.n_permutations,
 ) -> float:
     """Return p of one null cohort: of the AUC, or of the mean absolute error."""
     target, sites, features = confounded_cohort(seed, kind=kind)
-    subjects, settings = np.arange(len(sites)).astype(str).astype(object), replace_seed(seed)
+    subjects = np.arange(len(sites)).astype(str).astype(object)
+    settings = FAST.model_copy(update={"seed": seed, "n_permutations": n_permutations})
     deal = partial(
         stratified, sites=sites, subjects=subjects, n_folds=settings.n_folds, n_repeats=1
     )
@@ -86,10 +91,6 @@ def permutation_p(
             else None,
         )
     return found.p_values["auc_within_fold" if kind == "binary" else "mae"] or 1.0
-
-
-def replace_seed(seed: int) -> EvaluationSettings:
-    return FAST.model_copy(update={"seed": seed})
 
 
 # Two models.

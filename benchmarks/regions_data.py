@@ -16,6 +16,7 @@ __all__ = [
     "Journal",
     "choosing_sites",
     "deal_sites",
+    "hospitals",
     "logarithms",
     "make_fold",
     "read_people",
@@ -70,6 +71,26 @@ def choosing_sites(sites: pd.Series) -> list[str]:
     counts = sites.value_counts()
     size = -(-int((counts >= MIN_SITE).sum()) // N_CHOOSING)
     return sorted(str(random.choice(block)) for block in _blocks(sites, size))
+
+
+def hospitals(people: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the hospitals with autistic people that choose, and the others, which judge.
+
+    Of each two alike in size one chooses: one that chooses by its healthy people, too, or one drawn.
+    """
+    random = np.random.default_rng((CHOICE_SEED, 2))
+    clinical = people[people["source"] == "abide1"]
+    counts = clinical["site"].value_counts()
+    ordered = sorted(counts.index, key=lambda site: (-counts[site], site))
+    healthy = people[people["diagnosis"] == "control"]
+    already = choosing_sites(healthy["site"])
+    choosing = []
+    for start in range(0, len(ordered), 2):
+        pair = ordered[start : start + 2]
+        drawn = str(random.choice(np.array(pair, dtype=object)))
+        taken = [site for site in pair if site in already]
+        choosing.append(taken[0] if taken else drawn)
+    return sorted(choosing), sorted(set(ordered) - set(choosing))
 
 
 def deal_sites(sites: pd.Series, seed: int) -> list[list[str]]:

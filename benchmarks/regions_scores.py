@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["SHOTS", "Judged", "collect", "difference", "pair_counts", "scores", "within_auc"]
+__all__ = ["SHOTS", "Judged", "auc_of_pairs", "collect", "difference", "pair_counts", "scores"]
 
 Floats = npt.NDArray[np.floating[Any]]
 SHOTS, PRIOR, N_DRAWS, N_BOOTSTRAPS = (2, 5, 10, 20), 2.0, 20, 4000
@@ -57,7 +57,7 @@ def collect(
 ) -> dict[str, Judged]:
     """Return what every system says in the seeds that all systems finished; `folds` by seed and group.
 
-    A system is named as its cell, or "…, joined" and "…, frozen".
+    A system is named as its cell, or "…, beside" with components beside the network.
     """
     said: dict[str, dict[tuple[int, int], Any]] = {}
     for cell in cells:
@@ -178,19 +178,10 @@ def _quadratic(weights: Floats, pairs: Floats) -> Floats:
     return ((weights @ pairs) * weights).sum(1)
 
 
-def within_auc(
-    cells: list[tuple[Floats, npt.NDArray[Any], npt.NDArray[Any]]], sites: list[str]
-) -> Floats:
-    """Return the AUC of pairs of the same site, over draws, as it is and of each bootstrap over sites.
+def auc_of_pairs(counts: Floats) -> Floats:
+    """Return the AUC of pairs of one site, as it is and of each bootstrap over sites.
 
-    Each cell is scores, labels and sites of those judged in a draw.
+    `counts` are pairs in order and all pairs, by site (2, sites).
     """
-    found, pairs = np.zeros(len(sites)), np.zeros(len(sites))
-    for score, label, of in cells:
-        for place, site in enumerate(sites):
-            sick, well = score[(of == site) & (label == 1)], score[(of == site) & (label == 0)]
-            if len(sick) and len(well):
-                found[place] += pair_counts(sick, well)
-                pairs[place] += len(sick) * len(well)
-    weights = _weights(len(sites))
-    return (weights @ found) / (weights @ pairs)
+    weights = _weights(counts.shape[1])
+    return (weights @ counts[0]) / (weights @ counts[1])

@@ -1,12 +1,14 @@
 #!/bin/sh
 # Real brains, end to end: what `make demo-real` runs, on the sample cohort of this repository.
-# Usage: sh pipelines/demo_real.sh [FOLDER [EPOCHS]]      (with neurocontrast on the PATH)
+# Usage: sh pipelines/demo_real.sh [FOLDER [EPOCHS [TABLE [OPTION ...]]]]      (with neurocontrast on the PATH)
+# TABLE is another table of people with the columns of the sample's; options are those of `neurocontrast evaluate`.
 set -eu
 
 out=${1:-demo-real}
 epochs=${2:-10}
 root=$(dirname "$0")/..
-sample=$root/sample/participants.tsv
+sample=${3:-$root/sample/participants.tsv}
+shift "$(($# < 3 ? $# : 3))"
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -19,7 +21,9 @@ run neurocontrast prepare "$sample" --out "$out/prepared" --spacing-mm 4 --no-re
 
 # Learned from: healthy people of one scanner. All others of that scanner, and those of two more, are evaluated.
 pretrain() {
-    name=$1 recipe=$2 table=$3
+    name=$1
+    recipe=$2
+    table=$3
     shift 3
     run neurocontrast pretrain --config "$recipe" --participants "$out/prepared/$table.tsv" \
         --out "$out/$name" --set "data.where={split: [train]}" --set "data.cache_dir=$out/cache" "$@"
@@ -36,8 +40,7 @@ for encoder in components discriminants network untrained; do
         --set "embedding.where={split: [test]}" --set "data.cache_dir=$out/cache"
     for target in age sex; do
         run neurocontrast evaluate "$out/$encoder.parquet" --target "$target" --out "$out/$encoder-$target" \
-            --set evaluation.n_jobs=2
-        run neurocontrast report "$out/$encoder-$target"
+            --set evaluation.n_jobs=2 --report "$@"
     done
 done
 for target in age sex; do

@@ -69,7 +69,8 @@ def write_bids(root: Path, brains: Path, *, n_volunteers: int, n_study: int) -> 
         of_site = sum(row["site"] == person["site"] for row in rows)
         cohort = "volunteers" if of_site < n_volunteers // 2 else "study"
         # Diagnoses are dealt, since all scans of one of the sites are of healthy people.
-        diagnosis = "patient" if cohort == "study" and of_site % 2 else "control"
+        of_study = sum(row["cohort"] == "study" for row in rows)
+        diagnosis = "patient" if cohort == "study" and of_study % 2 else "control"
         rows.append({"participant_id": f"sub-{label}", "age": person["age"], "sex": person["sex"]})
         rows[-1] |= {"site": person["site"], "cohort": cohort, "diagnosis": diagnosis}
     pd.DataFrame(rows).to_csv(root / "participants.tsv", sep="\t", index=False)

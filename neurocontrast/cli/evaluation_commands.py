@@ -22,7 +22,7 @@ from neurocontrast.cli.command import (
     print_line,
 )
 from neurocontrast.data.listing import read_table
-from neurocontrast.page.wording import level_text
+from neurocontrast.page.wording import count_text, level_text
 from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
@@ -36,27 +36,54 @@ _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
 def join(
     given: Given,
     embeddings: Annotated[
-        list[Path], argument("A.parquet B.parquet ...", "Embeddings of the same scans.")
+        list[Path],
+        argument("A.parquet B.parquet ...", "Embeddings of the same scans; or runs, RUN RUN ..."),
     ],
-    out: Annotated[Path, option("Embeddings table to write.", metavar="AB.parquet")],
+    out: Annotated[
+        Path, option("Embeddings table to write; of runs a run directory.", metavar="AB.parquet")
+    ],
     names: Annotated[
-        str | None, option("Names of the blocks, separated by commas (default: the files).")
+        str | None,
+        option("Names of the blocks or runs, separated by commas (default: the files or folders)."),
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Join embeddings of the same scans by several encoders into one table with one block of features per encoder."""
-    from neurocontrast.embedding.table import read_embeddings
-
+    """Join embeddings of the same scans to one table, or runs to one that averages predictions."""
     listed_names = None if names is None else names.split(",")
     path = neurocontrast.join(
         embeddings, out=out, names=listed_names, overwrite=overwrite, progress=given.progress
     )
+    if path.is_dir():
+        return _joined_runs(path)
+    return _joined_tables(path)
+
+
+def _joined_tables(path: Path) -> Result:
+    """Return the blocks of a joined table, and the command for its evaluation."""
+    from neurocontrast.embedding.table import read_embeddings
+
     read = read_embeddings(path)
     blocks = {name: block["n_features"] for name, block in read.info["run"]["blocks"].items()}
     listed = ", ".join(f"{name} {n:,}" for name, n in blocks.items())
     title = f"{len(read.table):,} scans, {read.features.shape[1]:,} features each: {listed}"
     following = evaluation_of(path, read.table.columns)
     return Result({"n_scans": len(read.table), "blocks": blocks}, title, next=following, path=path)
+
+
+def _joined_runs(run: Path) -> Result:
+    """Return the members of a joined run, and the command for embedding scans."""
+    from neurocontrast.encoders.members import read_record
+
+    record = read_record(run)
+    members = []
+    for number, member in enumerate(record.joined or ()):
+        shown = {"member": number, **member.model_dump(), "seed": record.seeds[number]}
+        members.append(shown)
+    table = pd.DataFrame(members)
+    n_kinds = table["kind"].nunique()
+    title = f"{count_text(len(table), 'member')} of {count_text(n_kinds, 'kind')}"
+    following = ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
+    return Result({"members": members}, title, table, next=following, path=run)
 
 
 def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, ...]:

@@ -1,6 +1,8 @@
 """Hand a run, and its probe, over as a MONAI bundle, with the templates of `neurocontrast/bundling`."""
 
 import os
+import shutil
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,17 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
-from neurocontrast.encoders import load_encoder, save_encoder
+from neurocontrast.encoders import load_encoder
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
+from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members
 from neurocontrast.evaluation.members import members_of as members_of_table
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_folder, check_output_folder, write_text
-from neurocontrast.provenance import Record, version
+from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
+from neurocontrast.provenance import Description, Record, version
 from neurocontrast.runs.folder import read_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -33,8 +36,6 @@ _TEMPLATES = {
     "configs/inference.yaml": "inference.yaml.j2",
     "docs/README.md": "README.md.j2",
 }
-_OF_THE_RUN = ("weights", "head")
-"""What ``encoder.json`` says of files that a bundle does without."""
 _INTENDED_USE = (
     "Research on groups of people. Not a medical device; no decision about a person may rest on it."
 )
@@ -88,13 +89,10 @@ def bundle(
     folder = Path(run)
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     readers, contract = load_readers(folder, EmbeddingSettings())
-    first = readers[0]
-    source = brains_of_run(
-        first.folder,
-        first.contract,
-        DataSettings(),
-        what="a bundle is made of an encoder of brains",
-    )
+    purpose = "a bundle is made of an encoder of brains"
+    sources = []
+    for reader in readers:
+        sources.append(brains_of_run(reader.folder, reader.contract, DataSettings(), what=purpose))
     probe = evaluated = None
     if evaluation is not None:
         probe = _probe_of(evaluation, contract)
@@ -106,7 +104,8 @@ def bundle(
     )
     given = {
         **{
-            "samples": _samples_of(source),
+            "samples": _samples_of(sources[0]),
+            "all_samples": _samples_of_all(sources),
             "contract": contract,
             "probe": probe,
             "evaluation": evaluated,
@@ -154,9 +153,14 @@ def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedPro
 def _save_encoders(models: Path, run: Path) -> None:
     """Write the encoder of a run, or the encoders of its members, without heads."""
     for folder in members_of(run):
-        encoder, contract = load_encoder(folder)
-        kept = {key: value for key, value in contract.items() if key not in _OF_THE_RUN}
-        save_encoder(models / folder.relative_to(run), encoder, kept)
+        contract = load_encoder(folder)[1]
+        contract.pop("head", None)
+        target = models / folder.relative_to(run)
+        target.mkdir(parents=True, exist_ok=True)
+        # Copied, not written anew: the probe and the record of members name the digest.
+        weights = contract["weights"]["file"]
+        shutil.copyfile(folder / weights, target / weights)
+        write_json(target / CONTRACT, contract)
     if has_members(run):
         write_members(models, read_record(run))
 
@@ -192,4 +196,32 @@ def _samples_of(source: Brains) -> dict[str, Any]:
         "channels": channels,
         "columns": columns_of(channels),
         "shape": how.image_shape[1:],
+    }
+
+
+def _samples_of_all(sources: Sequence[Brains]) -> Description:
+    """Return all that the encoders of a run are given, for the model card."""
+    channels = dict[str, None]()
+    columns = dict[str, None]()
+    shapes = dict[str, None]()
+    shares = []
+    resampled = []
+    alike = set[tuple[str, ...]]()
+    for source in sources:
+        samples = _samples_of(source)
+        channels |= dict.fromkeys(samples["channels"])
+        if isinstance(source, RegionalMeasures):
+            shares.append(source.known.max_missing)
+            continue
+        columns |= dict.fromkeys(samples["columns"])
+        alike.add(samples["columns"])
+        shapes[" × ".join(map(str, samples["shape"]))] = None
+        resampled.append(samples["is_resampled"])
+    return {
+        "channels": list(channels),
+        "columns": list(columns),
+        "shapes": list(shapes),
+        "is_resampled": all(resampled),
+        "is_alike": len(alike) < 2,
+        "max_missing": min(shares, default=0.0),
     }

@@ -19,7 +19,14 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
-from neurocontrast.embedding.readers import Reading, contents_of, load_readers
+from neurocontrast.embedding.readers import (
+    Reading,
+    check_same_scans,
+    contents_of,
+    load_readers,
+    table_of,
+    warnings_of,
+)
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
@@ -94,10 +101,10 @@ def embed(
         source = source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
         listed = source.read_cohort(participants, images_root=images_root)
         listings.append(Reading(reader.network, source, listed))
-    source = listings[0].source
+    check_same_scans(listings)
     listed = listings[0].cohort
     cohort = listed.select(settings.embedding.where)
-    for warning in cohort.warnings:
+    for warning in warnings_of(listings):
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
     if settings.data.where and not settings.embedding.where and settings.data.kind != "images":
@@ -108,8 +115,7 @@ def embed(
     readings, skipped = _leave_out(listings, settings.embedding.where, progress)
     read = readings[0].cohort
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
-    if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:
-        info["max_missing"] = source.known.max_missing
+    info |= _allowed_missing(readings)
     # All that features depend on to the last digit: weights, scans, settings, software.
     software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
     known = [
@@ -118,12 +124,14 @@ def embed(
         settings.embedding.reading(),
         settings.embedding.batch_size,
         device,
+        software,
     ]
-    known += [software, source.signatures(read)]
     features = []
     for number, reading in enumerate(readings):
         # Of members that are prepared alike there is one reader, and one pass over the scans.
-        of_reader = [*known, number] if number else known
+        of_reader = [*known, reading.source.signatures(reading.cohort)]
+        if number:
+            of_reader.append(number)
         key = digest_of("features", json.dumps(of_reader, sort_keys=True))
         finished = FinishedBatches(target, key)
         features.append(
@@ -137,11 +145,20 @@ def embed(
             )
         )
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
-    table = source.table_of(read).drop(columns=CONTENT, errors="ignore")
+    table = table_of(readings)
     table[CONTENT] = contents_of(readings, progress)
     write_embeddings(target, table, np.concatenate(features, axis=1), info)
     finished.remove()
     return EmbeddingsTable(target)
+
+
+def _allowed_missing(readings: Sequence[Reading[AnySource]]) -> dict[str, float]:
+    """Return the share of measures that may be missing, where a run allowed another one."""
+    for reading in readings:
+        source = reading.source
+        if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:
+            return {"max_missing": source.known.max_missing}
+    return {}
 
 
 def _leave_out(

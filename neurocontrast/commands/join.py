@@ -1,9 +1,11 @@
-"""Join embeddings of the same scans by several encoders to one table, each encoder's features one block of columns."""
+"""Join embeddings of the same scans to one table of blocks, or runs to one run of members."""
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -45,22 +47,28 @@ def join(
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> Path:
-    """Write the features of several encoders of the same scans side by side, and return the path of the table.
+    """Write the features of several encoders side by side, or runs as one; return the path.
 
     Each table becomes a block of columns, whose name, columns and encoder the joined table records;
     `evaluate` gives all blocks the same total variance. Rows are those of the first table, which
     are found in the others by ``participant_id`` and ``session``.
 
+    Of runs the encoders become members of one run, which `embed`, `predict`, `bundle` and
+    `ScanEmbedder` take: `evaluate` fits a probe to each and averages their predictions. The runs
+    may differ in everything but the kind of samples, brains in scans or in regional measures. Their
+    weights are copied. Who was in the pretraining of any of them was in that of the joined run.
+
     Parameters
     ----------
     embeddings : sequence of path
-        Two tables or more that `embed` wrote.
+        Two tables or more that `embed` wrote; or two runs or more that are finished, also of
+        members, which are joined one by one.
     out : path
-        Parquet file to write, with one row a scan.
+        Parquet file to write, with one row a scan; of runs the run directory to write.
     names : sequence of str, optional
-        Name of each block; by default that of its file.
+        Name of each block, or of each run; by default that of its file or folder.
     overwrite : bool
-        Whether an `out` that exists is replaced.
+        Whether an `out` that exists is replaced: a table, or a run that was joined.
     progress : Progress, bool or None
         Receives warnings; without one they are `NeurocontrastWarning`.
 
@@ -68,33 +76,68 @@ def join(
     ------
     DataError
         Naming all scans that are not in every table, or whose metadata differ between tables.
+    ConfigError
+        Where runs cannot be joined: of measures with those of scans, of natural images, one run
+        twice.
+    CheckpointError
+        Naming all runs that are not finished or damaged, and folders that are no runs.
     """
     progress = as_progress(progress)
-    paths = [
-        Path(path)
-        for path in ([embeddings] if isinstance(embeddings, str | os.PathLike) else embeddings)
-    ]
-    target = Path(out)
-    chosen = (
-        [path.stem for path in paths] if names is None else [str(name).strip() for name in names]
-    )
-    if len(paths) < 2:
+    if isinstance(embeddings, str | os.PathLike):
+        embeddings = [embeddings]
+    paths = list(map(Path, embeddings))
+    folders = list(filter(Path.is_dir, paths))
+    if not folders:
+        return _join_tables(_named(paths, names, "tables"), Path(out), overwrite, progress)
+    if len(folders) < len(paths):
+        tables = ", ".join(map(str, filterfalse(Path.is_dir, paths)))
         raise ConfigError(
-            f"embeddings: must be two tables or more, got {', '.join(map(str, paths)) or 'none'}."
+            f"embeddings: {tables} is no folder, and others are. Give runs, or embeddings tables."
         )
+    # Tables of embeddings are joined without torch.
+    from neurocontrast.runs.joining import join_runs
+
+    join_runs(_named(paths, names, "runs"), Path(out), overwrite=overwrite, progress=progress)
+    return Path(out)
+
+
+def _named(
+    paths: Sequence[Path], names: Sequence[str] | None, kind: Literal["tables", "runs"]
+) -> dict[str, Path]:
+    """Return tables or runs by name; refuse fewer than two, and names that are not different."""
+    if len(paths) < 2:
+        listed = ", ".join(map(str, paths)) or "none"
+        raise ConfigError(f"embeddings: must be two {kind} or more, got {listed}.")
+    if names is not None:
+        chosen = list(map(str.strip, map(str, names)))
+    elif kind == "runs":
+        chosen = list(map(attrgetter("name"), map(Path.resolve, paths)))
+    else:
+        chosen = list(map(attrgetter("stem"), paths))
     if len(chosen) != len(paths) or not all(chosen) or len(set(chosen)) < len(chosen):
         raise ConfigError(
-            f"names: {len(paths)} tables need {len(paths)} different names, got {one_of(chosen)}."
+            f"names: {len(paths)} {kind} need {len(paths)} different names, got {one_of(chosen)}. "
+            "Give them: names (--names A,B)."
         )
+    return dict(zip(chosen, paths, strict=True))
+
+
+def _join_tables(
+    paths: Mapping[str, Path], target: Path, overwrite: bool, progress: Progress
+) -> Path:
+    """Write the features of several tables side by side."""
     check_output_file(target, ".parquet", overwrite=overwrite)
-    if target.resolve() in [path.resolve() for path in paths]:
+    if target.resolve() in map(Path.resolve, paths.values()):
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
-    read = {name: read_embeddings(path) for name, path in zip(chosen, paths, strict=True)}
-    for name, each in read.items():
-        _refuse_several(name, each)
-    digests = {name: encoder_digest(each.info) for name, each in read.items()}
-    known = pd.Series(digests, dtype=object).dropna()
-    same = [" = ".join(group) for group in known.groupby(known).groups.values() if len(group) > 1]
+    read = {}
+    digests = {}
+    for name, path in paths.items():
+        read[name] = read_embeddings(path)
+        _refuse_several(name, read[name])
+        digests[name] = encoder_digest(read[name].info)
+    encoders = pd.Series(digests, dtype=object).dropna()
+    groups = encoders.groupby(encoders).groups.values()
+    same = [" = ".join(names) for names in groups if len(names) > 1]
     if same:
         raise DataError(
             f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}."
@@ -103,7 +146,8 @@ def join(
     info = _describe(read, digests)
     if unknown := ", ".join(info["pretraining_unknown"]):
         progress.warning(
-            f"{unknown}: does not say who was in pretraining, so no evaluation can look for its subjects."
+            f"{unknown}: does not say who was in pretraining, so no evaluation can look for its "
+            "subjects."
         )
     write_embeddings(target, table, features, info)
     return target
@@ -120,7 +164,8 @@ def _refuse_several(name: str, table: Embeddings) -> None:
     if run.get("members"):
         raise DataError(
             f"{name}: is of a run of several members, whose predictions are averaged and whose "
-            "columns are not joined. Embed one member, such as RUN/members/0, and join that."
+            "columns are not joined. Embed one member, such as RUN/members/0, and join that; or "
+            "join the runs themselves, whose predictions are averaged."
         )
 
 

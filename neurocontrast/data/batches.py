@@ -38,6 +38,14 @@ class ImagesInPlace(Protocol):
         """Read one volume into an array of `image_shape` and `image_dtype`."""
 
 
+@runtime_checkable
+class ImagesInMemory(Protocol):
+    """Samples that are at hand without a file to read, such as tables of measures."""
+
+    def batch(self, rows: Sequence[int]) -> npt.NDArray[Any]:
+        """Return the samples of some rows, one after the other, as an array of their own."""
+
+
 @dataclass(frozen=True)
 class PairedImages:
     """Two kinds of samples of the same scans, in the same order, whose batches are pairs."""
@@ -71,8 +79,8 @@ def read_batches(
 ) -> Batches:
     """Yield the batches in their order, read by threads while the caller computes on the one before.
 
-    Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen
-    them on their device).
+    Samples of `ImagesInMemory` need no reading and no thread. Images of `ImagesInPlace` stay in the
+    precision they are kept in (`Encoder` and `TwoViews` widen them on their device).
     """
     if isinstance(images, PairedImages):
         batches = list(batches)
@@ -85,6 +93,10 @@ def read_batches(
         finally:
             for half in halves:
                 half.close()
+        return
+    if isinstance(images, ImagesInMemory):
+        for rows in batches:
+            yield torch.tensor(rows), torch.from_numpy(images.batch(rows))
         return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)

@@ -158,6 +158,10 @@ class MeasuresDataset(_InPlace):
         """Write the measures of a person into `out`, of `image_shape`."""
         out[:, 0] = self.values[index]
 
+    def batch(self, rows: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Return the measures of some people, (rows, n_measures, 1)."""
+        return self.values[list(rows), :, None]
+
 
 class ImageDataset(_InPlace):
     """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from neurocontrast.data.cohort import Cohort
+import pandas as pd
+
+from neurocontrast.data.cohort import Cohort, columns_of
+from neurocontrast.data.problems import first_names
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.encoders.members import (
@@ -17,15 +23,17 @@ from neurocontrast.encoders.members import (
     members_of,
     read_record,
 )
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import Description, join_contents
+from neurocontrast.provenance import CONTENT, Description, join_contents
 
 if TYPE_CHECKING:
     from neurocontrast.data.sources import AnySource
 
 Source = TypeVar("Source", bound="AnySource")
 Network = Encoder | ContrastiveModel | SeveralEncoders
+_T1 = ("t1",)
+"""Channels of runs that do not say theirs."""
 
 
 def load_network(
@@ -60,28 +68,46 @@ def load_readers(
 ) -> tuple[list[Reader], Description]:
     """Load the networks of a run, in the order of their features, and its description.
 
-    A run of one encoder has one reader, and its description is ``encoder.json``. So has a run of
-    members whose samples are prepared alike; members that standardise by the people whom each
-    learned from have a reader each.
+    A run of one encoder has one reader, and its description is ``encoder.json``. Members that
+    follow each other and read samples prepared alike share a reader; members that standardise by
+    the people whom each learned from, or prepare scans otherwise, have a reader each.
     """
-    readers = []
-    networks = []
+    readers = list[Reader]()
     contracts = []
     sizes = []
-    preprocessing = []
     for folder in members_of(Path(run)):
         network, contract = load_network(folder, settings)
         readers.append(Reader(folder, network, contract))
-        networks.append(network)
         contracts.append(contract)
         sizes.append(network.n_features)
-        preprocessing.append(contract["preprocessing"])
     if len(readers) == 1:
         return readers, contracts[0]
-    described = describe_members(contracts, sizes, read_record(Path(run)).left_out)
-    if preprocessing.count(preprocessing[0]) == len(preprocessing):
-        readers = [Reader(readers[0].folder, SeveralEncoders(networks), contracts[0])]
-    return readers, described
+    record = read_record(Path(run))
+    described = describe_members(contracts, sizes, record.left_out, joined=record.joined)
+    return _share(readers), described
+
+
+def _share(readers: Sequence[Reader]) -> list[Reader]:
+    """Return one reader for members that follow each other and are prepared alike."""
+    shared = []
+    for _, alike in groupby(readers, key=_prepared_by):
+        first, *others = alike
+        if others:
+            networks = list(map(attrgetter("network"), [first, *others]))
+            first = replace(first, network=SeveralEncoders(networks))
+        shared.append(first)
+    return shared
+
+
+def _prepared_by(reader: Reader) -> str:
+    """Return all of ``encoder.json`` that decides how samples are prepared, as text."""
+    contract = reader.contract
+    decisive = [
+        contract["preprocessing"],
+        list(contract.get("channels") or _T1),
+        contract.get("cache_dtype", "float32"),
+    ]
+    return json.dumps(decisive, sort_keys=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +117,57 @@ class Reading(Generic[Source]):
     network: Network
     source: Source
     cohort: Cohort
+
+
+def check_same_scans(readings: Sequence[Reading[Any]]) -> None:
+    """Refuse members that list other scans of one table, whose features would be mixed up."""
+    first, *others = readings
+    names = first.cohort.names()
+    for reading in others:
+        if reading.cohort.names() != names:
+            odd = sorted(set(names) ^ set(reading.cohort.names())) or names
+            raise DataError(
+                f"{first.cohort.source.name}: members of this run read other scans of the table: "
+                f"{first_names(odd)}. Give a table whose rows every member can read."
+            )
+
+
+def check_table(readers: Sequence[Reader], place: str) -> None:
+    """Refuse scans that are not in a table where members of a run read other columns."""
+    columns = dict.fromkeys(map(_columns_of, readers))
+    if len(columns) > 1:
+        listed = "; ".join(map(", ".join, columns))
+        raise DataError(
+            f"{place}: members of this run read other columns of a table ({listed}), and scans "
+            "alone do not say which they are. Give a table with these columns."
+        )
+
+
+def _columns_of(reader: Reader) -> tuple[str, ...]:
+    return columns_of(reader.contract.get("channels"))
+
+
+def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
+    """Return all that is known of the scans, with the columns that any of the members reads."""
+    first, *others = readings
+    table: pd.DataFrame = first.source.table_of(first.cohort)
+    for reading in others:
+        columns = reading.source.table_of(reading.cohort).set_axis(table.index)
+        # Paths of another member's files are as written in the table: this member knows the files.
+        if reading.source.channels is not None:
+            files = list(columns_of(reading.source.channels))
+            table = table.assign(**columns[files])
+        new = columns.columns.difference(table.columns, sort=False)
+        table = pd.concat([table, columns[new]], axis=1)
+    return table.drop(columns=CONTENT, errors="ignore")
+
+
+def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
+    """Return the warnings of all members about the samples that they read, each once."""
+    warnings = list[str]()
+    for reading in readings:
+        warnings += reading.cohort.warnings
+    return list(dict.fromkeys(warnings))
 
 
 def contents_of(readings: Sequence[Reading[Any]], progress: Progress) -> list[str]:

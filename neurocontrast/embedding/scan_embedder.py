@@ -20,7 +20,13 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
-from neurocontrast.embedding.readers import Reader, Reading, contents_of, load_readers
+from neurocontrast.embedding.readers import (
+    Reader,
+    Reading,
+    check_table,
+    contents_of,
+    load_readers,
+)
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import KnownPeople
@@ -139,6 +145,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
         readers = load_readers(self.run, settings)[0]
+        if not isinstance(X, pd.DataFrame):
+            check_table(readers, "X")
         with ExitStack() as stack:
             readings = []
             for reader in readers:

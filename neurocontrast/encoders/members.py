@@ -23,6 +23,29 @@ from neurocontrast.reading import read_json
 _REMEDY = "Copy the run again."
 _OF_ONE = ("beside", "blocks", "members", "seed", "provenance", "weights", "head", "n_features")
 """Keys of ``encoder.json`` that say nothing of several encoders together."""
+_OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtype")
+"""Keys of ``encoder.json`` that members of one kind share, beside their preprocessing."""
+_LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
+"""Keys of ``preprocessing`` that the people learned from decide."""
+_JOINED = 2
+"""Format of ``members.json`` of runs that were joined, which earlier versions refuse."""
+
+
+class JoinedMember(BaseModel):
+    """Origin and recipe of a member that was trained as a run of its own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run: StrictStr
+    """Name of the run that was joined; several members of one run share it."""
+    kind: StrictInt
+    """Number of its kind: members of one kind differ by seed and people alone."""
+    samples: StrictStr
+    """``volumes`` or ``measures``, which the encoder reads."""
+    encoder: StrictStr
+    """Name of the network or linear model."""
+    objective: StrictStr | None = None
+    """Title of the loss; None where the run does not say."""
 
 
 class MembersRecord(BaseModel):
@@ -30,19 +53,24 @@ class MembersRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 1
     neurocontrast: StrictStr
-    seeds: Annotated[tuple[StrictInt, ...], Field(min_length=2)]
-    """Seed of each member."""
+    seeds: Annotated[tuple[StrictInt | None, ...], Field(min_length=2)]
+    """Seed of each member; None of joined weights that do not say theirs."""
     left_out: tuple[tuple[StrictStr, ...], ...] | None = None
     """Sites that each member is trained without; None where all learn from everybody."""
     weights: tuple[StrictStr, ...] | None = None
     """SHA-256 of the weights of each member; None until all are trained."""
+    joined: tuple[JoinedMember, ...] | None = None
+    """Origin of each member of joined runs; None where one configuration trained all members."""
 
 
 def write_members(run: Path, record: MembersRecord) -> None:
     """Write ``members.json``."""
-    write_json(run / MEMBERS, record.model_dump(mode="json"))
+    content = record.model_dump(mode="json")
+    if record.joined is None:
+        del content["joined"]
+    write_json(run / MEMBERS, content)
 
 
 def has_members(run: Path) -> bool:
@@ -59,15 +87,20 @@ def read_record(run: Path) -> MembersRecord:
     except ValidationError as error:
         key = error.errors()[0]["loc"][0]
         raise CheckpointError(f"{path}: '{key}' missing or damaged. {_REMEDY}") from None
+    if (record.format == _JOINED) != (record.joined is not None):
+        raise CheckpointError(f"{path}: 'joined' missing or damaged. {_REMEDY}")
     n = len(record.seeds)
-    for key in ("left_out", "weights"):
+    for key in ("left_out", "weights", "joined"):
         values = getattr(record, key)
         if values is not None and len(values) != n:
             raise CheckpointError(
                 f"{path}: '{key}' must have one entry for each of {n} members, has {len(values)}. "
                 f"{_REMEDY}"
             )
-    for key in ("seeds", "weights"):
+    unlike = ["weights"]
+    if record.joined is None:
+        unlike.insert(0, "seeds")
+    for key in unlike:
         values = getattr(record, key)
         if values is not None and len(set(values)) < n:
             raise CheckpointError(
@@ -77,7 +110,7 @@ def read_record(run: Path) -> MembersRecord:
     return record
 
 
-def _first_twice(values: Sequence[int | str]) -> str:
+def _first_twice(values: Sequence[int | str | None]) -> str:
     for value in values:
         if values.count(value) > 1:
             return str(value)
@@ -101,10 +134,13 @@ def members_of(run: Path) -> tuple[Path, ...]:
     for folder, seed, sha256 in zip(folders, record.seeds, record.weights, strict=True):
         contract = read_contract(folder)
         if contract["weights"]["sha256"] != sha256:
+            remedy = "continue the run with --resume"
+            if record.joined is not None:
+                remedy = "join the runs again"
             raise CheckpointError(
                 f"{folder}: its weights are not those of this member, whose SHA-256 is "
                 f"{sha256[:12]}… in {MEMBERS} of the run. Copy the whole run again, or, where this "
-                "member was trained further, continue the run with --resume."
+                f"member was trained further, {remedy}."
             )
         if contract.get("seed") != seed:
             raise CheckpointError(
@@ -112,6 +148,51 @@ def members_of(run: Path) -> tuple[Path, ...]:
                 f"{seed}. {_REMEDY}"
             )
     return folders
+
+
+def number_kinds(contracts: Sequence[Record]) -> list[int]:
+    """Return the number of the kind of each encoder, from 0 in the order of their first encoders.
+
+    Encoders of one kind differ by seed, people and what is learned from these alone.
+    """
+    kinds = list[Description]()
+    numbers = []
+    for contract in contracts:
+        kind = _kind_of(contract)
+        if kind not in kinds:
+            kinds.append(kind)
+        numbers.append(kinds.index(kind))
+    return numbers
+
+
+def _kind_of(contract: Record) -> Description:
+    """Return the keys of ``encoder.json`` by which encoders are of one kind."""
+    kind: Description = {}
+    for key in _OF_KIND:
+        if contract.get(key) is not None:
+            kind[key] = contract[key]
+    kind["preprocessing"] = _settings_of_preprocessing(contract)
+    if "beside" in contract:
+        kind["beside"] = _beside_of(contract)
+    return kind
+
+
+def _settings_of_preprocessing(contract: Record) -> Description:
+    """Return the settings of preprocessing, without numbers learned from people.
+
+    Columns are those of the tables: which of them differ between people is learned.
+    """
+    settings = dict(contract["preprocessing"])
+    if "columns" in settings:
+        settings["columns"] = sorted({*settings["columns"], *settings.get("left_out", ())})
+    for key in _LEARNED:
+        settings.pop(key, None)
+    return settings
+
+
+def _beside_of(contract: Record) -> Description:
+    beside = contract["beside"]
+    return {"name": beside["name"], "n_components": beside["n_components"]}
 
 
 def digest_of_members(record: MembersRecord) -> str | None:
@@ -150,7 +231,10 @@ class SeveralEncoders(nn.Module):
         super().__init__()
         self.networks = nn.ModuleList(networks)
         self.n_features = sum(map(attrgetter("n_features"), networks))
-        self.inference_layout = networks[0].inference_layout
+        self.inference_layout = torch.contiguous_format
+        for network in networks:
+            if network.inference_layout != torch.contiguous_format:
+                self.inference_layout = network.inference_layout
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         """Map samples to features (n, n_features) in the order of the networks."""
@@ -164,15 +248,20 @@ def describe_members(
     contracts: Sequence[Record],
     sizes: Sequence[int],
     left_out: Sequence[Sequence[str]] | None = None,
+    *,
+    joined: Sequence[JoinedMember] | None = None,
 ) -> Description:
     """Describe a run of members: the keys that all share, and each member.
 
     `sizes` are the numbers of features of each, `left_out` the sites that each was trained without.
+    Of `joined` runs each member has its run and the number of its kind, and ``kinds`` describe
+    these.
     """
+    kinds = number_kinds(contracts)
     members = []
     start = 0
     for number, (contract, size) in enumerate(zip(contracts, sizes, strict=True)):
-        member = {
+        member: Description = {
             "name": f"member{number}",
             "n_features": size,
             "columns": [f"feature_{start:04d}", f"feature_{start + size - 1:04d}"],
@@ -180,10 +269,11 @@ def describe_members(
             "seed": contract.get("seed"),
         }
         if "beside" in contract:
-            beside = contract["beside"]
-            member["beside"] = {"name": beside["name"], "n_components": beside["n_components"]}
+            member["beside"] = _beside_of(contract)
         if left_out is not None:
             member["left_out"] = list(left_out[number])
+        if joined is not None:
+            member |= {"run": joined[number].run, "kind": kinds[number]}
         members.append(member)
         start += size
     shared = shared_keys(contracts)
@@ -194,9 +284,35 @@ def describe_members(
         shared["preprocessing"]["columns"] = list(dict.fromkeys(columns))
     for key in _OF_ONE:
         shared.pop(key, None)
+    shared["simulated"] = any(map(methodcaller("get", "simulated"), contracts))
+    if joined is not None:
+        shared["kinds"] = _describe_kinds(contracts, members)
     starts = list(filter(None, map(methodcaller("get", "init"), contracts)))
     if len(starts) == len(contracts):
         shared["init"] = join_starts(starts)
     digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
     weights = {"sha256": join_digests(digests)}
     return shared | {"n_features": start, "weights": weights, "members": members}
+
+
+def _describe_kinds(
+    contracts: Sequence[Record], members: Sequence[Description]
+) -> list[Description]:
+    """Describe each kind of member: how many members of which runs, and their recipe."""
+    kinds = list[Description]()
+    for contract, member in zip(contracts, members, strict=True):
+        if member["kind"] == len(kinds):
+            kind = _kind_of(contract)
+            kinds.append(kind | {"n_members": 0, "n_features": member["n_features"], "runs": []})
+            kinds[-1]["preprocessing"].pop("columns", None)
+        kind = kinds[member["kind"]]
+        kind["n_members"] += 1
+        if "columns" in contract["preprocessing"]:
+            columns = [
+                *kind["preprocessing"].get("columns", ()),
+                *contract["preprocessing"]["columns"],
+            ]
+            kind["preprocessing"]["columns"] = list(dict.fromkeys(columns))
+        if member["run"] not in kind["runs"]:
+            kind["runs"].append(member["run"])
+    return kinds

@@ -168,18 +168,32 @@ class BlockScaler(StandardScaler):
         weights = list(self.weights) or [1 / len(sizes)] * len(sizes)
         if len(weights) != len(sizes):
             raise ValueError(f"weights: {len(weights)} are given for {len(sizes)} blocks.")
-        varies = self.var_ > 0
-        start = 0
-        for size, weight in zip(sizes, weights, strict=True):
-            block = slice(start, start + size)
-            share = max(1, int(varies[block].sum())) * len(sizes) / max(1, int(varies.sum()))
-            relative = weight * len(sizes)
-            if relative == 0:
-                self.scale_[block] = np.inf
-            else:
-                self.scale_[block] *= np.sqrt(share / relative)
-            start += size
+        divisors = block_divisors(weights, count_varying(self.var_, sizes))
+        self.scale_ *= np.repeat(divisors, sizes)
         return self
+
+
+def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
+    """Count the features of each block whose variance is above 0."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    return np.add.reduceat(variances > 0, starts, dtype=int).tolist()
+
+
+def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[float]:
+    """Return the number that standardised features of each block are divided by, for its weight.
+
+    `n_varying` are the numbers of features that vary in training, by block.
+    """
+    n_blocks = len(n_varying)
+    divisors = []
+    for weight, n_features in zip(weights, n_varying, strict=True):
+        share = max(1, n_features) * n_blocks / max(1, sum(n_varying))
+        relative = weight * n_blocks
+        divisor = np.inf
+        if relative > 0:
+            divisor = float(np.sqrt(share / relative))
+        divisors.append(divisor)
+    return divisors
 
 
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
@@ -325,11 +339,17 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
-    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
-    variances, axes = scipy.linalg.eigh(x @ x.T, check_finite=False, driver="evd")
+    """Return directions (p, k) along which rows (n, p) extend, and the rows along them (n, k)."""
+    directions, scores = principal_scores(x @ x.T)
+    return x.T @ directions, scores
+
+
+def principal_scores(products: Floats) -> tuple[Floats, Floats]:
+    """Return principal axes as sums of rows (n, k), and rows along them, from inner products."""
+    variances, axes = scipy.linalg.eigh(products, check_finite=False, driver="evd")
     kept = variances > variances[-1] * (
-        RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE
+        RANK_TOLERANCE if products.dtype == np.float64 else SINGLE_TOLERANCE
     )
     axes = np.ascontiguousarray(axes[:, kept])
     lengths = np.sqrt(variances[kept])
-    return x.T @ (axes / lengths), axes * lengths
+    return axes / lengths, axes * lengths

@@ -3,40 +3,33 @@
 import pkgutil
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, clone, is_regressor
-from sklearn.decomposition import KernelPCA
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags, resample
+from sklearn.utils import get_tags
 
 from neurocontrast.evaluation.designs import (
     Design,
     FeatureDesign,
-    Matrices,
     standardised,
     weighed,
 )
-from neurocontrast.evaluation.metrics import LOG_FLOOR
-from neurocontrast.evaluation.probes import N_LANDMARKS, Probe
+from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
+from neurocontrast.evaluation.search import Search, choose_strength, choose_weight, expand
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
-
-N_RISES = 3
-"""Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
 
 
 class EstimatorError(ConfigError):
@@ -73,102 +66,30 @@ def fit_built_in(
     (`neurocontrast.evaluation.designs.weighed`), are chosen with the strength.
     """
     large = len(rows) > settings.large_table
-    grid = probe.strengths(settings)
     if isinstance(design, FeatureDesign):
         design = replace(design, single=large)
-    model = probe.make(large)
-    widths: Sequence[float | None] = probe.widths or (None,)
-    designs = weighed(design)
-    n_choices = len(grid) * len(widths) * len(designs)
-    choice = _Choice(sorted(grid)[len(grid) // 2], widths[len(widths) // 2], designs[0][0])
+    search = Search(probe, probe.make(large), tuple(probe.strengths(settings)))
+    designs = dict(weighed(design))
+    is_chosen = bool(pairs) or search.n_choices * len(designs) == 1
+    choice = search.middle(next(iter(designs)))
     with _counting() as failed:
-        if pairs and n_choices > 1:
-            choices = []
-            for weight, candidate in designs:
-                folds = []
-                for fit, tried in pairs:
-                    x = standardised(candidate, fit, tried)
-                    folds.append((x, values[fit], values[tried]))
-                for width in widths:
-                    best = _best(model, probe, grid, folds, width=width)
-                    choices.append(best._replace(weight=weight))
-            choice = min(choices, key=attrgetter("loss"))
-        x = _expand(standardised(dict(designs)[choice.weight], rows, test), choice.width)
-        strength = {probe.strength: choice.strength}
-        fitted = clone(model).set_params(**strength).fit(x.train, values[rows])
+        if pairs and len(designs) > 1:
+            choice = choose_weight(search, designs, pairs, values)
+        elif pairs and search.n_choices > 1:
+            choice = choose_strength(search, design, pairs, values)._replace(weight=choice.weight)
+        x = standardised(designs[choice.weight], rows, test)
+        x_train, x_test = expand(x.train, x.test, choice.width)
+        fitted = search.estimator(choice.strength).fit(x_train, values[rows])
     return FittedModel(
         fitted,
-        x.test,
+        x_test,
         len(failed),
         float(choice.strength),
         x.scaler,
         x.axes,
-        chosen=bool(pairs) or n_choices == 1,
+        chosen=is_chosen,
         weight=choice.weight,
     )
-
-
-class _Choice(NamedTuple):
-    """A strength of the penalty, factor of a kernel and weight of blocks, and their mean loss."""
-
-    strength: float
-    width: float | None = None
-    weight: float | None = None
-    loss: float = float("nan")
-
-
-def _best(
-    model: BaseEstimator,
-    probe: Probe,
-    grid: Sequence[float],
-    folds: Sequence[tuple[Matrices, Labels, Labels]],
-    *,
-    width: float | None = None,
-) -> _Choice:
-    """Return the strength with the least mean loss of the folds, the first of equals.
-
-    The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
-    """
-    folds = [(_expand(x, width), fit, tried) for x, fit, tried in folds]
-    losses: list[float] = []
-    for strength in grid:
-        set_up = clone(model).set_params(**{probe.strength: strength})
-        losses.append(
-            float(
-                np.mean([_loss(set_up.fit(x.train, fit), x.test, tried) for x, fit, tried in folds])
-            )
-        )
-        if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
-            break
-    best = int(np.argmin(losses))
-    return _Choice(grid[best], width, loss=losses[best])
-
-
-def _expand(x: Matrices, width: float | None) -> Matrices:
-    """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel.
-
-    Without a width features are kept. New ones have the distances of near scans, so that penalties
-    mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
-    """
-    if width is None:
-        return x
-    gamma = width / max(float(x.train.var(axis=0).sum()), 1e-12)
-    landmarks = x.train
-    if len(landmarks) > N_LANDMARKS:
-        landmarks = resample(landmarks, replace=False, n_samples=N_LANDMARKS, random_state=0)
-    kernel = KernelPCA(kernel="rbf", gamma=gamma, eigen_solver="dense", remove_zero_eig=True)
-    kernel.fit(landmarks)
-    scale = np.sqrt(2 * gamma)
-    train = kernel.transform(x.train) / scale
-    return x._replace(train=train, test=kernel.transform(x.test) / scale)
-
-
-def _loss(model: Any, x: Floats, y: Labels) -> float:
-    """Return the squared error of a regressor, or the log-loss of a classifier."""
-    if is_regressor(model):
-        return float(((model.predict(x) - y) ** 2).mean())
-    likely = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
-    return float(-np.log(np.clip(likely, LOG_FLOOR, 1.0)).mean())
 
 
 @contextmanager

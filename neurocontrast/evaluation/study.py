@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -104,13 +105,24 @@ class Study:
 
     @property
     def own_blocks(self) -> tuple[Block, ...]:
-        """Network and components of the encoder, or of the first member; none for one block."""
-        blocks = self.blocks
-        if self.members:
-            blocks = self.members[0].blocks
-        if has_own_blocks(blocks):
+        """Network and components of the encoder, or of the first member; none for one block.
+
+        None, too, where some members have one block: nothing is then known of a block of all.
+        """
+        of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
+        if all(map(has_own_blocks, of_members)):
+            blocks: tuple[Block, ...] = of_members[0]
             return blocks
         return ()
+
+    def size_of_block(self, name: str) -> str:
+        """Return the number of features of an own block; where members differ, the numbers."""
+        sizes = set[int]()
+        for blocks in list(map(attrgetter("blocks"), self.members)) or [self.blocks]:
+            for block in blocks:
+                if block.name == name:
+                    sizes.add(block.n_features)
+        return " or ".join(map(str, sorted(sizes)))
 
     def with_model(self, model: Model) -> Study:
         """Return the study with one more model, or with another one of that name in its place."""

@@ -17,7 +17,12 @@ from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import KnownPeople, describe_environment, version
+from neurocontrast.provenance import (
+    Description,
+    KnownPeople,
+    describe_environment,
+    version,
+)
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 read_json = partial(reading.read_json, error=CheckpointError, remedy="Copy the run again.")
@@ -26,6 +31,8 @@ INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
 _OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
 """Keys of ``provenance.json`` about the content of scans, which earlier versions did not record."""
+UNKNOWN = "pretraining_unknown"
+"""Key of ``provenance.json`` of joined runs: names of runs that do not say their people."""
 FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
@@ -63,6 +70,11 @@ def check_new(folder: Path, *, resume: bool) -> bool:
                 f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
             )
         return False
+    if {MEMBERS, "members"} <= set(names):
+        raise ConfigError(
+            f"out: '{folder}' was joined of several runs, which were trained by themselves. Train "
+            "one of them further in its own folder, and join the runs again."
+        )
     if not set(names) <= {"config.yaml", "provenance.json", "skipped.tsv", INITIAL, MEMBERS}:
         raise ConfigError(
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
@@ -223,8 +235,9 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     ]
     if not is_list_of_text(content.get("pretraining_subjects")):
         problems.append("'pretraining_subjects'")
-    if not is_list_of_text(content.get("pretraining_contents", [])):
-        problems.append("'pretraining_contents'")
+    for key in ("pretraining_contents", UNKNOWN):
+        if not is_list_of_text(content.get(key, [])):
+            problems.append(f"'{key}'")
     if problems:
         raise CheckpointError(
             f"{path}: {', '.join(problems)} missing or damaged. Copy the run again."
@@ -304,12 +317,17 @@ def describe_embedded(
         progress.warning(
             f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
         )
+    elif unknown := ", ".join(provenance.get(UNKNOWN) or ()):
+        progress.warning(
+            f"{run}: was joined of runs of which {unknown} does not say who was in pretraining, so "
+            "nobody can tell whether these participants were."
+        )
     elif not (provenance.get("init") or {}).get("subjects_known", True):
         progress.warning(
             f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
             "these participants were."
         )
-    return {
+    info: Description = {
         "run": {"name": run.resolve().name, **contract},
         "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
         **{key: (provenance or {}).get(key) for key in _OF_CONTENTS},
@@ -321,3 +339,6 @@ def describe_embedded(
         "cohort_digest": cohort.digest(),
         "simulation": read_simulation(cohort),
     }
+    if provenance is not None and UNKNOWN in provenance:
+        info[UNKNOWN] = provenance[UNKNOWN]
+    return info

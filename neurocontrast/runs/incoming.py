@@ -17,7 +17,13 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings, extract_features
-from neurocontrast.embedding.readers import Reading, contents_of, load_readers
+from neurocontrast.embedding.readers import (
+    Reading,
+    check_same_scans,
+    check_table,
+    contents_of,
+    load_readers,
+)
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members, members_of
@@ -131,6 +137,8 @@ def open_scans(
         source = brains_of_run(reader.folder, reader.contract, settings.data, what=what)
         cohort = source.unlisted(scans, images_root=images_root)  # people with measures
         if cohort is None:
+            if _are_scans(scans):
+                check_table(readers, scans.name)
             cohort = _cohort_of_scans(scans, source, images_root)
         cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
         if not len(cohort):
@@ -138,6 +146,7 @@ def open_scans(
                 f"{scans.name}: no row is left, and there is nothing to predict without a scan."
             )
         readings.append(Reading(reader.network, source, cohort))
+    check_same_scans(readings)
     cohort = readings[0].cohort
     return IncomingScans(cohort, tidy_table(cohort.table), readings, settings, info)
 
@@ -146,13 +155,18 @@ def _cohort_of_scans(
     scans: Path, source: Brains, images_root: str | os.PathLike[str] | None
 ) -> Cohort:
     """List a scan, a folder of scans, or the scans of a table."""
-    if not (scans.is_dir() or (scans.is_file() and is_scan(scans))):
+    if not _are_scans(scans):
         return source.read_cohort(scans, images_root=images_root, check_images=False)
     if images_root is not None:
         raise ConfigError(
             f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out."
         )
     return _cohort_of_files(scans, source.channels or ("t1",))
+
+
+def _are_scans(scans: Path) -> bool:
+    """Tell a scan, or a folder of scans, from a table."""
+    return scans.is_dir() or (scans.is_file() and is_scan(scans))
 
 
 def _cohort_of_files(place: Path, channels: tuple[str, ...]) -> Cohort:

@@ -37,6 +37,12 @@ class ImagesInPlace(Images):
         out[:] = index
 
 
+class ImagesInMemory(Images):
+    def batch(self, rows):
+        self.read += list(rows)
+        return np.array(rows, dtype=np.float32)[:, None, None, None, None]
+
+
 @pytest.mark.parametrize(
     ("n", "size", "expected"),
     [
@@ -83,3 +89,16 @@ def test_reading_stays_a_little_ahead_and_ends_when_closed():
 def test_an_error_of_reading_reaches_the_caller(images):
     with pytest.raises(OSError, match="no such scan"):
         list(read_batches(images(broken=4), [[1, 2], [3, 4]], n_readers=2))
+
+
+def test_samples_in_memory_are_taken_a_batch_at_a_time_without_threads():
+    before = threading.active_count()
+    images = ImagesInMemory(9)
+    read = read_batches(images, [[4, 2], [7, 1, 8]])
+    rows, volumes = next(read)
+    assert threading.active_count() == before
+    assert rows.tolist() == [4, 2]
+    assert volumes.flatten().tolist() == [4, 2]
+    assert images.read == [4, 2]
+    rows, volumes = next(read)
+    assert rows.tolist() == volumes.flatten().tolist() == [7, 1, 8]

@@ -192,7 +192,15 @@ def test_workflow_by_its_slurm_profile_to_the_reports(call, folder):
         "pretraining": "cohort/participants.tsv",
         "evaluation": "study/participants.tsv",
         "recipes": {"tiny": "recipe.yaml"},
-        "settings": {"training.epochs": 1, "evaluation.n_bootstraps": 50, "evaluation.n_folds": 2},
+        "settings": {
+            "training.epochs": 1,
+            "evaluation.n_bootstraps": 50,
+            "evaluation.n_folds": 2,
+            "evaluation.voxels": "off",
+            "evaluation.confounds": False,
+            "evaluation.new_site": False,
+            "evaluation.outlyingness": False,
+        },
         "targets": ["age"],
         "splits": ["stratified"],
     }

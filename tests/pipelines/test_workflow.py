@@ -19,6 +19,15 @@ from tests.pipelines.snakemake_runs import (
 RECIPE = ROOT / "configs" / "brain" / "yaware.yaml"
 
 
+EMBEDDING_ALONE = {
+    "evaluation.voxels": "off",
+    "evaluation.confounds": False,
+    "evaluation.new_site": False,
+    "evaluation.outlyingness": False,
+}
+"""What a workflow does not look at: further models, and other questions to the embedding."""
+
+
 def _tiny(**changes):
     cohort = {"n_sites": 2, "spacing_mm": 6, "site_seed": 0}
     small = {
@@ -32,7 +41,7 @@ def _tiny(**changes):
         "training.batch_size": 6,
         "evaluation.n_bootstraps": 50,
         "evaluation.n_folds": 2,
-    }
+    } | EMBEDDING_ALONE
     return {
         "simulate": {
             "healthy": cohort | {"n_subjects": 12, "seed": 0, "patients": 0.0},

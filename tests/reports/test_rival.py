@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import neurocontrast
-from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study
+from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study, search
 from neurocontrast.evaluation.designs import standardised
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.models.own import find_picked_columns
@@ -335,13 +335,13 @@ class TestTheSecondRival:
         assert np.abs(second - truth)[others].mean() < 1.2 * np.abs(first - truth)[others].mean()
 
     def test_many_scans_are_compared_with_as_many_landmarks_as_allowed(self, monkeypatch):
-        monkeypatch.setattr(estimators, "N_LANDMARKS", 30)
+        monkeypatch.setattr(search, "N_LANDMARKS", 30)
         study = plan()
         split = study.splits[0]
         x = standardised(study.models[-1].design, split.train, split.test)
-        expanded = estimators._expand(x, 0.3)
-        assert expanded.train.shape[1] < 30
-        assert len(expanded.test) == len(split.test)
+        train, test = search.expand(x.train, x.test, 0.3)
+        assert train.shape[1] < 30
+        assert len(test) == len(split.test)
         assert np.isfinite(mean_error(study, "regional_kernel"))
 
     def test_p_values_of_two_rivals_are_adjusted(self):

@@ -10,6 +10,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.data.measures.tables import measures_of, read_tables
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.data.unmarked import unmarked_missing
+from neurocontrast.evaluation.models.regional import check_regional
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.evaluation.target import read_target
 from neurocontrast.exceptions import DataError
@@ -161,6 +162,14 @@ class TestMeasuresWithCodes:
             assert f"{PEOPLE[3]}, column '{column}'" in str(caught.value)
         with pytest.raises(DataError, match="seems to mean a missing value"):
             measures_of(table.drop(columns="participant_id"), name="X")
+
+    def test_are_refused_among_regional_rivals(self):
+        table = tidy_table(draw_measures(PEOPLE).assign(session="", site="a"))
+        name = "lh_insula_thickness"
+        check_regional(table, [name])
+        table.loc[3, name] = 999
+        with pytest.raises(DataError, match=f"{PEOPLE[3]}.*column '{name}': found 999"):
+            check_regional(table, [name])
 
     def test_true_values_are_none(self, tmp_path):
         table = draw_measures(PEOPLE)

@@ -22,7 +22,7 @@ def make_components(study: Study) -> ProbeModel | Notice | None:
         whose = "each member"
     rival = Rival(
         "components",
-        f"{block.n_features} principal components of {whose}",
+        f"{study.size_of_block(block.name)} principal components of {whose}",
         "a linear model of the same scans",
         lacks="the network",
     )

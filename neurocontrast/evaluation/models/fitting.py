@@ -129,7 +129,8 @@ def average_members(
 ) -> Prediction:
     """Average the members' probabilities, decision values or numbers, and decide by the mean.
 
-    The strength is the median of the members', the weight of the first block their mean.
+    The strength is the median of the members', the weight of the first block their mean; None where
+    some members have no such block.
     """
     scores = np.mean(list(map(attrgetter("scores"), predictions)), axis=0)
     threshold = None
@@ -140,8 +141,9 @@ def average_members(
     else:
         decisions = scores.argmax(axis=1).astype(np.int64)
     weight = None
-    if predictions[0].weight is not None:
-        weight = float(np.mean(list(map(attrgetter("weight"), predictions))))
+    weights = list(map(attrgetter("weight"), predictions))
+    if None not in weights:
+        weight = float(np.mean(weights))
     return Prediction(
         scores,
         decisions,

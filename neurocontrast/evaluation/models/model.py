@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.designs import WEIGHTS, scaler_of, weighed
 from neurocontrast.evaluation.estimators import EstimatorError, describe_own
-from neurocontrast.evaluation.members import Designs, first_design
+from neurocontrast.evaluation.members import Designs, designs_of
 from neurocontrast.evaluation.models.fitting import Prediction, constant_prediction, fit_each
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.record import Notice
@@ -148,19 +148,21 @@ class ProbeModel(Model):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        design = first_design(self.design)
-        steps = [repr(scaler_of(design)), repr(probe.make(n_train > settings.large_table))]
-        grid = {probe.strength: probe.strengths(settings)}
-        if probe.widths:
-            steps.insert(1, "KernelPCA(kernel='rbf')")
-            grid["gamma"] = list(probe.widths)
-        if len(weighed(design)) > 1:
-            grid["weight"] = list(WEIGHTS)
-        text = " ".join(f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})".split())
+        texts = dict[str, None]()
+        for design in designs_of(self.design):
+            steps = [repr(scaler_of(design)), repr(probe.make(n_train > settings.large_table))]
+            grid = {probe.strength: probe.strengths(settings)}
+            if probe.widths:
+                steps.insert(1, "KernelPCA(kernel='rbf')")
+                grid["gamma"] = list(probe.widths)
+            if len(weighed(design)) > 1:
+                grid["weight"] = list(WEIGHTS)
+            text = f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})"
+            texts[" ".join(text.split())] = None
         return {
             "name": probe.name or probe_name(settings, target.kind),
             "own": False,
-            "estimator": text,
+            "estimator": "; ".join(texts),
             "title": probe.title,
             "citation": probe.citation,
             "strength_name": probe.strength,

@@ -20,6 +20,7 @@ def make_network(study: Study) -> ProbeModel | Notice | None:
     whose = "the network"
     if study.members:
         whose = "each member's network"
-    rival = Rival("network", f"{block.n_features} features of {whose}", lacks="the components")
+    n_features = study.size_of_block(block.name)
+    rival = Rival("network", f"{n_features} features of {whose}", lacks="the components")
     model = ProbeModel("network", study.design(block=block.name), study.estimator, rival=rival)
     return keep_fitting(study, model)

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
 from neurocontrast.evaluation.estimators import EstimatorError, describe_own
-from neurocontrast.evaluation.members import first_design
+from neurocontrast.evaluation.members import designs_of
 from neurocontrast.evaluation.models.fitting import fit_probe
 from neurocontrast.evaluation.models.model import ProbeModel
 from neurocontrast.evaluation.record import Notice
@@ -33,17 +33,18 @@ def why_unfit(study: Study, design: Designs, rows: Rows) -> str | None:
         return f"{name} takes columns by their position ({picked}), which is that in the embedding"
     settings = study.settings
     try:
-        fit_probe(
-            first_design(design),
-            study.target,
-            rows,
-            rows[:1],
-            subjects=study.subjects,
-            settings=settings,
-            seed=settings.seed,
-            estimator=study.estimator,
-            pairs=[],
-        )
+        for of_member in designs_of(design):
+            fit_probe(
+                of_member,
+                study.target,
+                rows,
+                rows[:1],
+                subjects=study.subjects,
+                settings=settings,
+                seed=settings.seed,
+                estimator=study.estimator,
+                pairs=[],
+            )
     except EstimatorError as error:
         return str(error).removeprefix("probe: ").rstrip(".")
     return None

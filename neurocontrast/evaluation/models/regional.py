@@ -9,6 +9,7 @@ import pandas as pd
 
 from neurocontrast.data.measures.names import Kind, region_of
 from neurocontrast.data.measures.units import People, check_units_of_people
+from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.evaluation.models.covariates import CovariateDesign
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.models.own import keep_fitting
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse regional measures of sites or people in another unit than that of the others.
+    """Refuse regional measures of sites or people in another unit than that of the others, and codes.
 
     A column of an unknown region is judged as a volume.
     """
@@ -30,7 +31,9 @@ def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
         if region is not None:
             kinds[name] = region.kind
     people = People("embeddings", row_names(table, range(len(table))), sites_of_rows(table))
-    check_units_of_people(table[list(names)], kinds, people)
+    values = table[list(names)]
+    check_units_of_people(values, kinds, people)
+    check_codes(values, kinds, people)
 
 
 def choose_regional(study: Study) -> tuple[str, ...]:

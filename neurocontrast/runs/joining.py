@@ -1,0 +1,332 @@
+"""Make several finished runs one, whose members' predictions are averaged.
+
+The weights are copied, so that the joined run needs none of the runs that it was made of. A run of
+members is joined as its members.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import filterfalse
+from operator import attrgetter, itemgetter, methodcaller
+from pathlib import Path
+
+from neurocontrast.config import load_config
+from neurocontrast.encoders import load_encoder, load_model
+from neurocontrast.encoders.members import (
+    JoinedMember,
+    MembersRecord,
+    has_members,
+    members_of,
+    number_kinds,
+    read_record,
+    write_members,
+)
+from neurocontrast.encoders.weights import CONTRACT, MEMBERS, folder_of_member
+from neurocontrast.exceptions import CheckpointError, ConfigError, NeurocontrastError
+from neurocontrast.files import (
+    atomic_folder,
+    check_output_folder,
+    digest_of,
+    digest_of_file,
+    write_json,
+)
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import (
+    Description,
+    KnownPeople,
+    Record,
+    describe_environment,
+    join_people,
+    version,
+)
+from neurocontrast.runs.answer import ANSWER
+from neurocontrast.runs.folder import UNKNOWN, is_finished, read_json, read_provenance
+
+_KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
+"""Files of a member, beside its weights; checkpoints are not copied."""
+_SAMPLES = {"volumes": "scans", "measures": "regional measures", "images": "natural images"}
+
+
+@dataclass(frozen=True)
+class RunToJoin:
+    """A finished run of one encoder, or of members, which becomes part of another."""
+
+    name: str
+    folder: Path
+    members: tuple[Path, ...]
+    contracts: tuple[Record, ...]
+    """``encoder.json`` of each member."""
+    record: MembersRecord | None = None
+    """``members.json`` of a run of members."""
+    provenance: Record = field(default_factory=dict)
+    """``provenance.json``; empty for weights that do not say who was learned from."""
+
+    @property
+    def samples(self) -> str:
+        """Kind of samples that its encoders read."""
+        return _samples_of(self.contracts[0])
+
+    @property
+    def says_people(self) -> bool:
+        """Whether everybody is known whom its encoders learned from."""
+        start = self.provenance.get("init") or {}
+        is_known = bool(self.provenance) and start.get("subjects_known", True)
+        return is_known and not self.provenance.get(UNKNOWN)
+
+    def origin(self, number: int) -> str:
+        """Name the run that a member comes from; where that was joined, its inner run too."""
+        if self.record is None or self.record.joined is None:
+            return self.name
+        return f"{self.name}/{self.record.joined[number].run}"
+
+
+def join_runs(
+    folders: Mapping[str, Path], target: Path, *, overwrite: bool, progress: Progress
+) -> MembersRecord:
+    """Copy the encoders of several runs, given by name, to one run, and return its record."""
+    _check_target(target, list(folders.values()), overwrite=overwrite)
+    runs = read_runs(folders)
+    _check_samples(runs)
+    _check_different(runs)
+    _check_transforms(runs)
+    unknown = list(map(attrgetter("name"), filterfalse(attrgetter("says_people"), runs)))
+    if unknown:
+        progress.warning(
+            f"{', '.join(unknown)}: does not say who was in pretraining, so no evaluation can look "
+            "for its subjects."
+        )
+    record = _record_of(runs)
+    with atomic_folder(target) as folder:
+        number = 0
+        for run in runs:
+            for member, contract in zip(run.members, run.contracts, strict=True):
+                _copy(member, contract, folder_of_member(folder, number))
+                number += 1
+        write_json(folder / "provenance.json", _provenance_of(runs, unknown))
+        write_members(folder, record)
+    return record
+
+
+def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuse a folder that is in use, or one of the runs, or holds one, or is within one."""
+    check_output_folder(target, overwrite=overwrite, marker=MEMBERS, what="a joined run")
+    if has_members(target) and read_record(target).joined is None:
+        raise ConfigError(
+            f"out: '{target}' is a run that was trained, and is not replaced. Give another folder."
+        )
+    wanted = target.resolve()
+    for folder in folders:
+        run = folder.resolve()
+        if wanted.is_relative_to(run) or run.is_relative_to(wanted):
+            raise ConfigError(
+                f"out: '{target}' is one of the runs to join, or lies within one. Give another "
+                "folder."
+            )
+
+
+def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
+    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs."""
+    runs = []
+    problems = []
+    for name, folder in folders.items():
+        try:
+            runs.append(_read_run(name, folder))
+        except NeurocontrastError as error:
+            problems.append(str(error))
+    if problems:
+        raise CheckpointError("\n".join(problems))
+    return runs
+
+
+def _read_run(name: str, folder: Path) -> RunToJoin:
+    record = None
+    if has_members(folder):
+        record = read_record(folder)
+    provenance = {}
+    if (folder / "provenance.json").is_file():
+        provenance = read_provenance(folder)
+    members = members_of(folder)
+    contracts = tuple(map(_load, members))
+    return RunToJoin(name, folder, members, contracts, record, provenance)
+
+
+def _load(member: Path) -> Record:
+    """Return ``encoder.json`` of a finished encoder whose weights are whole."""
+    _, contract = load_encoder(member)
+    if "head" in contract:
+        load_model(member)
+    config = member / "config.yaml"
+    if "epochs" in contract and config.is_file() and not is_finished(member, load_config(config)):
+        raise CheckpointError(
+            f"{member}: the run was to go on after {contract['epochs']} epochs and is not "
+            "finished. Continue it with --resume."
+        )
+    return contract
+
+
+def _samples_of(contract: Record) -> str:
+    return str(contract["preprocessing"].get("kind", "volumes"))
+
+
+def _check_samples(runs: Sequence[RunToJoin]) -> None:
+    """Refuse runs of natural images, and runs of unlike samples."""
+    kinds: dict[str, list[str]] = {}
+    for run in runs:
+        kinds.setdefault(run.samples, []).append(run.name)
+    listed = []
+    for kind, names in kinds.items():
+        listed.append(f"{', '.join(names)} of {_SAMPLES.get(kind, kind)}")
+    if "images" in kinds:
+        raise ConfigError(
+            f"runs: {', '.join(kinds['images'])} was trained on natural images, and runs of brains "
+            "are joined. Join tables of embeddings of images."
+        )
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"runs: unlike samples: {'; '.join(listed)}. Runs of one kind of samples are joined. "
+            "Embed each, and join the tables."
+        )
+
+
+def _check_different(runs: Sequence[RunToJoin]) -> None:
+    """Refuse encoders that would count twice."""
+    names: dict[str, list[str]] = {}
+    for run in runs:
+        for member, contract in zip(run.members, run.contracts, strict=True):
+            name = run.name
+            if len(run.members) > 1:
+                name = f"{run.name}/members/{member.name}"
+            names.setdefault(contract["weights"]["sha256"], []).append(name)
+    same = [" = ".join(several) for several in names.values() if len(several) > 1]
+    if same:
+        raise ConfigError(f"runs: the same weights, which would count twice: {'; '.join(same)}.")
+
+
+def _check_transforms(runs: Sequence[RunToJoin]) -> None:
+    """Refuse transforms from Python that not all runs have: scans are prepared by one list."""
+    by_python = []
+    for run in runs:
+        if "image_shape" in run.contracts[0]["preprocessing"]:
+            by_python.append(run.name)
+    if not by_python:
+        return
+    first = runs[0].contracts[0]["preprocessing"]
+    for run in runs:
+        for contract in run.contracts:
+            if contract["preprocessing"] != first:
+                raise ConfigError(
+                    f"runs: {', '.join(by_python)} has transforms from Python, and '{run.name}' "
+                    f"and '{runs[0].name}' differ in theirs: nobody could give both. Join tables of "
+                    "embeddings."
+                )
+
+
+def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
+    """Return the seeds, sites left out, weights, runs and kinds of all members."""
+    contracts: list[Record] = []
+    names = []
+    left_out: list[tuple[str, ...]] = []
+    for run in runs:
+        for number, contract in enumerate(run.contracts):
+            contracts.append(contract)
+            names.append(run.origin(number))
+            sites: tuple[str, ...] = ()
+            if run.record is not None and run.record.left_out is not None:
+                sites = run.record.left_out[number]
+            left_out.append(sites)
+    joined = []
+    for name, kind, contract in zip(names, number_kinds(contracts), contracts, strict=True):
+        objective = contract.get("objective") or {}
+        joined.append(
+            JoinedMember(
+                run=name,
+                kind=kind,
+                samples=_samples_of(contract),
+                encoder=contract["encoder"]["name"],
+                objective=objective.get("title") or objective.get("loss"),
+            )
+        )
+    weights = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
+    return MembersRecord(
+        format=2,
+        neurocontrast=version(),
+        seeds=tuple(map(methodcaller("get", "seed"), contracts)),
+        left_out=tuple(left_out) if any(left_out) else None,
+        weights=tuple(weights),
+        joined=tuple(joined),
+    )
+
+
+def _copy(member: Path, contract: Record, target: Path) -> None:
+    """Copy the weights of a member and its records; checkpoints stay behind."""
+    target.mkdir(parents=True)
+    for key in ("weights", "head"):
+        if key in contract:
+            name = contract[key]["file"]
+            shutil.copyfile(member / name, target / name)
+            if digest_of_file(target / name) != contract[key]["sha256"]:
+                raise CheckpointError(
+                    f"{member / name}: has changed while it was copied. Join the runs again."
+                )
+    for name in _KEPT:
+        if (member / name).is_file():
+            shutil.copyfile(member / name, target / name)
+    # An answer about a scan of its own folder, as shipped weights have, stays with its probes.
+    if (member / ANSWER).is_file() and read_json(member / ANSWER).get("sample") is None:
+        shutil.copyfile(member / ANSWER, target / ANSWER)
+    write_json(target / CONTRACT, contract)
+
+
+def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Description:
+    """Return ``provenance.json``: the people of all runs together, and their cohorts."""
+    provenances = list(filter(None, map(attrgetter("provenance"), runs)))
+    of_runs = []
+    for run in runs:
+        of_runs.append(KnownPeople.of_pretraining(run.provenance))
+    people = join_people(of_runs)
+    cohorts = {}
+    joined = []
+    for run in runs:
+        joined.append({"run": run.name, "n_members": len(run.members)})
+        if "cohort" in run.provenance:
+            cohorts[run.name] = run.provenance["cohort"]
+    content: Description = {
+        "format": 1,
+        "environment": describe_environment(),
+        "joined": joined,
+        "n_members": sum(map(len, map(attrgetter("members"), runs))),
+        "cohort": _one_cohort(provenances),
+        "simulated": any(map(methodcaller("get", "simulated"), provenances)),
+        "pretraining_subjects": sorted(people.subjects or ()),
+        "pretraining_contents": sorted(people.contents),
+        "pretraining_contents_complete": people.is_complete,
+    }
+    if cohorts and content["cohort"]["n_scans"] is None:
+        content["cohorts"] = cohorts
+    if unknown:
+        content[UNKNOWN] = list(unknown)
+    return content
+
+
+def _one_cohort(provenances: Sequence[Record]) -> Description:
+    """Return the cohort that all runs share, or one of several sources whose size nobody knows."""
+    sizes = []
+    sources = []
+    digests = []
+    for provenance in provenances:
+        cohort = provenance["cohort"]
+        people = sorted(provenance["pretraining_subjects"])
+        sizes.append([cohort["n_scans"], cohort.get("n_subjects"), cohort.get("people"), people])
+        sources.append(cohort["source"])
+        digests.append(cohort["digest"])
+    if sizes and sizes.count(sizes[0]) == len(sizes) and len(set(sources)) == 1:
+        return dict(provenances[0]["cohort"])
+    return {
+        "source": "; ".join(dict.fromkeys(sources)),
+        "digest": digest_of("joined", *digests),
+        "n_scans": None,
+        "n_subjects": None,
+    }

@@ -170,6 +170,11 @@ def choose_for_each(
 
     `listed` are the scans as the first source reads them.
     """
+    if len(set(map(type, sources))) > 1:
+        raise ConfigError(
+            "explain: some members of this run read scans, others regional measures, and there is "
+            "no map of both. Embed with one member, RUN/members/0, evaluate that, and explain it."
+        )
     chosen = dict[int, Cohort]()
     truths = list[str]()
     first = first_alike(sources)

@@ -55,7 +55,8 @@ def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> Description:
     for network in networks:
         contracts.append(network.contract)
         sizes.append(network.encoder.n_features)
-    return describe_members(contracts, sizes, read_record(run).left_out)
+    record = read_record(run)
+    return describe_members(contracts, sizes, record.left_out, joined=record.joined)
 
 
 def sources_of(

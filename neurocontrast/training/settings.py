@@ -90,7 +90,7 @@ class TrainingSettings(Settings):
     """Columns that the probe predicts: ridge for numbers, logistic regression for classes."""
     init: Path | None = None
     """Weights to start from, in place of random ones: a run, or a folder of ``weights import``. Relative to the current
-    directory."""
+    directory. Of a run of members, member k starts from member k, and `members` must be their number."""
     members: PositiveInt = 1
     """Encoders that are trained one after the other, each a run in ``RUN/members`` with a seed of
     its own. Probes are fitted to each, and their predictions averaged. Time and disk grow as many

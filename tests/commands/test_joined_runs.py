@@ -587,3 +587,54 @@ def test_an_estimator_of_ones_own_and_an_external_test_take_members_of_several_k
         halves.append(half)
     tested = nc.evaluate(halves[0], test=halves[1], target="sex", out=tmp_path / "e", **OPTIONS)
     assert read_json(tested.folder / "evaluation.json")["external"]["metrics"]["auc"]["value"] > 0.5
+
+
+def test_a_joined_run_is_explained_by_the_mean_of_its_members(runs, tables, people, tmp_path):
+    both = runs.joined.parent / "both"
+    evaluated = nc.evaluate(tables["both"], target="age", out=tmp_path / "age", **OPTIONS)
+    explained = nc.explain(
+        evaluated.folder, run=both, participants=people, out=tmp_path / "x", config=MEASURES
+    )
+    about = read_json(explained / "explain.json")
+    assert about["n_members"] == 2
+    # The linear member is all components; the network has components beside it.
+    assert [block["name"] for block in about["blocks"]] == ["network", "components"]
+    assert sum(block["share"] for block in about["blocks"]) == pytest.approx(1)
+    ranking = pd.read_csv(explained / "regions.tsv", sep="\t")
+    np.testing.assert_allclose(ranking["network"] + ranking["components"], ranking["value"])
+    predicted = nc.predict(
+        evaluated.folder, people, run=both, config=MEASURES, out=tmp_path / "predicted.tsv"
+    )
+    scores = dict(predicted.table[["participant_id", "y_score"]].to_numpy())
+    shown = pd.read_csv(explained / "saliency.tsv", sep="\t")
+    expected = sorted(scores.values())
+    assert set(np.round(shown["score"], 2)) <= set(np.round(expected, 2))
+
+
+def test_a_joined_run_is_exported_and_verified_as_one(runs, people, tmp_path):
+    exported = nc.export_weights(runs.joined, out=tmp_path / "exported")
+    for folder in (runs.joined, exported):
+        found = nc.verify_weights(folder)
+        assert found.passed
+        assert len(found.checks) == 4
+    assert read_json(exported / "members.json") == read_json(runs.joined / "members.json")
+    config = config_of(people, encoder={"name": "mlp", "widths": [32, 16]}, members=3)
+    config["training"]["init"] = str(runs.joined)
+    with pytest.raises(CheckpointError, match=r"has 4 members, and this run has 3"):
+        nc.pretrain(config, out=tmp_path / "started")
+
+
+def test_a_joined_run_is_fine_tuned_unless_a_member_is_linear(runs, people, tmp_path):
+    tuning = {"epochs": 1, "batch_size": 64, "accelerator": "cpu"}
+    config = MEASURES | {"finetune": tuning}
+    options = {"target": "sex", "n_folds": 2, "n_bootstraps": 0, "allow_overlap": True}
+    with pytest.raises(ConfigError, match=r"members/1' is 'pca', whose components"):
+        nc.finetune(runs.joined, participants=people, out=tmp_path / "x", config=config, **options)
+    networks = nc.join([runs.net, runs.two], out=tmp_path / "networks")
+    tuned = nc.finetune(
+        networks, participants=people, out=tmp_path / "tuned", config=config, **options
+    )
+    assert tuned.record.probe.n_members == 3
+    assert tuned.record.n.features == 16 + 8 + 8
+    page = nc.report(tuned.folder, out=tmp_path / "report.html", figures=False).read_text()
+    assert "by the networks of all 3 members, each with a linear head" in page

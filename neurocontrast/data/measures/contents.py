@@ -37,21 +37,23 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """
     names = sorted(map(str, values.columns))
     table = values.set_axis(values.columns.astype(str), axis=1)
+    cells = table[names].to_numpy(float)
+    places = pd.Index(names)
     digests: list[dict[str, None]] = []
     for _ in range(len(table)):
         digests.append({})
     for columns, n_digits in _groups_of(names):
         measures = digest_of("measures", *columns)
         form = " ".join([f"%.{n_digits}g"] * len(columns))
-        numbers = rounded(table[columns].to_numpy(float))
+        numbers = rounded(cells[:, places.get_indexer(pd.Index(columns))])
         is_enough = ~np.isnan(numbers).any(axis=1) & (np.count_nonzero(numbers, axis=1) >= _N_LEAST)
         versions = [numbers]
         if n_digits == N_COARSE_DIGITS:
             versions += [_as_numpy_rounds(numbers), _halves_up(numbers)]
         for version in versions:
             for row in np.flatnonzero(is_enough).tolist():
-                cells = form % tuple(version[row].tolist())
-                digests[row][digest_of(measures, cells)[:_N_CHARACTERS]] = None
+                values_of_row = form % tuple(version[row].tolist())
+                digests[row][digest_of(measures, values_of_row)[:_N_CHARACTERS]] = None
     return list(map(" ".join, digests))
 
 

@@ -66,6 +66,7 @@ def test_the_permutation_test_keeps_its_size_where_sites_differ(simulations, giv
     assert 0.01 <= rejected_early(simulations, n, **given) <= 0.09
 
 
+@pytest.mark.slow
 def test_the_first_permutations_decide_as_all_do(simulations):
     assert rejected_early(simulations, 8) == rejected(simulations.permutation_p, 8)
 

@@ -64,6 +64,7 @@ def training(overrides, out):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_command_starts_the_processes_and_one_of_them_speaks(overrides, tmp_path):
     # Layers behind the block that is read out have no gradient, for which no process may wait.
     command = command_line([*overrides, "encoder.read_out={blocks: [2]}"], tmp_path / "run")

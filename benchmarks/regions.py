@@ -123,7 +123,8 @@ class Study:
             case "measures":
                 return {"alone": Linear([[x]])}
             case "MLP":
-                return {"alone": Perceptron(x, seed)}
+                alpha = system.settings["alpha"]
+                return {"alone": Perceptron(x, seed, alpha, system.members)}
             case "SVR":
                 return {"alone": SupportVectors(x)}
             case "Gaussian process":

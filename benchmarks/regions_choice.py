@@ -51,7 +51,8 @@ class System:
 
 def best_settings(name: str, journal: Journal) -> dict[str, Any]:
     """Return the settings with the least mean share of what the measures alone leave open."""
-    costs = costs_of_trials(name, journal)
+    kind = "beside" if name in LOSSES else "alone"
+    costs = costs_of_trials(name, journal, kind=kind)
     return json.loads(min(costs, key=costs.__getitem__)) if costs else {}
 
 
@@ -79,9 +80,9 @@ def _left_open(figures: Mapping[str, float]) -> Floats:
 
 def systems_of(chosen: Journal) -> list[System]:
     """Return the rows of the tables."""
-    systems = [System(name) for name in (*RIVALS, "untrained")]
-    for name in LOSSES:
+    systems = []
+    for name in (*RIVALS, "untrained", *LOSSES):
         systems.append(System(name, best_settings(name, chosen)))
-    for name in SEVERAL:
+    for name in ("MLP", *SEVERAL):
         systems.append(System(name, best_settings(name, chosen), N_MEMBERS))
     return systems

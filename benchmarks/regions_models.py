@@ -35,7 +35,7 @@ Settings = Mapping[str, Any]
 RECIPE = Path(__file__).parents[1] / "configs" / "brain" / "measures.yaml"
 EPOCHS, MIN_STEPS = 40, 150
 MAX_MISSING = 0.1  # one person lacks 13 of 179 measures, all others at most 7
-LOSSES = ("conditional A+U", "y-Aware", "L^exp", "Rank-N-Contrast", "NT-Xent", "SupCon")
+LOSSES = ("conditional A+U", "y-Aware", "NT-Xent", "SupCon")
 DEFAULTS: dict[str, Any] = {
     "temperature": 1.0,
     "views": "middle",
@@ -58,10 +58,9 @@ _SIGMAS = [{"sigma": 2.0}, {"sigma": 10.0}]
 TRIALS: dict[str, tuple[list[dict[str, Any]], ...]] = {
     "conditional A+U": (_FIRST, *_SHAPES, _SIGMAS),
     "y-Aware": (_FIRST, *_SHAPES, _SIGMAS),
-    "L^exp": (_FIRST,),
-    "Rank-N-Contrast": (_FIRST,),
     "NT-Xent": (_FIRST, *_SHAPES),
     "SupCon": (_FIRST, *_SHAPES),
+    "MLP": ([{"alpha": 1.0}, {"alpha": 10.0}, {"alpha": 30.0}],),
 }
 """Settings tried one group after the other, each at the best of those before."""
 
@@ -79,8 +78,6 @@ def _objective(name: str, settings: Settings) -> dict[str, Any]:
             "uniformity_weight": settings["weight"],
         },
         "y-Aware": {"loss": "yaware", "kernel": kernel},
-        "L^exp": {"loss": "exponential_yaware", "kernel": kernel},
-        "Rank-N-Contrast": {"loss": "rank_n_contrast", "column": "age"},
         "NT-Xent": {"loss": "ntxent"},
         "SupCon": {"loss": "supcon", "label": "decade_and_sex"},
     }

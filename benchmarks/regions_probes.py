@@ -167,29 +167,36 @@ def _ridge(x: Floats, wanted: Floats, fitted: Rows, alpha: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Perceptron:
-    """scikit-learn's network of one layer, trained on the numbers themselves, a network a target."""
+    """scikit-learn's network of one layer, trained on the numbers themselves, a network a target.
+
+    The predictions of several networks, which differ by seed, are averaged.
+    """
 
     x: Floats
     seed: int
+    alpha: float
+    n_networks: int = 1
 
     def predict(self, wanted: Floats, fitted: Rows, folds: Folds) -> Floats:  # noqa: ARG002
         """Return predictions (people, targets)."""
         predicted = np.zeros(wanted.shape)
         for target, numbers in enumerate(wanted[fitted].T):
-            network = MLPRegressor(
-                hidden_layer_sizes=(128,),
-                early_stopping=len(fitted) >= 100,
-                max_iter=300,
-                random_state=self.seed,
-            )
-            model = make_pipeline(StandardScaler(), network)
-            model.fit(self.x[fitted], (numbers - numbers.mean()) / numbers.std())
-            predicted[:, target] = model.predict(self.x) * numbers.std() + numbers.mean()
+            scaled = (numbers - numbers.mean()) / numbers.std()
+            total = np.zeros(len(self.x))
+            for number in range(self.n_networks):
+                network = MLPRegressor(
+                    hidden_layer_sizes=(128,),
+                    alpha=self.alpha,
+                    random_state=self.n_networks * self.seed + number,
+                )
+                model = make_pipeline(StandardScaler(), network).fit(self.x[fitted], scaled)
+                total += model.predict(self.x)
+            predicted[:, target] = total / self.n_networks * numbers.std() + numbers.mean()
         return predicted
 
     def of_people(self, rows: Rows) -> Predictor:
         """Return the same system of some people alone, numbered anew."""
-        return Perceptron(self.x[rows], self.seed)
+        return Perceptron(self.x[rows], self.seed, self.alpha, self.n_networks)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,9 @@ MEMBERS = tuple(f"{name}, {N_MEMBERS} encoders" for name in SEVERAL)
 ENCODERS = (*LOSSES, *MEMBERS, "untrained")
 JOINED = tuple(f"{name}{kind}, joined" for name in MEMBERS for kind in KINDS)
 """Several encoders and the measures as one more, as `neurocontrast join` makes of their runs."""
-ROWS = (*(f"{name}{kind}" for name in ENCODERS for kind in KINDS), *JOINED, *RIVALS)
+NETWORKS = f"MLP, {N_MEMBERS} encoders"
+"""As many supervised networks as there are members, averaged."""
+ROWS = (*(f"{name}{kind}" for name in ENCODERS for kind in KINDS), *JOINED, *RIVALS, NETWORKS)
 """Titles as `regions_scores.collect` makes them; *beside* is the network with components beside it."""
 FORMATS = {
     "age": ".2f",
@@ -56,7 +58,8 @@ DIFFERENCES = {"age": "+.2f", "sites": "+.2f", "after 10": "+.2f", "sex": "+.3f"
 BEST = f"{MEMBERS[0]}, beside"
 PAIRS = (
     *((row, MEASURES) for row in ROWS if row != MEASURES),
-    *((BEST, rival) for rival in RIVALS[1:]),
+    *((BEST, rival) for rival in (*RIVALS[1:], NETWORKS)),
+    (MAIN, "MLP"),
     *((f"{name}, beside", "untrained, beside") for name in (*LOSSES, *MEMBERS)),
     *((f"{name}, beside", name) for name in ENCODERS),
     *((f"{MAIN}{kind}", f"y-Aware{kind}") for kind in KINDS),
@@ -176,14 +179,17 @@ def print_patients(out: Path) -> str:
 
 
 def print_curves(study: Any, out: Path) -> tuple[str, Points]:
-    """Return errors by number of sites and people, for the text and the figure."""
+    """Return errors by number of sites and people, for the text and the figure; all are the table's."""
     cells = Journal(out / "curves.jsonl").of_stage("curves")
     lines = []
     points: Points = {}
     for unit in ("sites", "people"):
-        points[unit] = []
+        parts = []
         for n in sorted({cell["key"]["n"] for cell in cells if cell["key"]["of"] == unit}):
-            part = [c for c in cells if c["key"]["of"] == unit and c["key"]["n"] == n]
+            parts.append((n, [c for c in cells if c["key"]["of"] == unit and c["key"]["n"] == n]))
+        parts.append(_everybody(study, out, cells, unit))
+        points[unit] = []
+        for n, part in parts:
             judged = _gather(study, part)
             errors = {title: scores(each)["age"] for title, each in judged.items()}
             points[unit].append((n, errors))
@@ -194,6 +200,25 @@ def print_curves(study: Any, out: Path) -> tuple[str, Points]:
                 f"- {n} {unit} ({n_people:.0f} people): {text}; {MAIN}, beside − {MEASURES} {gain}"
             )
     return "\n".join(lines), points
+
+
+def _everybody(
+    study: Any, out: Path, cells: list[dict[str, Any]], unit: str
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the table's cells of the curves' seeds and systems, and how many they learn from."""
+    seeds = {cell["key"]["seed"] for cell in cells}
+    titles = {cell["key"]["system"] for cell in cells}
+    part = []
+    for cell in Journal(out / "table.jsonl").of_stage("table"):
+        if cell["key"]["seed"] in seeds and cell["key"]["system"] in titles:
+            part.append(cell)
+    if unit == "people":
+        return round(np.mean([cell["people"] for cell in part])), part
+    n_sites = []
+    for seed in seeds:
+        for left_out in deal_sites(study.sites, seed):
+            n_sites.append(study.sites.nunique() - len(left_out))
+    return round(np.mean(n_sites)), part
 
 
 def print_weights(study: Any, out: Path) -> str:

@@ -101,7 +101,7 @@ def embed(
         source = source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
         listed = source.read_cohort(participants, images_root=images_root)
         listings.append(Reading(reader.network, source, listed))
-    check_same_scans(listings)
+    check_same_scans([reading.cohort for reading in listings])
     listed = listings[0].cohort
     cohort = listed.select(settings.embedding.where)
     for warning in warnings_of(listings):

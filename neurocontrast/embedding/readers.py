@@ -119,15 +119,15 @@ class Reading(Generic[Source]):
     cohort: Cohort
 
 
-def check_same_scans(readings: Sequence[Reading[Any]]) -> None:
+def check_same_scans(cohorts: Sequence[Cohort]) -> None:
     """Refuse members that list other scans of one table, whose features would be mixed up."""
-    first, *others = readings
-    names = first.cohort.names()
-    for reading in others:
-        if reading.cohort.names() != names:
-            odd = sorted(set(names) ^ set(reading.cohort.names())) or names
+    first, *others = cohorts
+    names = first.names()
+    for cohort in others:
+        if cohort.names() != names:
+            odd = sorted(set(names) ^ set(cohort.names())) or names
             raise DataError(
-                f"{first.cohort.source.name}: members of this run read other scans of the table: "
+                f"{first.source.name}: members of this run read other scans of the table: "
                 f"{first_names(odd)}. Give a table whose rows every member can read."
             )
 

@@ -17,6 +17,7 @@ import pandas as pd
 from neurocontrast.data import Cohort
 from neurocontrast.data.sources import Brains
 from neurocontrast.embedding import read_embeddings
+from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders.members import digest_of_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS
 from neurocontrast.evaluation import FittedProbe, read_evaluation
@@ -30,7 +31,7 @@ from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description
 from neurocontrast.reading import read_json
-from neurocontrast.runs.networks import check_same_scans, first_alike
+from neurocontrast.runs.networks import first_alike
 from neurocontrast.seeds import derive_generator
 
 

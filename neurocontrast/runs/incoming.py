@@ -146,7 +146,7 @@ def open_scans(
                 f"{scans.name}: no row is left, and there is nothing to predict without a scan."
             )
         readings.append(Reading(reader.network, source, cohort))
-    check_same_scans(readings)
+    check_same_scans([reading.cohort for reading in readings])
     cohort = readings[0].cohort
     return IncomingScans(cohort, tidy_table(cohort.table), readings, settings, info)
 

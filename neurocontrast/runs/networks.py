@@ -15,9 +15,9 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.settings import AnyDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.encoders.members import describe_members, has_members, members_of, read_record
-from neurocontrast.exceptions import DataError
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description
 from neurocontrast.runs.parts import NONE, leave_out, without
@@ -89,17 +89,6 @@ def first_alike(sources: Sequence[Brains]) -> list[int]:
     """Return for each network the number of the first network with the same source."""
     identities = list(map(id, sources))
     return list(map(identities.index, identities))
-
-
-def check_same_scans(cohorts: Sequence[Cohort]) -> None:
-    """Refuse cohorts of several members whose rows are not the same scans in the same order."""
-    names = cohorts[0].names()
-    for cohort in cohorts[1:]:
-        if cohort.names() != names:
-            raise DataError(
-                f"{cohort.source.name}: the members of the run do not read the same scans of it, "
-                f"{len(names)} and {len(cohort)}. Give a table of scans that all members can read."
-            )
 
 
 def list_scans(

@@ -314,7 +314,8 @@ def choose(design: Design, journal: Journal, seeds: list[int], n_jobs: int) -> N
         for name, groups in TRIALS.items():
             if place >= len(groups):
                 continue
-            best = best_settings(name, journal) if place else {}
+            earlier = {key for group in groups[:place] for changed in group for key in changed}
+            best = best_settings(name, journal, of=earlier) if place else {}
             for changed in groups[place]:
                 tasks += [_choice_task(name, {**best, **changed}, seed) for seed in seeds[:2]]
         fill(journal, design, tasks, n_jobs)

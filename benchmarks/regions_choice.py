@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,11 +49,21 @@ class System:
         return self.name if self.members == 1 else f"{self.name}, {self.members} encoders"
 
 
-def best_settings(name: str, journal: Journal) -> dict[str, Any]:
-    """Return the settings with the least mean share of what the measures alone leave open."""
+def best_settings(
+    name: str, journal: Journal, *, of: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Return the settings with the least mean share of what the measures alone leave open.
+
+    Trials that change a setting outside `of` are not looked at.
+    """
     kind = "beside" if name in LOSSES else "alone"
     costs = costs_of_trials(name, journal, kind=kind)
-    return json.loads(min(costs, key=costs.__getitem__)) if costs else {}
+    trials = {}
+    for text, cost in costs.items():
+        settings = json.loads(text)
+        if of is None or set(settings) <= set(of):
+            trials[cost] = settings
+    return trials[min(trials)] if trials else {}
 
 
 def costs_of_trials(name: str, journal: Journal, *, kind: str = "beside") -> dict[str, float]:

@@ -121,6 +121,7 @@ def print_choice(study: Any, out: Path) -> str:
         for settings in sorted(beside, key=beside.__getitem__)[:4]:
             lines.append(f"- {name}: {settings}: {beside[settings]:.3f}; {alone[settings]:.3f}")
         lines.append(f"- {name}, chosen: {best_settings(name, chosen)}")
+    lines.append(f"- MLP, chosen: {best_settings('MLP', chosen)}")
     return "\n".join(lines)
 
 

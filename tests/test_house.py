@@ -44,18 +44,18 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 1_541, 0),
-    Ratchet("functions over 30 statements", 20, 0),
-    Ratchet("files over 250 statements", 9, 0),
+    Ratchet("lines over 100 columns", 1_535, 0),
+    Ratchet("functions over 30 statements", 18, 0),
+    Ratchet("files over 250 statements", 8, 0),
     Ratchet("functions over 8 branches", 21, 0),
-    Ratchet("functions over 7 parameters", 19, 0),
-    Ratchet("mappings of any value", 310, 60),
-    Ratchet("generic stored names", 1_007, 150),
+    Ratchet("functions over 7 parameters", 18, 0),
+    Ratchet("mappings of any value", 304, 60),
+    Ratchet("generic stored names", 997, 150),
     Ratchet("double assignments", 16, 16),
-    Ratchet("conditional expressions", 1_093, 550),
-    Ratchet("comprehensions", 1_488, 880),
+    Ratchet("conditional expressions", 1_089, 550),
+    Ratchet("comprehensions", 1_481, 880),
     Ratchet("fmt: skip", 0, 0),
-    Ratchet("first lines of docstrings that need another", 480, 0),
+    Ratchet("first lines of docstrings that need another", 478, 0),
 )
 """Limits by the thousand statements (6, 25 and 40) are given for 22,000 statements."""
 

@@ -17,6 +17,8 @@ MANY_PEOPLE = 1000
 """People from which on a large network is suited."""
 FEW_PEOPLE = 100
 """Fewer people than these have regional measures learned by their principal components."""
+MANY_SITES = 5
+"""Sites from which on each of five encoders can be trained without some of them."""
 FEWEST_PEOPLE = 10
 """Of fewer people nothing is learned, and no number of components is advised."""
 _COMPONENTS = {"measures_linear": 120, "tissue_linear": 60, "tissue_discriminants": 60}
@@ -34,6 +36,8 @@ class TableContent:
     n_scans: int
     columns: frozenset[str]
     """Columns with a value."""
+    n_sites: int = 0
+    """Number of sites; 0 where none is named."""
 
     @property
     def has_metadata(self) -> bool:
@@ -76,9 +80,15 @@ RULES = (
         lambda table: table.content == "measures" and not table.is_enough_for_measures,
     ),
     Rule(
-        "regional measures with age and sex",
+        "regional measures with age and sex, of five sites or more",
+        "measures_members",
+        "five encoders and linear components lose nothing in sex, and less in age than one",
+        lambda table: table.content == "measures" and table.n_sites >= MANY_SITES,
+    ),
+    Rule(
+        "regional measures with age and sex, of fewer sites",
         "measures",
-        "no other loss errs less at sites never seen",
+        "one encoder, with linear components beside the network",
         lambda table: table.content == "measures",
     ),
     Rule(
@@ -153,7 +163,11 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
     filled = (table.notna() & (table.astype(str) != "")).any()
     columns = frozenset(table.columns[filled].astype(str))
     n_people = int(table["subject_id"].nunique())
-    return advise(TableContent(_content_of(kind, columns), n_people, len(table), columns))
+    n_sites = 0
+    if "site" in columns:
+        n_sites = int(table["site"].replace("", None).nunique())
+    content = _content_of(kind, columns)
+    return advise(TableContent(content, n_people, len(table), columns, n_sites))
 
 
 def _content_of(kind: str, columns: frozenset[str]) -> Content:

@@ -207,7 +207,7 @@ def test_the_report_says_how_many_members_of_which_kinds(runs, people, tmp_path)
     report = nc.report(evaluated.folder, out=tmp_path / "report.html").read_text()
     assert "4 members of 3 kinds: 1 × " in report
     assert "with 22 features (6 of them components beside the network) (“net”)" in report
-    assert "1 × principal components of voxels with 8 features (“linear”)" in report
+    assert "1 × principal components of regional measures with 8 features (“linear”)" in report
     assert "2 × " in report
     assert "in runs of their own (“net”, “linear” and “two”), which were joined" in report
     assert "2 of them were trained without a share of the sites" in report

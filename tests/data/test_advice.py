@@ -17,13 +17,19 @@ from tests.conftest import ROOT
 METADATA = {"age", "sex"}
 
 
-def content(kind, n, columns=(), *, n_scans=None):
-    return TableContent(kind, n, n_scans or n, frozenset(columns))
+def content(kind, n, columns=(), *, n_scans=None, n_sites=0):
+    return TableContent(kind, n, n_scans or n, frozenset(columns), n_sites)
 
 
 CASES = {
     "natural images": (content("images", 60_000), "natural/simclr"),
     "measures": (content("measures", 400, METADATA), "measures"),
+    "measures of four sites": (content("measures", 400, METADATA, n_sites=4), "measures"),
+    "measures of five sites": (content("measures", 400, METADATA, n_sites=5), "measures_members"),
+    "measures of five sites without age": (
+        content("measures", 400, {"sex"}, n_sites=5),
+        "measures_linear",
+    ),
     "measures of few": (
         content("measures", 99, METADATA),
         "measures_linear --set encoder.n_components=49",
@@ -90,6 +96,10 @@ def test_empty_columns_and_scans_of_one_person_do_not_count():
     assert recipe_for(table.assign(sex="")).recipe == "ntxent"
     assert recipe_for(table.assign(gm="", wm="")).recipe == "small"
     assert recipe_for(table, kind="measures").recipe == "measures"
+    sites = [f"site {row % 5}" for row in range(1200)]
+    assert recipe_for(table.assign(site=sites), kind="measures").recipe == "measures_members"
+    without = table.assign(site=["", *sites[1:]]).query("site != 'site 1'")
+    assert recipe_for(without, kind="measures").recipe == "measures"
     assert recipe_for(table, kind="images").recipe == "natural/simclr"
 
 
@@ -111,7 +121,7 @@ def test_the_page_says_the_rule():
 
 
 README = {
-    "tables of FreeSurfer": ["measures"],
+    "tables of FreeSurfer": ["measures", "measures_members"],
     "maps of tissue": ["maps", "imitations"],
     "brains of fewer": ["brains", "brains of many"],
 }

@@ -121,7 +121,7 @@ def test_the_page_says_the_rule():
 
 
 README = {
-    "tables of FreeSurfer": ["measures", "measures_members"],
+    "tables of FreeSurfer": ["measures", "measures of five sites"],
     "maps of tissue": ["maps", "imitations"],
     "brains of fewer": ["brains", "brains of many"],
 }

@@ -1,7 +1,6 @@
 """Hand a run, and its probe, over as a MONAI bundle, with the templates of `neurocontrast/bundling`."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -15,16 +14,15 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
-from neurocontrast.encoders import load_encoder
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
-from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.encoders.weights import copy_encoder, read_contract
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members
 from neurocontrast.evaluation.members import members_of as members_of_table
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
+from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import Description, Record, version
 from neurocontrast.runs.folder import read_provenance
 from neurocontrast.torch_state import in_default_torch_state
@@ -153,14 +151,9 @@ def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedPro
 def _save_encoders(models: Path, run: Path) -> None:
     """Write the encoder of a run, or the encoders of its members, without heads."""
     for folder in members_of(run):
-        contract = load_encoder(folder)[1]
+        contract = read_contract(folder)
         contract.pop("head", None)
-        target = models / folder.relative_to(run)
-        target.mkdir(parents=True, exist_ok=True)
-        # Copied, not written anew: the probe and the record of members name the digest.
-        weights = contract["weights"]["file"]
-        shutil.copyfile(folder / weights, target / weights)
-        write_json(target / CONTRACT, contract)
+        copy_encoder(folder, contract, models / folder.relative_to(run))
     if has_members(run):
         write_members(models, read_record(run))
 

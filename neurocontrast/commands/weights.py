@@ -23,7 +23,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
 from neurocontrast.encoders.members import has_members, read_record, write_members
-from neurocontrast.encoders.weights import CONTRACT, MEMBERS, folder_of_member
+from neurocontrast.encoders.weights import MEMBERS, copy_encoder, folder_of_member
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import (
@@ -33,7 +33,6 @@ from neurocontrast.files import (
     check_output_folder,
     check_writable,
     digest_of_file,
-    write_json,
 )
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
@@ -365,15 +364,10 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
             member.mkdir(parents=True)
             state = _as_safetensors(_state_of(network.encoder), network.contract)
             (member / _STATE).write_bytes(state)
-            # Copied, not written anew: the record names their digests.
-            copied = [network.contract["weights"]["file"], ANSWER]
-            if "head" in network.contract:
-                copied.append(network.contract["head"]["file"])
-            for name in copied:
-                if (network.folder / name).is_file():
-                    shutil.copyfile(network.folder / name, member / name)
+            if (network.folder / ANSWER).is_file():
+                shutil.copyfile(network.folder / ANSWER, member / ANSWER)
             of_state = {"file": _STATE, "sha256": hashlib.sha256(state).hexdigest()}
-            write_json(member / CONTRACT, network.contract | {"exported": of_state})
+            copy_encoder(network.folder, network.contract | {"exported": of_state}, member)
         write_members(folder, read_record(run))
     return target
 

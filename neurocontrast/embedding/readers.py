@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +18,9 @@ from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.encoders.members import (
     SeveralEncoders,
-    describe_members,
+    describe_run,
     members_of,
-    read_record,
+    preparation_of,
 )
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 Source = TypeVar("Source", bound="AnySource")
 Network = Encoder | ContrastiveModel | SeveralEncoders
-_T1 = ("t1",)
-"""Channels of runs that do not say theirs."""
 
 
 def load_network(
@@ -80,17 +77,13 @@ def load_readers(
         readers.append(Reader(folder, network, contract))
         contracts.append(contract)
         sizes.append(network.n_features)
-    if len(readers) == 1:
-        return readers, contracts[0]
-    record = read_record(Path(run))
-    described = describe_members(contracts, sizes, record.left_out, joined=record.joined)
-    return _share(readers), described
+    return _share(readers), describe_run(Path(run), contracts, sizes)
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
     """Return one reader for members that follow each other and are prepared alike."""
     shared = []
-    for _, alike in groupby(readers, key=_prepared_by):
+    for _, alike in groupby(readers, key=_preparation):
         first, *others = alike
         if others:
             networks = list(map(attrgetter("network"), [first, *others]))
@@ -99,15 +92,8 @@ def _share(readers: Sequence[Reader]) -> list[Reader]:
     return shared
 
 
-def _prepared_by(reader: Reader) -> str:
-    """Return all of ``encoder.json`` that decides how samples are prepared, as text."""
-    contract = reader.contract
-    decisive = [
-        contract["preprocessing"],
-        list(contract.get("channels") or _T1),
-        contract.get("cache_dtype", "float32"),
-    ]
-    return json.dumps(decisive, sort_keys=True)
+def _preparation(reader: Reader) -> str:
+    return preparation_of(reader.contract)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
@@ -27,6 +28,8 @@ _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtyp
 """Keys of ``encoder.json`` that members of one kind share, beside their preprocessing."""
 _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """Keys of ``preprocessing`` that the people learned from decide."""
+_T1 = ("t1",)
+"""Channels of runs that do not say theirs."""
 _JOINED = 2
 """Format of ``members.json`` of runs that were joined, which earlier versions refuse."""
 
@@ -218,6 +221,16 @@ def join_starts(starts: Sequence[Record]) -> Description:
     return start
 
 
+def preparation_of(contract: Record) -> str:
+    """Return all of ``encoder.json`` that decides how samples are prepared, as text."""
+    decisive = [
+        contract["preprocessing"],
+        list(contract.get("channels") or _T1),
+        contract.get("cache_dtype", "float32"),
+    ]
+    return json.dumps(decisive, sort_keys=True)
+
+
 class SeveralEncoders(nn.Module):
     """Encode the same samples by several networks, whose features are put side by side.
 
@@ -293,6 +306,17 @@ def describe_members(
     digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
     weights = {"sha256": join_digests(digests)}
     return shared | {"n_features": start, "weights": weights, "members": members}
+
+
+def describe_run(run: Path, contracts: Sequence[Record], sizes: Sequence[int]) -> Description:
+    """Describe the encoders of a run: of one its ``encoder.json``, of members all of them.
+
+    `sizes` are the numbers of features of each.
+    """
+    if not has_members(run):
+        return dict(contracts[0])
+    record = read_record(run)
+    return describe_members(contracts, sizes, record.left_out, joined=record.joined)
 
 
 def _describe_kinds(

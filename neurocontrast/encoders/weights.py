@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch import nn
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.exceptions import CheckpointError, said, suggestion
 from neurocontrast.files import atomic_path, digest_of_file, write_json, write_text
-from neurocontrast.provenance import version
+from neurocontrast.provenance import Record, version
 from neurocontrast.reading import check_place, read_json
 
 WEIGHTS = "encoder.safetensors"
@@ -94,6 +95,22 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def copy_encoder(source: Path, contract: Record, target: Path) -> None:
+    """Copy the weight files that a contract names, a head only if there is one, and the contract.
+
+    Files are not written anew: probes, and the record of members, name their digests.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for key in ("weights", "head"):
+        name = contract.get(key, {}).get("file")
+        if name is None or not (source / name).is_file():
+            continue
+        shutil.copyfile(source / name, target / name)
+        if digest_of_file(target / name) != contract[key]["sha256"]:
+            raise CheckpointError(f"{source / name}: has changed while it was copied. Start again.")
+    write_json(target / CONTRACT, contract)
 
 
 def refuse_members(folder: Path) -> None:

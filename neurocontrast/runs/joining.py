@@ -24,13 +24,12 @@ from neurocontrast.encoders.members import (
     read_record,
     write_members,
 )
-from neurocontrast.encoders.weights import CONTRACT, MEMBERS, folder_of_member
+from neurocontrast.encoders.weights import MEMBERS, copy_encoder, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, NeurocontrastError
 from neurocontrast.files import (
     atomic_folder,
     check_output_folder,
     digest_of,
-    digest_of_file,
     write_json,
 )
 from neurocontrast.progress import Progress
@@ -262,22 +261,13 @@ def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
 
 def _copy(member: Path, contract: Record, target: Path) -> None:
     """Copy the weights of a member and its records; checkpoints stay behind."""
-    target.mkdir(parents=True)
-    for key in ("weights", "head"):
-        if key in contract:
-            name = contract[key]["file"]
-            shutil.copyfile(member / name, target / name)
-            if digest_of_file(target / name) != contract[key]["sha256"]:
-                raise CheckpointError(
-                    f"{member / name}: has changed while it was copied. Join the runs again."
-                )
+    copy_encoder(member, contract, target)
     for name in _KEPT:
         if (member / name).is_file():
             shutil.copyfile(member / name, target / name)
     # An answer about a scan of its own folder, as shipped weights have, stays with its probes.
     if (member / ANSWER).is_file() and read_json(member / ANSWER).get("sample") is None:
         shutil.copyfile(member / ANSWER, target / ANSWER)
-    write_json(target / CONTRACT, contract)
 
 
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Description:

@@ -17,13 +17,10 @@ from neurocontrast.data.settings import AnyDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders import Encoder, load_encoder
-from neurocontrast.encoders.members import describe_members, has_members, members_of, read_record
+from neurocontrast.encoders.members import describe_run, members_of, preparation_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description
 from neurocontrast.runs.parts import NONE, leave_out, without
-
-_OF_SAMPLES = ("preprocessing", "channels", "cache_dtype")
-"""Keys of ``encoder.json`` that say how samples are prepared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +45,12 @@ def load_networks(run: Path) -> list[RunNetwork]:
 
 def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> Description:
     """Describe a run by ``encoder.json``, or by the keys that members share and each member."""
-    if not has_members(run):
-        return networks[0].contract
     contracts = []
     sizes = []
     for network in networks:
         contracts.append(network.contract)
         sizes.append(network.encoder.n_features)
-    record = read_record(run)
-    return describe_members(contracts, sizes, record.left_out, joined=record.joined)
+    return describe_run(run, contracts, sizes)
 
 
 def sources_of(
@@ -71,9 +65,9 @@ def sources_of(
     `what` begins the refusal of networks of natural images.
     """
     sources = list[Brains]()
-    prepared = list[list[object]]()
+    prepared = list[str]()
     for network in networks:
-        how = list(map(network.contract.get, _OF_SAMPLES))
+        how = preparation_of(network.contract)
         if how in prepared:
             sources.append(sources[prepared.index(how)])
         else:

@@ -87,7 +87,14 @@ class Beside(Settings):
     name: Literal["pca"] = "pca"
     """Principal components of the un-augmented training samples."""
     n_components: Annotated[int, Field(ge=1)] = 400
-    """Number of components, or half of the people learned from where that is less."""
+    """Number of components, or `share` of the people learned from where that is less."""
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Largest number of components over the number of people learned from.
+
+    Probes that are fitted to people learned from need half or less: along as many components as
+    people, everybody is as far from everybody. In a study of other people more components keep
+    more: 0.8 in `make demo` (docs/simulation.md).
+    """
 
 
 _OWNERS = {

@@ -123,7 +123,7 @@ def fit_beside(
     """Fit the linear components beside a network, on the rows of its training.
 
     Samples are read without augmentation, all in memory at once: as many as fit in 2 GiB, drawn by
-    the seed. Of many components no more are fitted than half of their subjects have
+    the seed. No more components are fitted than `share` of their subjects
     (`neurocontrast.encoders.Beside`). Returns the section ``beside`` of ``encoder.json``.
     """
     beside = encoder.settings.beside
@@ -132,7 +132,8 @@ def fit_beside(
     rows = np.asarray(data.training_rows)[drawn].tolist()
     places, values = _varying_voxels(data, rows, progress)
     n_subjects = len(set(np.asarray(subjects, dtype=object)[drawn]))
-    n_components = max(1, min(beside.n_components, n_subjects // 2, len(places)))
+    n_most = int(beside.share * n_subjects)
+    n_components = max(1, min(beside.n_components, n_most, len(places)))
     fitted = _fit(places, values, beside, subjects, n_components, seed)
     encoder.beside = LinearComponents(n_components, len(fitted.places))
     fitted.put_into(encoder.beside)

@@ -91,16 +91,19 @@ def test_the_components_are_fitted_to_the_people_of_training_and_to_nobody_of_va
     assert np.abs(components.mean(axis=0)).max() > 0.01  # 0 if all people had been fitted to
 
 
-def test_no_more_components_are_kept_than_half_of_the_people(tmp_path):
-    many = BESIDE | {"encoder": {**BESIDE["encoder"], "beside": {"n_components": 400}}}
+@pytest.mark.parametrize("share", [None, 0.25])
+def test_no_more_components_are_kept_than_a_share_of_the_people(tmp_path, share):
+    beside = {"n_components": 400}
+    if share is not None:
+        beside["share"] = share
+    many = BESIDE | {"encoder": {**BESIDE["encoder"], "beside": beside}}
     run = nc.pretrain(many, out=tmp_path / "run")
     contract = read_json(run / "encoder.json")
     people = pd.read_csv(PEOPLE, sep="\t")
     n_learned_from = contract["n_training_scans"]
     assert n_learned_from <= len(people)
-    assert contract["beside"]["n_components"] == min(
-        n_learned_from // 2, 179, contract["beside"]["n_voxels"]
-    )
+    n_most = int((share or 0.5) * n_learned_from)
+    assert contract["beside"]["n_components"] == min(n_most, contract["beside"]["n_voxels"])
 
 
 def test_samples_that_do_not_fit_in_memory_are_drawn(tmp_path, monkeypatch):

@@ -167,20 +167,21 @@ def predict(
         from neurocontrast.runs.incoming import open_scans
 
         scans = open_scans(
-            Path(run), place_of(embeddings), fitted, images_root=images_root, config=config
+            Path(run), embeddings, fitted, images_root=images_root, config=config
         )
         tidy = scans.tidy
         doubts = list(scans.cohort.warnings)
         labels = _read_labels(fitted, tidy, calibrate)
         _ = _truths(fitted, tidy, labels, _people_of(fitted, tidy))  # before any scan is read
-        features, notes, contents = scans.embed(progress)
-        good = notes["error"].isna().to_numpy()
-        read = tidy.assign(**{CONTENT: contents})[good]
+        embedded = scans.embed(progress)
+        good = embedded.good
+        features = embedded.features
+        read = tidy.assign(**{CONTENT: embedded.contents})[good]
         people = _people_of(fitted, read)
         truths = _truths(fitted, tidy, labels, people)
         predicted = _predictions(fitted, read, features[good], people)
         table = predicted.reindex(tidy.index)  # empty cells for bad scans
-        table = table.assign(**tidy[_IDENTIFIERS]).join(notes)
+        table = table.assign(**tidy[_IDENTIFIERS]).join(embedded.notes(tidy.index))
         origin = scans.origin(table)
     calibration = None
     if labels is not None and truths is not None:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import filterfalse, starmap
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,7 +18,7 @@ from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import Choice, sheets_at
-from neurocontrast.data.measures.merging import Merged, scan_name
+from neurocontrast.data.measures.merging import Merged, is_fact, scan_name
 from neurocontrast.data.measures.names import Kind, Region, region_of
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
@@ -85,6 +85,10 @@ class MeasuresTable:
     """Subject of each participant and session, where the tables have a column ``subject_id``."""
     unread: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that were skipped; `values` has none."""
+    programs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Program and version of each scan, where its tables say; several are joined by ``; ``."""
+    facts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    """Cells of age, sex and site beside the measures of a scan, as written, by column."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return the ``subject_id`` of a scan as a column, where the tables have one."""
@@ -261,6 +265,8 @@ def _merge(
         empty=tuple(empty),
         subjects=merged.subjects,
         unread=dict(zip(merged.unread, map(tuple, merged.unread.values()), strict=True)),
+        programs={key: "; ".join(sorted(names)) for key, names in merged.programs.items()},
+        facts=merged.facts,
     )
 
 
@@ -291,18 +297,10 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     chosen: dict[str, str] = {}
     left_out: list[str] = []
     for column, cells in sheet.cells.items():
-        region = region_of(column, side=sheet.side, measure=sheet.measure)
-        if region is not None and sheet.atlas and region.atlas != "aseg":
-            region = region._replace(atlas=sheet.atlas)
-        if region is None and column in keep:
-            region = Region(column, "other", "")
+        region = _region_of(column, sheet, keep)
         if region is None:
-            known = pd.Series([cell for cell in cells if not is_missing(cell)], dtype=object)
-            left_out += (
-                [column]
-                if len(known) and pd.to_numeric(known, errors="coerce").notna().all()
-                else []
-            )
+            if _holds_numbers(cells):
+                left_out.append(column)
         elif region.name in chosen:
             problems.add(
                 f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
@@ -314,6 +312,9 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
+    merged.add_program(index, sheet.software)
+    for column in filter(is_fact, sheet.cells):
+        merged.add_facts(index, column, sheet.cells[column])
     names = list(starmap(scan_name, index))
     frame = pd.DataFrame(
         {
@@ -323,6 +324,22 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         index=index,
     )
     merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+
+
+def _region_of(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
+    """Return the region of a column of a sheet, or that of a column to keep; else None."""
+    region = region_of(column, side=sheet.side, measure=sheet.measure)
+    if region is not None and sheet.atlas and region.atlas != "aseg":
+        return region._replace(atlas=sheet.atlas)
+    if region is None and column in keep:
+        return Region(column, "other", "")
+    return region
+
+
+def _holds_numbers(cells: Sequence[str]) -> bool:
+    """Tell whether a column has values, and all are numbers."""
+    filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
+    return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())
 
 
 def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:

@@ -235,7 +235,7 @@ def bundle(
 
 
 def doctor(given: Configured, participants: _RunTable = None, skip: _Skip = None) -> Result:
-    """Show versions and devices, and what `pretrain` would refuse of a configuration (writes nothing)."""
+    """Show versions, devices, and all that `pretrain` would refuse (writes nothing)."""
     data = {"participants": participants, "skip_unreadable": skip}
     settings = given.resolve(check_objective=True, data=data)
     found = neurocontrast.doctor(settings)
@@ -250,7 +250,7 @@ def import_weights(
     architecture: Annotated[str, option(_ARCHITECTURE, metavar="NAME")],
     out: Annotated[Path, option("Folder to write, which embed and pretrain --init take as a run.")],
 ) -> Result:
-    """Import weights of another program; what does not fit is listed, and no code in the file is run."""
+    """Import weights of another program; tensors that do not fit are listed, and no code is run."""
     folder = neurocontrast.import_weights(
         file, architecture=architecture, out=out, config=given.resolve(), progress=given.progress
     )
@@ -295,37 +295,48 @@ def export_weights(
 def find_weights(
     given: Given,
     name: Annotated[
-        str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")
+        str, argument("NAME", "Weights by name, such as measures; `weights list` lists them.")
     ],
 ) -> Result:
-    """Print the folder of weights that ship with the package; other commands take it as RUN."""
+    """Print the folder of weights that ship or are installed; other commands take it as RUN."""
     from neurocontrast.weights import load
 
     weights = load(name)
     return Result(
-        {"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path
+        {"probes": dict(zip(weights.probes, map(str, weights.probes.values()), strict=True))},
+        path=weights.path,
     )
 
 
 def list_weights(given: Given) -> Result:
-    """List the weights that ship with the package, and what their probes predict."""
-    from neurocontrast.weights import CARD, load, names
+    """List the weights that ship or are installed, and the targets that their probes predict."""
+    from neurocontrast.commands.weights import damage_of_weights
+    from neurocontrast.weights import CARD, load, names, not_installed, problems
 
-    found = {name: load(name) for name in names()}
-    facts = {
-        name: {"path": str(each.path), "probes": sorted(each.probes)}
-        for name, each in found.items()
-    }
-    notes = [
-        f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/{CARD}"
-        for name, each in found.items()
-    ]
-    return Result({"weights": facts}, notes=notes)
+    damaged = problems()
+    listed = {}
+    notes = []
+    for name in names():
+        weights = load(name)
+        damage = damage_of_weights(weights.path)
+        if damage:
+            damaged[name] = f"{weights.origin}: {damage}"
+            continue
+        probes = sorted(weights.probes)
+        listed[name] = {"path": str(weights.path), "probes": probes, "origin": weights.origin}
+        predicts = ""
+        if probes:
+            predicts = f"predicts {' and '.join(probes)}; "
+        notes.append(f"{name}  {predicts}{weights.origin}; card: {weights.path}/{CARD}")
+    notes += [f"{name}  cannot be used: {problem}" for name, problem in damaged.items()]
+    absent = not_installed()
+    notes += [f"{name}  is not installed: {remedy}" for name, remedy in absent.items()]
+    return Result({"weights": listed, "damaged": damaged, "not_installed": absent}, notes=notes)
 
 
 def verify_weights(
     given: Given,
-    weights: Annotated[str, argument("NAME|RUN", "Weights that ship with the package, or a run.")],
+    weights: Annotated[str, argument("NAME|RUN", "Weights by name, or a run.")],
     scan: Annotated[
         list[Path] | None,
         option(
@@ -335,7 +346,7 @@ def verify_weights(
         ),
     ] = None,
 ) -> Result:
-    """Check that this installation gives the features that an encoder states, and whether a scan fits it."""
+    """Check that this installation gives an encoder's stated features, and whether a scan fits."""
     found = neurocontrast.verify_weights(weights, scan=scan or None)
     lines = [f"{'PASS' if passed else 'FAIL'}  {text}" for passed, text in found.checks]
     lines += [

@@ -22,10 +22,16 @@ from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
-from neurocontrast.encoders.members import has_members, read_record, write_members
+from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
 from neurocontrast.encoders.weights import MEMBERS, copy_encoder, folder_of_member
 from neurocontrast.evaluation import load_probe
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import (
+    ConfigError,
+    DataError,
+    NeurocontrastError,
+    one_of,
+    suggestion,
+)
 from neurocontrast.files import (
     atomic_folder,
     atomic_path,
@@ -47,14 +53,15 @@ from neurocontrast.runs.answer import (
 )
 from neurocontrast.runs.networks import RunNetwork, load_networks, sources_of
 from neurocontrast.torch_state import in_default_torch_state
-from neurocontrast.weights import load, names
+from neurocontrast.weights import folder_of, names
 
 _SUFFIXES = (".pt", ".safetensors")
 _STATE = "monai.safetensors"
 """State dict with MONAI's names, beside the weights of an exported member."""
 _FEATURES = 1e-3
 _PREDICTIONS = 1e-2
-"""Largest differences from a known answer: of features over the largest, of predictions over their size."""
+"""Largest differences from a known answer: of features over the largest, of predictions over
+their size."""
 
 
 @in_default_torch_state
@@ -66,7 +73,7 @@ def import_weights(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     progress: Progress | bool | None = None,
 ) -> Path:
-    """Write the weights of another program as a folder that `embed` and `pretrain` take as a run, and return its path.
+    """Write the weights of another program as a folder that `embed` and `pretrain` take as a run.
 
     Parameters
     ----------
@@ -171,7 +178,7 @@ def verify_weights(
     *,
     scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
 ) -> Verification:
-    """Compare the features of a known sample with those stated, and a scan of yours with those that were learned from.
+    """Compare the features of a known sample with the stated ones, and a scan with the training's.
 
     A run's sample is a phantom that is made anew, shipped weights have a public scan. Features must
     agree within 1e-3 of the largest, predictions within 1e-2 of their size.
@@ -179,7 +186,7 @@ def verify_weights(
     Parameters
     ----------
     weights : str or path
-        Name of weights that ship with the package, or a run; of a run of members each is compared.
+        Name of weights that ship or are installed, or a run; of a run of members each is compared.
     scan : path, or sequence of paths, optional
         A scan that is prepared as the encoder expects; one file a channel. For a run of regional
         measures a table or folder of these.
@@ -191,10 +198,11 @@ def verify_weights(
     DataError
         For a scan that cannot be read.
     """
-    folder = Path(load(str(weights)) if str(weights) in names() else weights)
+    folder = folder_of(weights)
     if not folder.is_dir():
         raise ConfigError(
-            f"weights: '{weights}' is no run directory, and these weights ship: {one_of(names())}."
+            f"weights: '{weights}' is no run directory, and these weights are installed: "
+            f"{one_of(names())}."
         )
     networks = load_networks(folder)
     sources = sources_of(networks, DataSettings(), what="weights verify is for brains")
@@ -213,6 +221,18 @@ def verify_weights(
         facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
         doubts += [f"{answer.title}{doubt}" for doubt in of_scan[1]]
     return Verification(checks, facts, doubts)
+
+
+def damage_of_weights(folder: Path) -> str:
+    """Read all networks and probes of weights; return the problem of the first damaged, or ""."""
+    try:
+        for network in members_of(folder):
+            load_encoder(network)
+        for description in sorted(folder.glob("*/probe.json")):
+            load_probe(description.parent)
+    except NeurocontrastError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True)
@@ -272,7 +292,7 @@ def _compare(
 def _doubts_of(
     source: Brains, files: Sequence[str | os.PathLike[str]], learned_from: Description
 ) -> tuple[list[str], list[str]]:
-    """Return how a scan, or a table of measures, compares with those learned from, in words."""
+    """Compare a scan, or a table of measures, with the training's, in words."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))
         if isinstance(source, RegionalMeasures):

@@ -1,27 +1,53 @@
-"""Weights that ship with the package: encoders with a card, and probes that predict from their features."""
+"""Weights by name: encoders with a card, and probes that predict from their features.
+
+`brain-maps-lda` ships with this package, others with packages of their own (entry point group
+``neurocontrast.weights``), such as ``neurocontrast-weights-measures``.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.exceptions import (
+    CheckpointError,
+    ConfigError,
+    one_of,
+    suggestion,
+)
+from neurocontrast.provenance import version
+from neurocontrast.weights.packages import (
+    CARD,
+    FILES,
+    Source,
+    problem_of_folder,
+    sources_of_packages,
+)
 
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
     from neurocontrast.encoders.members import SeveralEncoders
 
-__all__ = ["Weights", "load", "names"]
+__all__ = ["CARD", "Weights", "folder_of", "load", "names", "not_installed", "problems"]
 
 _FOLDER = Path(__file__).parent
-CARD = "README.md"
+_ELSEWHERE = {
+    "measures": (
+        "pip install neurocontrast-weights-measures, or in a checkout of neurocontrast "
+        "pip install ./weights/measures"
+    )
+}
+"""Name of weights that are a package of their own → how it is installed."""
+_OF_RUNS = (*FILES, "probe.json", "evaluation.json")
+"""Files by which a folder of the user's is a run or a probe."""
 
 
 @dataclass(frozen=True)
 class Weights(os.PathLike[str]):
-    """Weights on the disk; `embed`, `predict`, `pretrain` (``training.init``) and `ScanEmbedder` take them as a run.
+    """Weights on the disk, which `embed`, `predict`, `pretrain` and `ScanEmbedder` take as a run.
 
     Parameters
     ----------
@@ -30,10 +56,13 @@ class Weights(os.PathLike[str]):
     path : Path
         Folder with ``encoder.json`` and ``encoder.safetensors``, or of a run of members, the card,
         and a folder for each probe.
+    origin : str
+        Distribution that brings them, with its version.
     """
 
     name: str
     path: Path
+    origin: str = ""
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -45,8 +74,11 @@ class Weights(os.PathLike[str]):
 
     @property
     def probes(self) -> dict[str, Path]:
-        """What can be predicted from the features → the folder of the probe, for `predict`."""
-        return {place.parent.name: place.parent for place in sorted(self.path.glob("*/probe.json"))}
+        """Targets that can be predicted → folder of the probe, for `predict`."""
+        folders = {}
+        for description in sorted(self.path.glob("*/probe.json")):
+            folders[description.parent.name] = description.parent
+        return folders
 
     @property
     def encoder(self) -> Encoder | SeveralEncoders:
@@ -73,13 +105,59 @@ class Weights(os.PathLike[str]):
         return SeveralEncoders(encoders)
 
 
+def _sources() -> dict[str, list[Source]]:
+    """List the weights of this package and of installed ones, by name; a name may have two."""
+    sources = dict[str, list[Source]]()
+    for card in sorted(_FOLDER.glob(f"*/{CARD}")):
+        folder = card.parent
+        problem = problem_of_folder(folder)
+        source = Source(folder.name, f"neurocontrast {version()}", folder, problem)
+        sources.setdefault(folder.name, []).append(source)
+    for source in sources_of_packages():
+        sources.setdefault(source.name, []).append(source)
+    return dict(sorted(sources.items()))
+
+
+def _problem_of(sources: list[Source]) -> str:
+    """Tell why weights of a name cannot be used, or ""."""
+    if len(sources) == 1:
+        return sources[0].problem
+    origins = sorted(map(attrgetter("origin"), sources))
+    return (
+        f"weights: {len(sources)} packages bring weights named '{sources[0].name}': "
+        f"{' and '.join(origins)}. Uninstall all but one."
+    )
+
+
 def names() -> list[str]:
-    """Return the names of the weights that ship."""
-    return sorted(card.parent.name for card in _FOLDER.glob(f"*/{CARD}"))
+    """Return the names of the weights that ship, and of those of installed packages."""
+    usable = []
+    for name, sources in _sources().items():
+        if not _problem_of(sources):
+            usable.append(name)
+    return usable
+
+
+def problems() -> dict[str, str]:
+    """Return the names of weights that cannot be used, and why; files are not read."""
+    of_names = {}
+    for name, sources in _sources().items():
+        problem = _problem_of(sources)
+        if problem:
+            of_names[name] = problem
+    return of_names
+
+
+def not_installed() -> dict[str, str]:
+    """Return the names of weights of this project that are not installed, and how to get each."""
+    remedies = dict(_ELSEWHERE)
+    for name in _sources():
+        remedies.pop(name, None)
+    return remedies
 
 
 def load(name: str) -> Weights:
-    """Return weights that ship with the package; nothing is downloaded.
+    """Return weights that ship with the package or are installed; nothing is downloaded.
 
     Parameters
     ----------
@@ -89,7 +167,9 @@ def load(name: str) -> Weights:
     Raises
     ------
     ConfigError
-        Where none have that name.
+        Where none have that name, or those of two packages.
+    CheckpointError
+        Where the package with these weights is damaged.
 
     Examples
     --------
@@ -100,8 +180,72 @@ def load(name: str) -> Weights:
     >>> sorted(brain_maps.probes)
     ['age', 'sex']
     """
-    if name not in names():
+    sources = _sources()
+    if name not in sources:
+        if name in _ELSEWHERE:
+            raise ConfigError(f"weights: '{name}' is not installed. Get it by {_ELSEWHERE[name]}.")
+        usable = names()
         raise ConfigError(
-            f"weights: none are named '{name}'.{suggestion(name, names())} There are: {one_of(names())}."
+            f"weights: none are named '{name}'.{suggestion(name, [*usable, *_ELSEWHERE])} "
+            f"There are: {one_of(usable)}."
         )
-    return Weights(name, _FOLDER / name)
+    source, *others = sources[name]
+    problem = _problem_of(sources[name])
+    if others:
+        raise ConfigError(problem)
+    if problem or source.folder is None:
+        raise CheckpointError(problem)
+    return Weights(name, source.folder, source.origin)
+
+
+def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
+    """Return the folder of weights, or of one of their probes, by name; return a path unchanged.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        Name of weights, name and probe such as ``measures/age``, or the path of a run, of a probe
+        or of an evaluation. A path that is no name is returned unread.
+
+    Raises
+    ------
+    ConfigError
+        Where a name is that of weights and of a run in the current folder, of weights that are not
+        installed, or of a probe that they lack.
+    CheckpointError
+        Where the package with these weights is damaged.
+
+    Examples
+    --------
+    >>> from neurocontrast import weights
+    >>> weights.folder_of("brain-maps-lda/age").name
+    'age'
+    >>> weights.folder_of("runs/yaware").as_posix()
+    'runs/yaware'
+    """
+    path = Path(name_or_path)
+    if path.is_absolute() or len(path.parts) not in (1, 2):
+        return path
+    name, *probe = path.parts
+    is_run = any(map(Path.is_file, map(path.joinpath, _OF_RUNS)))
+    if name not in _sources():
+        if name in _ELSEWHERE and not path.exists():
+            load(name)
+        return path
+    if is_run:
+        raise ConfigError(
+            f"weights: '{path}' is a folder of yours, and weights are named '{name}' too. Give the "
+            f"folder as {path.absolute()}, or that of the weights, which `neurocontrast weights "
+            f"path {name}` prints."
+        )
+    if probe and path.exists():
+        return path
+    weights = load(name)
+    if not probe:
+        return weights.path
+    if probe[0] not in weights.probes:
+        raise ConfigError(
+            f"weights: '{name}' has no probe '{probe[0]}'.{suggestion(probe[0], weights.probes)} "
+            f"It predicts: {one_of(weights.probes)}."
+        )
+    return weights.probes[probe[0]]

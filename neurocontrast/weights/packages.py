@@ -1,0 +1,98 @@
+"""Find weights of installed packages: entry points of the group ``neurocontrast.weights``.
+
+The name of an entry point is that of the weights, and its value the package whose folder holds
+them. No code of the package is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from neurocontrast.exceptions import said
+from neurocontrast.reading import DAMAGE
+
+GROUP = "neurocontrast.weights"
+CARD = "README.md"
+FILES = ("encoder.json", "members.json")
+"""Files of which weights have one: of a single encoder, or of several members."""
+_ENTRIES = "entry_points.txt"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Origin of weights: the distribution that brings them, and their folder."""
+
+    name: str
+    """Name of the weights."""
+    origin: str
+    """Distribution with its version, such as ``neurocontrast-weights-measures 1.0``."""
+    folder: Path | None
+    """Folder of the weights; None where there is none."""
+    problem: str = ""
+    """Why the weights cannot be used."""
+
+
+def sources_of_packages() -> Iterator[Source]:
+    """List the weights of all installed packages; a package that is damaged gives a problem."""
+    seen = set[str]()
+    for distribution in metadata.distributions():
+        if GROUP not in (distribution.read_text(_ENTRIES) or ""):
+            continue
+        title = distribution.metadata.get("Name", "a package without a name")
+        label = re.sub(r"[-_.]+", "-", title).lower()
+        if label in seen:  # behind another on the path of modules, as it is to Python
+            continue
+        seen.add(label)
+        origin = f"{title} {distribution.metadata.get('Version', '')}".strip()
+        try:
+            entries = distribution.entry_points.select(group=GROUP)
+        except DAMAGE as error:
+            problem = f"its {_ENTRIES} cannot be read ({said(error)})"
+            yield Source(title, origin, None, f"{origin}: {problem}. Install it again.")
+            continue
+        for entry in entries:
+            yield _source_of(entry.name, entry.value, origin)
+
+
+def _source_of(name: str, value: str, origin: str) -> Source:
+    """Find the folder of an entry point."""
+    folder = _folder_of_package(value)
+    if folder is None:
+        problem = f"the entry point '{name}' names '{value}', which is no package with a folder"
+        return Source(name, origin, None, f"{origin}: {problem}. Install it again.")
+    problem = problem_of_folder(folder)
+    if problem:
+        problem = f"{origin}: {problem}. Install it again."
+    return Source(name, origin, folder, problem)
+
+
+def _folder_of_package(value: str) -> Path | None:
+    """Return the folder of a package without importing it; None where there is none."""
+    top, *below = value.split(".")
+    if not top.isidentifier():
+        return None
+    try:
+        spec = find_spec(top)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    if spec is None:
+        return None
+    for location in spec.submodule_search_locations or ():
+        folder = Path(location).joinpath(*below)
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def problem_of_folder(folder: Path) -> str:
+    """Tell which file a folder of weights lacks, or ""."""
+    if not (folder / CARD).is_file():
+        return f"{folder} has no card, {CARD}"
+    if not any(map(Path.is_file, map(folder.joinpath, FILES))):
+        return f"{folder} has neither {FILES[0]} nor {FILES[1]}"
+    return ""

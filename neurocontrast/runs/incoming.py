@@ -117,9 +117,7 @@ class IncomingScans:
             of_rows = replace(reading, cohort=reading.cohort.subset(rows))
             usable.append(of_rows)
             images = of_rows.source.images(of_rows.cohort)
-            features = extract_features(
-                of_rows.network, images, settings=self.settings.embedding, progress=progress
-            )
+            features = extract_features(of_rows.network, images, settings=self.settings.embedding)
             embedded.features[rows, start : start + features.shape[1]] = features
             start += features.shape[1]
         for row, content in zip(rows.tolist(), contents_of(usable, SILENT), strict=True):
@@ -231,7 +229,9 @@ class OpenedRun:
             data = data.model_copy(update={"skip_unreadable": True})
         readings = []
         for reader in self.readers:
-            source = brains_of_run(reader.folder, reader.contract, data, what="predict takes brains")
+            source = brains_of_run(
+                reader.folder, reader.contract, data, what="predict takes brains"
+            )
             cohort = self._cohort_of(source, scans, images_root)
             readings.append(Reading(reader.network, source, cohort))
         check_same_scans([reading.cohort for reading in readings])

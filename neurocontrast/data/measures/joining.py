@@ -191,9 +191,7 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
     """Return age, sex and site of scans by the table of people of their folder, and warnings."""
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
-    keys = list(
-        zip(listed["participant_id"].map(subject_label), listed["session"], strict=True)
-    )
+    keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
     rows_of: dict[tuple[str, str] | str, list[int]] = defaultdict(list)
     for row, (person, session) in enumerate(keys):
         rows_of[person, session].append(row)

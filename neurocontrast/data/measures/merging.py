@@ -21,11 +21,6 @@ def scan_name(participant: str, session: str) -> str:
     return " session ".join(filter(None, (participant, session)))
 
 
-def is_fact(column: str) -> bool:
-    """Tell a column of ages, sexes or sites, which may stand beside measures."""
-    return base_name(column) in _FACTS
-
-
 @dataclass
 class Merged:
     """Contents of the tables that are read so far."""
@@ -38,6 +33,8 @@ class Merged:
     subjects: dict[tuple[str, str], str] = field(default_factory=dict)
     programs: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """Programs with version that the tables of a scan name."""
+    with_facts: bool = False
+    """Whether columns of age, sex and site are taken, too."""
     facts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Cells of age, sex and site that stand beside the measures, as written, by column."""
     spelled: dict[str, str] = field(
@@ -47,6 +44,10 @@ class Merged:
     """Participant and session of each scan by its name in messages."""
     unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that are skipped."""
+
+    def takes(self, column: str) -> bool:
+        """Tell whether a column beside the measures is of ages, sexes or sites that are taken."""
+        return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
         """Add the cells of a column of people; where two tables disagree, nothing is known."""

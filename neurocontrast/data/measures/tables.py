@@ -18,7 +18,7 @@ from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import Choice, sheets_at
-from neurocontrast.data.measures.merging import Merged, is_fact, scan_name
+from neurocontrast.data.measures.merging import Merged, scan_name
 from neurocontrast.data.measures.names import Kind, Region, region_of
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
@@ -157,11 +157,12 @@ def read_chosen(
     keep: Sequence[str] = (),
     sites: Mapping[str, str] | None = None,
     skip: bool = False,
+    with_facts: bool = False,
 ) -> MeasuresTable:
     """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
 
     With `skip` scans whose files or cells cannot be read are left out; the table has them in
-    `unread`.
+    `unread`. With `with_facts` columns of age, sex and site are taken, too.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
     if not listed:
@@ -183,7 +184,7 @@ def read_chosen(
         )
     if len(sheets) == 1 and sheets[0].damage:
         raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
-    return _merge(sheets, keep, notes, sites or {}, skip=skip)
+    return _merge(sheets, keep, notes, sites or {}, skip=skip, with_facts=with_facts)
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -222,10 +223,13 @@ def _merge(
     sites: Mapping[str, str],
     *,
     skip: bool = False,
+    with_facts: bool = False,
 ) -> MeasuresTable:
     """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
     merged = Merged(
-        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
+        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"),
+        notes=notes,
+        with_facts=with_facts,
     )
     for sheet in sheets:
         if sheet.damage:
@@ -299,7 +303,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     for column, cells in sheet.cells.items():
         region = _region_of(column, sheet, keep)
         if region is None:
-            if _holds_numbers(cells):
+            if not merged.takes(column) and _holds_numbers(cells):
                 left_out.append(column)
         elif region.name in chosen:
             problems.add(
@@ -313,7 +317,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
     merged.add_program(index, sheet.software)
-    for column in filter(is_fact, sheet.cells):
+    for column in filter(merged.takes, sheet.cells):
         merged.add_facts(index, column, sheet.cells[column])
     names = list(starmap(scan_name, index))
     frame = pd.DataFrame(

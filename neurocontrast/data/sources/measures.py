@@ -138,7 +138,8 @@ class RegionalMeasures(Source):
             holds = self.data.measures is None and holds_measures(place)
         if not holds:
             return None
-        table = read_chosen(scans, Choice(**self._taken), skip=self.skips)
+        choice = Choice(**self._taken)
+        table = read_chosen(scans, choice, skip=self.skips, with_facts=True)
         people = people_of_table(table, place)
         return self._compared(join_measures(people, table, all_measured=not table.unread))
 

@@ -287,8 +287,9 @@ class _Columns:
             table = pd.concat([table, columns], axis=1)
         if self.calibrations:
             table["calibrated_on"] = self.is_calibrated_on
-        names_people = any(probe.fitted.trained_on for probe in self.predicted.weights.probes)
-        table["trained_on"] = self.predicted.trained_on() if names_people else None
+        table["trained_on"] = None
+        if self.predicted.weights.names_people:
+            table["trained_on"] = self.predicted.trained_on()
         if self.percentiles is not None:
             table["mahalanobis_percentile"] = self.percentiles
         missing = n_missing(self.predicted.incoming)
@@ -368,9 +369,9 @@ def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
             f"{n_known} of {len(table)} rows are of people that the weights were learned from "
             "(trained_on): their predictions flatter the weights."
         )
-    if predicted.weights.probes and table["trained_on"].isna().all():
+    if not predicted.weights.names_people:
         doubts.append(
-            "The probes do not say whom they were fitted on: trained_on is empty, not false."
+            "The weights do not say whom they were learned from: trained_on is empty, not false."
         )
     return doubts
 

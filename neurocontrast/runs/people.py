@@ -22,7 +22,7 @@ from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.page.wording import number_text
-from neurocontrast.provenance import Recognised, subject_label
+from neurocontrast.provenance import CONTENT, KnownPeople, Recognised, Record, subject_label
 from neurocontrast.reading import read_json
 from neurocontrast.runs.incoming import EmbeddedScans, IncomingScans
 from neurocontrast.runs.labels import people_of, trained_on
@@ -69,6 +69,8 @@ class WeightsFolder:
     probes: tuple[WeightsProbe, ...]
     ages: tuple[float, float] | None
     """Lowest and highest age learned from, where the folder says."""
+    people: KnownPeople
+    """People whom the encoder learned from."""
 
     @classmethod
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
@@ -89,14 +91,28 @@ class WeightsFolder:
                 f"{folder}: {n_probes} of its probes predict '{target}', and a table has one column "
                 f"of it. Name one: {folder / loaded[0].name}."
             )
-        return cls(folder, tuple(loaded), _learned_ages(folder))
+        provenance = _provenance_of(folder)
+        people = KnownPeople.of_pretraining(provenance)
+        return cls(folder, tuple(loaded), _learned_ages(provenance), people)
+
+    @property
+    def names_people(self) -> bool:
+        """Whether the encoder, or any probe, says whom it learned from."""
+        of_probes = any(probe.fitted.trained_on for probe in self.probes)
+        return of_probes or bool(self.people.subjects)
 
 
-def _learned_ages(folder: Path) -> tuple[float, float] | None:
-    """Return the lowest and highest age that a run has learned from, by its provenance."""
+def _provenance_of(folder: Path) -> Record:
+    """Read ``provenance.json`` of a folder; empty where there is none."""
     if not (folder / _PROVENANCE).is_file():
-        return None
-    cohort = read_json(folder / _PROVENANCE).get("cohort") or {}
+        return {}
+    provenance: Record = read_json(folder / _PROVENANCE)
+    return provenance
+
+
+def _learned_ages(provenance: Record) -> tuple[float, float] | None:
+    """Return the lowest and highest age that a run has learned from."""
+    cohort = provenance.get("cohort") or {}
     ages = (cohort.get("people") or {}).get("age_years")
     if not ages:
         return None
@@ -132,6 +148,8 @@ class Predicted:
     """Numbers, or probabilities of the positive class, by target; NaN where there is an error."""
     recognised: dict[str, Recognised]
     """People whom each probe was fitted on, by target."""
+    learned_from: Recognised
+    """People whom the encoder learned from."""
 
     @property
     def tidy(self) -> pd.DataFrame:
@@ -139,8 +157,8 @@ class Predicted:
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:
-        """Mask of the people whom any of the probes was fitted on."""
-        is_known = np.zeros(len(self.tidy), dtype=bool)
+        """Mask of the people whom the encoder, or any of the probes, learned from."""
+        is_known = trained_on(self.tidy, self.learned_from).copy()
         for people in self.recognised.values():
             is_known |= trained_on(self.tidy, people)
         return is_known
@@ -169,7 +187,8 @@ def predict_scores(
         of_probe[good] = probe.fitted.predict(embedded.features[good])
         scores[probe.fitted.target] = of_probe
         recognised[probe.fitted.target] = people_of(probe.fitted, contents)
-    return Predicted(weights, incoming, embedded, scores, recognised)
+    learned_from = weights.people.find(contents["subject_id"], contents[CONTENT])
+    return Predicted(weights, incoming, embedded, scores, recognised, learned_from)
 
 
 def percentiles_of(predicted: Predicted) -> Floats | None:

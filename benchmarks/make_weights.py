@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 import torch
+from publishing import halve, people_text, publish_provenance, with_interval
 from sklearn.metrics import roc_auc_score
 
 import neurocontrast
@@ -33,7 +34,7 @@ from neurocontrast.datasets import load_sample
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, read_contract
 from neurocontrast.evaluation import load_probe
-from neurocontrast.files import atomic_folder, digest_of_file, write_json, write_text
+from neurocontrast.files import atomic_folder, write_json, write_text
 from neurocontrast.progress import SILENT
 from neurocontrast.runs.answer import features_of, ranges_of, write_answer
 
@@ -69,35 +70,9 @@ def shrink(run: Path, folder: Path) -> dict[str, Any]:
     tensors = safetensors.torch.load_file(run / "encoder.safetensors")
     kept = tensors["features.layers.mean"] >= FAINT
     small = {name: each[..., kept] for name, each in tensors.items()}
-    small = {
-        name: (each.half() if each.is_floating_point() else each).contiguous()
-        for name, each in small.items()
-    }
-    (folder / "encoder.safetensors").write_bytes(safetensors.torch.save(small))
-    public = (
-        "format",
-        "seed",
-        "cohort",
-        "simulated",
-        "n_training_scans",
-        "preprocessing",
-        "pretraining_subjects",
-        "pretraining_contents",
-        "pretraining_contents_complete",
-    )
-    known = json.loads((run / "provenance.json").read_text())
-    versions = {
-        name: known["environment"][name] for name in ("neurocontrast", "python", "packages")
-    }
-    write_json(
-        folder / "provenance.json", {"environment": versions, **{key: known[key] for key in public}}
-    )
+    weights = halve(small, folder / "encoder.safetensors")
     contract = {**read_contract(run), "n_voxels": int(kept.sum()), "licence": LICENCE}
-    contract |= {"provenance": digest_of_file(folder / "provenance.json")}
-    contract["weights"] = {
-        "file": "encoder.safetensors",
-        "sha256": digest_of_file(folder / "encoder.safetensors"),
-    }
+    contract |= {"provenance": publish_provenance(run, folder), "weights": weights}
     write_json(folder / "encoder.json", contract)
     return contract
 
@@ -164,23 +139,18 @@ def measure(folder: Path, embeddings: Path, work: Path) -> dict[str, str]:
         draws = [generator.choice(rows, len(rows)) for _ in range(N_BOOTSTRAPS)]
         if target == "age":
             errors = score - true.to_numpy(float)
-            figures["mae"] = _with_interval(
+            figures["mae"] = with_interval(
                 [np.abs(errors[draw]).mean() for draw in [rows, *draws]], 1
             )
             figures["own_mean"] = f"{np.abs(true - true.mean()).mean():.1f}"
-            figures["bias"] = _with_interval([errors[draw].mean() for draw in [rows, *draws]], 1)
+            figures["bias"] = with_interval([errors[draw].mean() for draw in [rows, *draws]], 1)
         else:
             positive = json.loads((folder / target / "probe.json").read_text())["classes"][-1]
             is_positive = (true == positive).to_numpy()
-            figures["auc"] = _with_interval(
+            figures["auc"] = with_interval(
                 [roc_auc_score(is_positive[d], score[d]) for d in [rows, *draws]], 2
             )
     return figures
-
-
-def _with_interval(values: list[float], digits: int) -> str:
-    low, high = np.quantile(values[1:], [0.025, 0.975])
-    return f"{values[0]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def write_card(
@@ -209,10 +179,7 @@ def write_card(
 
 
 def _people(rows: pd.DataFrame) -> str:
-    ages, women = rows["age"].dropna(), int((rows["sex"] == "F").sum())
-    return (
-        f"{len(rows)} ({women} women) | {ages.min():.0f}–{ages.max():.0f}, mean {ages.mean():.0f}"
-    )
+    return "{n} ({women} women) | {ages}, mean {mean}".format(**people_text(rows))
 
 
 def main() -> None:

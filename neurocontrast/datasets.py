@@ -1,4 +1,4 @@
-"""Data in the repository of the package: a sample cohort of real brains."""
+"""Data in the repository of the package: sample cohorts of real brains, and of real measures."""
 
 import os
 from dataclasses import dataclass
@@ -9,13 +9,15 @@ import pandas as pd
 from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems
-from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 
-__all__ = ["Sample", "load_sample"]
+__all__ = ["MeasuresSample", "Sample", "load_measures", "load_sample"]
 
 FILES = "files.tsv"
+FILES_OF_MEASURES = "measures_files.tsv"
 README = "README.md"
+PARTICIPANTS = "participants.tsv"
 VARIABLE = "NEUROCONTRAST_SAMPLE"
 _IN_REPOSITORY = Path(__file__).resolve().parents[1] / "sample"
 
@@ -73,20 +75,106 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
     >>> sample.table.groupby("site").size().to_dict()
     {'london': 70, 'novosibirsk': 51, 'ucla': 10}
     """
+    folder = _folder_of_sample(path, FILES, caller="load_sample")
+    files = _checked_files(folder, FILES, readme=README)
+    cohort = read_cohort(folder / PARTICIPANTS, channels=("t1", "gm", "wm", "csf"))
+    return Sample(cohort.table, cohort.source, files, (folder / README).read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuresSample:
+    """Regional measures of real people of one site on the disk.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a person: ``participant_id``, ``age`` (years), ``sex`` and, of ds000222, ``site``.
+    participants : Path
+        The file of that table.
+    measures : tuple of Path
+        The tables of measures, as ``data.measures`` takes them.
+    files : DataFrame
+        One row a file: ``file``, ``sha256``, ``source``, ``licence``, ``attribution``.
+    description : str
+        Where the measures come from, in Markdown.
+    """
+
+    table: pd.DataFrame
+    participants: Path
+    measures: tuple[Path, ...]
+    files: pd.DataFrame
+    description: str
+
+
+def load_measures(
+    name: str = "ds000222", path: str | os.PathLike[str] | None = None
+) -> MeasuresSample:
+    """Load FreeSurfer's measures of real people, such as a site that the weights never saw.
+
+    Parameters
+    ----------
+    name : {'ds000222', 'piop2'}
+        ``ds000222``: 79 people of 21 to 73 years, of whom nothing was learned by the weights
+        `measures`. ``piop2``: 226 students, tables as FreeSurfer wrote them.
+    path : path, optional
+        The folder of the sample; see `load_sample`.
+
+    Raises
+    ------
+    ConfigError
+        Where there is no sample of that name.
+    DataError
+        Where the folder is no sample, or a file is absent or not the one whose SHA-256 is listed.
+
+    Examples
+    --------
+    >>> from neurocontrast.datasets import load_measures
+    >>> sample = load_measures("ds000222")
+    >>> len(sample.table)
+    79
+    """
+    if name not in _MEASURES:
+        raise ConfigError(f"name: must be one of {one_of(_MEASURES)}, got '{name}'.")
+    folder = _folder_of_sample(path, FILES_OF_MEASURES, caller="load_measures")
+    below = _MEASURES[name]
+    readme = f"{below}/{README}"
+    files = _checked_files(folder, FILES_OF_MEASURES, readme=readme)
+    files = files[files["file"].str.startswith(f"{below}/")].reset_index(drop=True)
+    participants = folder / below / PARTICIPANTS
+    tables = sorted(set(map(folder.joinpath, files["file"])) - {participants})
+    table = pd.read_csv(participants, sep="\t", dtype={"participant_id": str}, na_values=["n/a"])
+    description = (folder / readme).read_text(encoding="utf-8")
+    return MeasuresSample(table, participants, tuple(tables), files, description)
+
+
+_MEASURES = {"ds000222": "measures_ds000222", "piop2": "measures"}
+"""Name of a sample of measures → its folder in that of the sample."""
+
+
+def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, caller: str) -> Path:
+    """Return the folder of the sample; refuse one without the list of its files."""
     folder = Path(path or os.environ.get(VARIABLE) or _IN_REPOSITORY).expanduser().absolute()
-    if not (folder / FILES).is_file():
+    if not (folder / listing).is_file():
         raise DataError(
-            f"load_sample: the folder '{folder}' is no sample cohort (it holds no {FILES}). The sample is the folder "
-            "sample/ of the package's source repository, and not in wheels: clone the repository, and name its folder "
-            f"by load_sample(path) or the environment variable {VARIABLE}."
+            f"{caller}: the folder '{folder}' is no sample cohort (it holds no {listing}). The "
+            "sample is the folder sample/ of the package's source repository, and not in wheels: "
+            f"clone the repository, and name its folder by {caller}(path=...) or the environment "
+            f"variable {VARIABLE}."
         )
-    files = read_text_table(folder / FILES).reset_index(drop=True)
-    if missing := {"file", "sha256"}.difference(files):
+    return folder
+
+
+def _checked_files(folder: Path, listing: str, *, readme: str) -> pd.DataFrame:
+    """Read the list of files; refuse a folder that lacks one, or has another content."""
+    files = read_text_table(folder / listing).reset_index(drop=True)
+    missing = {"file", "sha256"}.difference(files)
+    if missing:
         raise DataError(
-            f"{folder / FILES}: there is no column {one_of(sorted(missing))}; copy the folder again."
+            f"{folder / listing}: there is no column {one_of(sorted(missing))}; copy the folder "
+            "again."
         )
-    problems = Problems(str(folder / FILES))
-    for name, digest in [(README, None), *zip(files["file"], files["sha256"], strict=True)]:
+    problems = Problems(str(folder / listing))
+    for name, digest in [(readme, None), *zip(files["file"], files["sha256"], strict=True)]:
         if not (folder / name).is_file():
             problems.add("there is no such file", name=name)
         elif digest is not None and digest_of_file(folder / name) != digest:
@@ -95,5 +183,4 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
             )
     problems.hint("Copy the folder sample/ of the repository again.")
     problems.raise_if_any()
-    cohort = read_cohort(folder / "participants.tsv", channels=("t1", "gm", "wm", "csf"))
-    return Sample(cohort.table, cohort.source, files, (folder / README).read_text(encoding="utf-8"))
+    return files

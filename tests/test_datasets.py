@@ -7,8 +7,8 @@ import nibabel as nib
 import pytest
 
 import neurocontrast
-from neurocontrast.datasets import load_sample
-from neurocontrast.exceptions import DataError
+from neurocontrast.datasets import load_measures, load_sample
+from neurocontrast.exceptions import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "sample"
@@ -95,3 +95,36 @@ def test_a_folder_without_the_sample_is_refused_and_a_variable_names_another(tmp
     with pytest.raises(DataError, match=r"is no sample cohort .* NEUROCONTRAST_SAMPLE"):
         load_sample()
     assert len(load_sample(FOLDER).table) == 131
+
+
+@pytest.mark.parametrize(("name", "n_people", "n_tables"), [("ds000222", 79, 1), ("piop2", 226, 3)])
+def test_measures_of_real_people_are_loaded_with_licences_that_are_explained(
+    name, n_people, n_tables
+):
+    sample = load_measures(name)
+    assert len(sample.table) == n_people
+    assert sample.table[["age", "sex"]].notna().all(axis=1).sum() >= n_people - 2
+    assert len(sample.measures) == n_tables
+    assert len(sample.files) == n_tables + 1
+    explained = (FOLDER / "LICENSES.md").read_text(encoding="utf-8")
+    for source, licence in zip(sample.files["source"], sample.files["licence"], strict=True):
+        assert f"`source` {source} — {licence}" in explained
+    assert "Licence" in sample.description
+
+
+def test_ds000222_is_of_the_ages_that_are_stated():
+    ages = load_measures().table["age"]
+    assert (ages.min(), ages.max()) == (21, 73)
+
+
+def test_a_sample_of_measures_that_was_changed_is_refused(tmp_path):
+    folder = tmp_path / "sample"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("images"))
+    table = folder / "measures_ds000222" / "measures.tsv"
+    table.write_text(table.read_text().replace("2.5", "2.6", 1))
+    with pytest.raises(DataError, match=r"measures_ds000222/measures\.tsv: its content is not"):
+        load_measures(path=folder)
+    with pytest.raises(ConfigError, match="'ds000222', 'piop2', got 'nki'"):
+        load_measures("nki", path=folder)
+    with pytest.raises(DataError, match=r"load_measures: the folder .* is no sample cohort"):
+        load_measures(path=tmp_path)

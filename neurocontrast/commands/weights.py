@@ -258,6 +258,19 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
     return answers
 
 
+def _known_sample(answer: _Answer, source: Brains) -> object:
+    """Return the known sample: the phantom, the files of a scan, or a table of measures."""
+    names = answer.content["sample"]
+    if names is None:
+        return phantom_of(source)
+    if isinstance(source, RegionalMeasures):
+        return source.unlisted(answer.folder / names[0])
+    of_scan = tuple(map(str, map(answer.folder.joinpath, names)))
+    if len(of_scan) > 1:
+        return [of_scan]
+    return [of_scan[0]]
+
+
 def _compare(
     answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
 ) -> list[tuple[bool, str]]:
@@ -265,11 +278,7 @@ def _compare(
     stated = answer.content
     of_networks = []
     for number in answer.numbers:
-        if stated["sample"] is None:
-            sample = phantom_of(sources[number])
-        else:
-            of_scan = tuple(str(answer.folder / name) for name in stated["sample"])
-            sample = [of_scan if len(of_scan) > 1 else of_scan[0]]
+        sample = _known_sample(answer, sources[number])
         of_networks.append(features_of(networks[number].encoder, sources[number], sample))
     features = np.concatenate(of_networks)
     expected = np.asarray(stated["features"], dtype=float)

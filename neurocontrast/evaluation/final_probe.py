@@ -10,6 +10,7 @@ from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.members import designs_of
 from neurocontrast.evaluation.models import Prediction, average_members, fit_probe
+from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.stored_probe import FittedProbe
 from neurocontrast.evaluation.study import Study
 from neurocontrast.provenance import CONTENT, KnownPeople
@@ -22,12 +23,14 @@ def fit_on_all(
     distribution: TrainingDistribution | None = None,
     weight: float | None = None,
     chosen: Sequence[Prediction] = (),
+    pairs: Sequence[Pairs] = (),
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe on all scans of a study (`Study.fitted_rows`) after choices on inner folds.
 
     A `weight` of the network's block is taken as it is, and not chosen anew. `chosen` are earlier
-    fits, one a member, whose strength and weight are taken. Returns what the probe says of these
-    scans, and the probe to be stored; None where `Study.why_not_stored` says so.
+    fits, one a member, whose strength and weight are taken; `pairs` the rows to fit and those to
+    try a strength and weight on, for each member, in place of inner folds. Returns what the probe
+    says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
     """
     rows = study.fitted_rows
     designs = designs_of(study.design())
@@ -41,6 +44,9 @@ def fit_on_all(
             strength = (chosen[number].strength,)
             settings = settings.model_copy(update={"C": strength, "alpha": strength})
             weight = chosen[number].weight
+        of_pairs = None
+        if pairs:
+            of_pairs = pairs[number]
         predicted, model = fit_probe(
             replace(of_member, weight=weight),
             study.target,
@@ -52,6 +58,7 @@ def fit_on_all(
             sites=study.sites,
             validation=study.splits[0].validation,
             estimator=study.estimator,
+            pairs=of_pairs,
         )
         predictions.append(predicted)
         if model is not None:

@@ -1,0 +1,1 @@
+"""Weights `measures` of neurocontrast: ``neurocontrast.weights.load("measures")``; see README.md."""

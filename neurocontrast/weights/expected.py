@@ -33,7 +33,9 @@ class ErrorOfShots(BaseModel):
     """Mean over sites, in the metric of the file."""
     low: FiniteFloat
     high: FiniteFloat
-    """Lowest and highest error of a site."""
+    """Error at the 10th and at the 90th percentile of the sites."""
+    unlabelled: FiniteFloat
+    """Mean error at the same sites without labelled people."""
     n_sites: Annotated[StrictInt, Field(ge=1)]
     """Sites with enough people to measure it."""
 
@@ -66,15 +68,16 @@ class ExpectedErrors(BaseModel):
         shots = self.of(n_people)
         if shots is None:
             return ""
-        people = "no labelled people"
-        if shots.n_people:
-            people = f"{shots.n_people} labelled people"
-        sites = "1 site that was"
-        if shots.n_sites > 1:
-            sites = f"{shots.n_sites} sites that were"
+        error = f"expect a {self.metric} of about {shots.error:.1f}"
+        sites = f"{shots.n_sites} sites that were not learned from"
+        if shots.n_sites == 1:
+            sites = "1 site that was not learned from"
+        measured = f"measured at {sites}, eight of ten between {shots.low:.1f} and {shots.high:.1f}"
+        if not shots.n_people:
+            return f"{error} without labelled people ({measured})"
         return (
-            f"expect a {self.metric} of {self.target} of {shots.error:.1f} ({shots.low:.1f} to "
-            f"{shots.high:.1f}), as with {people} at {sites} not learned from"
+            f"{error} after {shots.n_people} labelled people, and {shots.unlabelled:.1f} without "
+            f"({measured})"
         )
 
 

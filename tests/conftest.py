@@ -1,7 +1,10 @@
 """Fixtures that every part of the tests uses."""
 
+import importlib
 import os
-from collections.abc import Callable, Sequence
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +35,33 @@ def shared_folder() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return folder
+
+
+def install_weights(site: Path, name: str, folder: Path, *, title: str, version: str) -> None:
+    """Make weights known to Python as pip does: a folder on its path, and what describes it."""
+    package = title.replace("-", "_")
+    if not (site / package).exists():
+        (site / package).symlink_to(folder)
+    about = site / f"{package}-{version}.dist-info"
+    about.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {title}\nVersion: {version}\n"
+    (about / "METADATA").write_text(metadata)
+    (about / "entry_points.txt").write_text(f"[neurocontrast.weights]\n{name} = {package}\n")
+
+
+@pytest.fixture(scope="session")
+def measures_weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The weights `measures` of this checkout, by name, whether or not they are installed."""
+    site = tmp_path_factory.mktemp("site-packages")
+    checkout = ROOT / "weights" / "measures"
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    ((name, package),) = project["entry-points"]["neurocontrast.weights"].items()
+    options = {"title": project["name"], "version": project["version"]}
+    install_weights(site, name, checkout / package, **options)
+    sys.path.insert(0, str(site))
+    importlib.invalidate_caches()
+    yield checkout / package
+    sys.path.remove(str(site))
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ include_patterns = [
     "sample/*.md",
     "sample/*/*.md",
     "neurocontrast/weights/*/README.md",
+    "weights/*/*/README.md",
 ]
 exclude_patterns = ["docs/_build/**", "docs/gallery/**/*.py.md5", "docs/templates/**"]
 HERE = Path(__file__).parent

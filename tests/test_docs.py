@@ -74,7 +74,8 @@ def test_losses_that_pages_name_exist(page):
 
 CLI = typer.main.get_command(app)
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("sample/*/*.md"),
-                *ROOT.glob("neurocontrast/weights/*/*.md")} - {ROOT / "CHANGELOG.md"})  # fmt: skip
+                *ROOT.glob("neurocontrast/weights/*/*.md"), *ROOT.glob("weights/*/*/*.md")}
+               - {ROOT / "CHANGELOG.md"})  # fmt: skip
 
 
 def shell_lines(text: str) -> Iterator[list[str]]:

@@ -41,10 +41,9 @@ def test_readme_is_a_first_page():
 
 
 @pytest.fixture(scope="module")
-def distributions(tmp_path_factory):
-    """A wheel and a source distribution, built in a copy of the tracked files."""
+def tracked_files(tmp_path_factory):
+    """A copy of the tracked files, in which builds leave what they like."""
     copy = tmp_path_factory.mktemp("copy")
-    out = tmp_path_factory.mktemp("dist")
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
@@ -52,15 +51,35 @@ def distributions(tmp_path_factory):
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
+    return copy
+
+
+def build(project, out):
+    """Build the wheel and the source distribution of a project."""
     for kind in ("sdist", "wheel"):
         program = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
-        subprocess.run([sys.executable, "-c", program], cwd=copy, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=project, check=True, capture_output=True
+        )
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
 
 @pytest.fixture(scope="module")
-def installed(distributions, tmp_path_factory):
-    """Return a function that runs a command line in an environment with the wheel and this one's other packages."""
+def distributions(tracked_files, tmp_path_factory):
+    """Return the wheel and the source distribution of the package."""
+    return build(tracked_files, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def weights_distributions(tracked_files, tmp_path_factory):
+    """Return the wheel and the source distribution of the weights of measures."""
+    project = tracked_files / "weights" / "measures"
+    return build(project, tmp_path_factory.mktemp("dist-weights"))
+
+
+@pytest.fixture(scope="module")
+def installed(distributions, weights_distributions, tmp_path_factory):
+    """Return a function that runs a command line in an environment with both wheels and this one's other packages."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder / "venv")
     python = folder / "venv" / "bin" / "python"
@@ -75,7 +94,8 @@ def installed(distributions, tmp_path_factory):
         "--no-index",
         "--no-deps",
     ]
-    subprocess.run([*pip, distributions[0]], check=True, capture_output=True)
+    wheels = (distributions[0], weights_distributions[0])
+    subprocess.run([*pip, *wheels], check=True, capture_output=True)
     # Editable installs in this environment, such as the repository's own, are not taken over by a
     # path alone.
     (next((folder / "venv").glob("lib/*/site-packages")) / "others.pth").write_text(
@@ -113,7 +133,8 @@ def test_the_distributions_hold_the_package_and_a_page_whose_links_lead_somewher
     )
     with tarfile.open(source) as archive:
         paths = [Path(name) for name in archive.getnames()[1:]]
-    assert {"tests", "sample"}.isdisjoint(path.parts[1] for path in paths)
+    assert {"tests", "sample", "weights"}.isdisjoint(path.parts[1] for path in paths)
+    assert about["License-Expression"] == "BSD-3-Clause AND CC-BY-SA-3.0"
     assert recipes <= {Path(*path.parts[1:]).as_posix() for path in paths}
     (repository,) = [
         url.split(", ")[1] for url in about.get_all("Project-URL") if url.startswith("Repository, ")
@@ -242,6 +263,54 @@ def test_weights_are_listed_and_verified(evaluated):
         said = run(f"neurocontrast weights verify {name}").stdout
         assert "PASS" in said
         assert "FAIL" not in said
+
+
+@pytest.mark.slow
+def test_the_distributions_of_the_weights_hold_them_alone_with_their_licence(weights_distributions):
+    wheel, source = weights_distributions
+    folder = ROOT / "weights" / "measures"
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+    files = {name for name in tracked.split("\0") if "/" in name}
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        about = message_from_bytes(
+            archive.read(next(name for name in names if name.endswith("/METADATA")))
+        )
+        (licence,) = [name for name in names if name.endswith("/licenses/LICENSE")]
+        assert archive.read(licence) == (folder / "LICENSE").read_bytes()
+    assert {name for name in names if ".dist-info/" not in name} == files
+    assert about["License-Expression"] == "CC-BY-NC-SA-4.0"
+    assert [name for name in about.get_all("Requires-Dist") if "neurocontrast" in name]
+    assert wheel.stat().st_size < 6e6
+    with tarfile.open(source) as archive:
+        paths = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
+    assert {*files, "LICENSE", "pyproject.toml"} <= paths
+    pytest.importorskip("twine")
+    checked = [sys.executable, "-m", "twine", "check", "--strict", wheel, source]
+    assert subprocess.run(checked, capture_output=True, text=True).stdout.count("PASSED") == 2
+
+
+@pytest.mark.slow
+def test_both_wheels_lead_from_tables_to_predicted_ages(installed, tmp_path):
+    def run(line):
+        done = installed(tmp_path, *shlex.split(line))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "measures  predicts age and sex; neurocontrast-weights-measures" in run(
+        "neurocontrast weights list"
+    )
+    assert run("neurocontrast weights verify measures").count("PASS") == 3
+    folder = Path(run("neurocontrast weights path measures").strip())
+    assert ROOT not in folder.parents
+    hospital = ROOT / "sample" / "measures_ds000222"
+    run(f"neurocontrast embed {folder} --participants {hospital}/participants.tsv --out e.parquet")
+    run(f"neurocontrast predict {folder}/age e.parquet --out age.tsv")
+    ages = pd.read_csv(tmp_path / "age.tsv", sep="\t")
+    assert len(ages) == 79
+    assert ages["y_score"].between(5, 90).all()
 
 
 @pytest.mark.slow

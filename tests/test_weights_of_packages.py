@@ -1,14 +1,21 @@
 """Weights of installed packages are listed, loaded and used by name; damage to one stops no other."""
 
+import shlex
 import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import neurocontrast
 from neurocontrast import weights
 from neurocontrast.cli import run as command
+from neurocontrast.datasets import load_measures
 from neurocontrast.exceptions import CheckpointError, ConfigError
+from tests.conftest import ROOT, install_weights
 
 SHIPPED = "brain-maps-lda"
 
@@ -24,7 +31,7 @@ def site(monkeypatch, tmp_path):
 
 def install(site: Path, name: str, *, package: str, entries: str | None = None) -> Path:
     """Install a package with weights as pip does, and return the folder of the weights."""
-    folder = shutil.copytree(weights.load(SHIPPED).path, site / package)
+    folder = shutil.copytree(Path(weights.__file__).parent / SHIPPED, site / package)
     (folder / "__init__.py").write_text("raise AssertionError('code of the package is run')\n")
     about = site / f"{package}-1.0.dist-info"
     about.mkdir()
@@ -148,3 +155,82 @@ def test_weights_that_are_not_installed_say_how_to_get_them(
     assert f"measures  is not installed: {how}" in capsys.readouterr().out
     (tmp_path / "measures").mkdir()
     assert weights.folder_of("measures") == Path("measures")
+
+
+def block_of(language: str) -> str:
+    """Return the block of the page that says how to make a package."""
+    page = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
+    section = page.split("## Weights of your own, as a package")[1].split("\n## ")[0]
+    return section.split(f"```{language}\n")[1].split("```")[0]
+
+
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory):
+    """The package of the page: a run of members, exported, with a probe and a card."""
+    folder = tmp_path_factory.mktemp("clinic")
+    hospital = load_measures("ds000222")
+    people = hospital.table.assign(site=np.resize(["a", "b", "c"], len(hospital.table)))
+    people.to_csv(folder / "people.tsv", sep="\t", index=False)
+    data = {"participants": str(folder / "people.tsv"), "measures": str(hospital.measures[0])}
+    config = {
+        "data": data,
+        "encoder": {"name": "mlp", "widths": [8], "projection": []},
+        "objective": {"loss": "ntxent", "temperature": 1.0},
+        "augment": {"noise": {"sd": 0.1}},
+        "training": {"epochs": 1, "batch_size": 32, "members": 2, "members_leave": "sites"},
+    }
+    run = neurocontrast.pretrain(config, out=folder / "run").location
+    settings = {"data": {"measures": data["measures"]}}
+    table = neurocontrast.embed(
+        run, participants=data["participants"], out=folder / "e.parquet", config=settings
+    )
+    quick = {"n_bootstraps": 0, "confounds": False, "new_site": False, "voxels": "off"}
+    evaluation = neurocontrast.evaluate(
+        table, out=folder / "EVAL", target="age", allow_overlap=True, **quick
+    )
+    package = folder / "clinic" / "clinic_weights"
+    package.parent.mkdir()
+    commands = block_of("").replace("RUN", str(run)).replace("EVAL", str(evaluation.folder))
+    commands = commands.replace("docs/model_card.md", str(ROOT / "docs" / "model_card.md"))
+    for line in commands.strip().splitlines()[1:]:
+        words = shlex.split(line.replace(" clinic/", f" {package.parent}/"), comments=True)
+        if words[0] == "neurocontrast":
+            assert command(words[1:]) == 0
+        else:
+            subprocess.run(words, check=True)
+    (package.parent / "pyproject.toml").write_text(block_of("toml"))
+    return package
+
+
+def test_a_package_made_as_the_page_says_is_listed_embedded_with_and_predicted_from(
+    packaged, site, tmp_path, capsys
+):
+    project = tomllib.loads(block_of("toml"))["project"]
+    ((name, package),) = project["entry-points"]["neurocontrast.weights"].items()
+    assert package == packaged.name
+    options = {"title": project["name"], "version": project["version"]}
+    install_weights(site, name, packaged, **options)
+    assert command(["weights", "list"]) == 0
+    assert "clinic  predicts age; clinic-weights 1.0" in capsys.readouterr().out
+    assert neurocontrast.verify_weights("clinic").passed
+    hospital = load_measures("ds000222")
+    clinic = weights.load("clinic")
+    table = neurocontrast.embed(
+        clinic, participants=hospital.participants, out=tmp_path / "new.parquet"
+    )
+    predicted = neurocontrast.predict(clinic.probes["age"], table, out=tmp_path / "age.tsv").table
+    assert predicted["y_score"].notna().all()
+    assert len(predicted) == len(hospital.table)
+
+
+@pytest.mark.slow
+def test_the_ten_lines_of_the_page_are_a_package_that_pip_installs(packaged, tmp_path, monkeypatch):
+    lines = block_of("toml").strip().splitlines()
+    assert len(lines) <= 10
+    copy = shutil.copytree(packaged.parent, tmp_path / "clinic")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    site = tmp_path / "site-packages"
+    subprocess.run([*pip, "--target", site, copy], check=True, capture_output=True)
+    monkeypatch.syspath_prepend(str(site))
+    assert weights.load("clinic").origin == "clinic-weights 1.0"
+    assert neurocontrast.verify_weights("clinic").passed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 
@@ -26,6 +26,7 @@ from neurocontrast.page.wording import count_text, level_text
 from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
+    from neurocontrast.commands.predict_people import PeoplePredictions
     from neurocontrast.evaluation.record import Evaluation
     from neurocontrast.findings.external import ExternalTest
 
@@ -149,32 +150,46 @@ def evaluate(
 
 def predict(
     given: Configured,
-    probe: Annotated[Path, argument("EVAL", "Evaluation directory, or its folder `probe`.")],
+    probe: Annotated[
+        Path,
+        argument(
+            "WEIGHTS|EVAL",
+            "Weights by name (`weights list`) or folder, NAME/PROBE for one probe of them; or an "
+            "evaluation directory, or its folder `probe`.",
+        ),
+    ],
     embeddings: Annotated[
         Path,
         argument(
-            "EMB.parquet|SCANS",
-            "Embeddings by the same run; with --run: a scan, a folder or a table of scans or measures.",
+            "MEASURES|SCANS|EMB.parquet",
+            "With weights, or --run: a table or folder of measures (FreeSurfer's), or a scan, folder "
+            "or table of scans. With EVAL alone: embeddings by the same run.",
         ),
     ],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
     run: Annotated[
-        Path | None, option("Run directory with the encoder that embeds the scans.", metavar="RUN")
+        Path | None,
+        option("Run directory with the encoder that embeds the scans, for EVAL.", metavar="RUN"),
     ] = None,
     images_root: ImagesRoot = None,
     jsonl: Annotated[
         bool, option("Print one JSON object per scan, in place of the result.")
     ] = False,
     calibrate: Annotated[
-        Path | None, option("Table with the target of some scans of each new site.")
+        Path | None,
+        option("Table with the target (age, sex) of some people of each new site."),
     ] = None,
+    features: Annotated[
+        bool, option("Write the features of each person too, with weights.", "--features")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Predict with the probe that an evaluation fitted on all of its scans.
+    """Predict people by weights, all of their probes at once; or with the probe of an evaluation.
 
-    A bad scan stops no other; the exit code is then 1.
+    With weights, such as `predict measures FREESURFER --out people.tsv`, the table says who lies
+    outside of the people learned from, and why. A bad scan stops no other; the exit code is then 1.
     """
-    from neurocontrast.commands.predict import describe_calibration
+    from neurocontrast.commands.predict import Predictions
 
     options = {name: value for name, value in given.options.items() if name != "jsonl"}
     is_configured = run is not None or given.config is not None or given.overrides
@@ -182,12 +197,48 @@ def predict(
         "config": given.resolve() if is_configured else None,
         "on_scan": print_line if jsonl else None,
     }
-    path = neurocontrast.predict(**options, progress=given.progress).location
-    about = read_json(path.with_suffix(".json"))
+    written = neurocontrast.predict(**options, progress=given.progress)
+    about = read_json(written.location.with_suffix(".json"))
+    exit_code = 0
+    if about.get("scans", {}).get("n_failed", 0):
+        exit_code = 1
+    if jsonl:
+        return Result(exit_code=exit_code)
+    if isinstance(written, Predictions):
+        return _probe_result(written.location, about, exit_code)
+    return _people_result(written, exit_code)
+
+
+_REPEAT = "Next: mend them and repeat the command with --overwrite."
+
+
+def _failures(about: Mapping[str, Any]) -> list[str]:
+    """Return a line for each scan that failed, and what to do then."""
+    lines = []
+    for scan in about["scans"]["failed"]:
+        lines.append(f"failed: {scan['participant_id']}: {scan['error']}")
+    if lines:
+        lines.append(_REPEAT)
+    return lines
+
+
+def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
+    """Return the summary of people that weights predicted."""
+    about = written.about
+    title, *notes = written.summary().splitlines()
+    failed = _failures(about)
+    following = "Next: open the table, and read why_outside before the predictions."
+    facts = {"n": about["n"], "reasons": about["reasons"], "calibration": about["calibration"]}
+    notes += failed or [following]
+    return Result(facts, title, notes=notes, path=written.location, exit_code=exit_code)
+
+
+def _probe_result(path: Path, about: Mapping[str, Any], exit_code: int) -> Result:
+    """Return how many scans the probe of an evaluation predicted, and how it was calibrated."""
+    from neurocontrast.commands.predict import describe_calibration
+
     outside = about["outlyingness"]
     n_failed = about.get("scans", {}).get("n_failed", 0)
-    if jsonl:
-        return Result(exit_code=1 if n_failed else 0)
     facts = {"n_scans": about["n"]["scans"], "n_trained_on": about["n"]["of_trained_subjects"]}
     title = f"{about['target']} predicted for {facts['n_scans'] - n_failed:,} scans"
     if outside is not None:
@@ -196,22 +247,12 @@ def predict(
     following = (
         "Next: open the table, and read its columns trained_on and outside before the predictions."
     )
-    moved = describe_calibration(about)
-    if run is None:
-        return Result(facts, title, notes=[*moved, following], path=path)
-    failed = [
-        f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]
-    ]
-    failed.append(
-        "Next: mend them and repeat the command with --overwrite." if failed else following
-    )
-    return Result(
-        facts | {"n_failed": n_failed},
-        title,
-        notes=[*moved, *failed],
-        path=path,
-        exit_code=1 if n_failed else 0,
-    )
+    notes = describe_calibration(dict(about))
+    if "scans" not in about:
+        return Result(facts, title, notes=[*notes, following], path=path)
+    notes += _failures(about) or [following]
+    facts["n_failed"] = n_failed
+    return Result(facts, title, notes=notes, path=path, exit_code=exit_code)
 
 
 def report(

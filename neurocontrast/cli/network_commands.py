@@ -23,6 +23,11 @@ from neurocontrast.cli.command import (
 from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
 from neurocontrast.reading import read_json
 
+_RUN = (
+    "Run directory of `pretrain`, folder of `weights import`, or weights by name (`weights list`); "
+    "a run here of that name is refused, so that neither hides the other."
+)
+
 _ARCHITECTURE = (
     "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, medicalnet-resnet10, "
     "-resnet18, -resnet34, -resnet50."
@@ -49,7 +54,7 @@ def pretrain(
     participants: _RunTable = None,
     init: Annotated[
         Path | None,
-        option("Weights to start from: a run, or a folder of `weights import`.", metavar="WEIGHTS"),
+        option(f"Weights to start from: {_RUN[0].lower()}{_RUN[1:]}", metavar="WEIGHTS"),
     ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
     skip: _Skip = None,
@@ -108,7 +113,7 @@ def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
 
 def embed(
     given: Configured,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
+    run: Annotated[Path, argument("RUN", _RUN)],
     participants: Participants,
     out: Annotated[Path, option("Embeddings table to write.", metavar="EMB.parquet")],
     images_root: ImagesRoot = None,
@@ -138,7 +143,7 @@ def embed(
 
 def finetune(
     given: Evaluating,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
+    run: Annotated[Path, argument("RUN", _RUN)],
     participants: Participants,
     out: Annotated[Path, option("Evaluation directory to write.")],
     from_scratch: Annotated[
@@ -171,7 +176,7 @@ def explain(
     run: Annotated[
         Path | None,
         option(
-            "Run directory whose embeddings were evaluated (default: found near EVAL).",
+            "Run whose embeddings were evaluated, or weights by name (default: found near EVAL).",
             metavar="RUN",
         ),
     ] = None,
@@ -213,7 +218,7 @@ def explain(
 
 def bundle(
     given: Given,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
+    run: Annotated[Path, argument("RUN", _RUN)],
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[
         Path | None, argument("EVAL", "Evaluation whose probe is included.")
@@ -270,9 +275,7 @@ def import_weights(
 
 def export_weights(
     given: Given,
-    run: Annotated[
-        Path, argument("RUN", "Run directory of `pretrain`, or a folder of `weights import`.")
-    ],
+    run: Annotated[Path, argument("RUN", _RUN)],
     out: Annotated[
         Path,
         option(

@@ -27,6 +27,7 @@ from neurocontrast.provenance import Description, Record, version
 from neurocontrast.runs.folder import read_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.weights import folder_of
 
 _MARKER = "configs/metadata.json"
 _TEMPLATES = {
@@ -84,7 +85,7 @@ def bundle(
         Where a file of the run or of the probe is missing, damaged or of another version.
     """
     target = Path(out)
-    folder = Path(run)
+    folder = folder_of(run)
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     readers, contract = load_readers(folder, EmbeddingSettings())
     purpose = "a bundle is made of an encoder of brains"

@@ -35,6 +35,7 @@ from neurocontrast.provenance import CONTENT
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
+from neurocontrast.weights import folder_of
 
 
 class EmbeddingsTable(Written):
@@ -67,8 +68,8 @@ def embed(
 
     Parameters
     ----------
-    run : path
-        Run directory, or any folder with ``encoder.json``.
+    run : str or path
+        Run directory, any folder with ``encoder.json``, or weights by name.
     participants : path or DataFrame
         Table of scans or images.
     out : path
@@ -88,7 +89,7 @@ def embed(
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
-    folder = Path(run)
+    folder = folder_of(run)
     target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)

@@ -52,6 +52,7 @@ from neurocontrast.runs.networks import (
 )
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.grids import Grid
+from neurocontrast.weights import folder_of
 
 _MAP = "saliency.nii.gz"
 _RANKING = "regions.tsv"
@@ -92,8 +93,8 @@ def explain(
     evaluation : path
         Evaluation directory with a linear probe.
     run : path, optional
-        Run directory whose embeddings were evaluated, or the folder of its encoder; by default the
-        one with the recorded digest in the folders around the evaluation or in the working
+        Run directory whose embeddings were evaluated, the folder of its encoder, or weights by
+        name; by default the one with the recorded digest in the folders around the evaluation or in the working
         directory.
     participants : path, optional
         Table of the evaluated scans; by default the one of the recorded name and content in the
@@ -128,7 +129,7 @@ def explain(
     usable_accelerator(settings.accelerator, section="explanation")
     probe = load_probe(evaluation)
     readouts, meaning = readout_of(probe, settings.positive)
-    run = find_run(evaluation, probe) if run is None else Path(run)
+    run = find_run(evaluation, probe) if run is None else folder_of(run)
     networks = load_networks(run)
     contract = describe_networks(run, networks)
     sources = sources_of(

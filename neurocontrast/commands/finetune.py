@@ -32,6 +32,7 @@ from neurocontrast.runs.parts import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training.loop import suspending
+from neurocontrast.weights import folder_of
 
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")
 """Settings of an evaluation that frozen features alone can have."""
@@ -116,7 +117,7 @@ def finetune(
     )
     with suspending():
         plan = plan_folds(
-            Path(run),
+            folder_of(run),
             participants,
             images_root,
             settings,

@@ -32,6 +32,7 @@ from neurocontrast.provenance import (
     join_people,
     shared_keys,
 )
+from neurocontrast.weights import folder_of
 
 _OPTIONS = ("layer", "precision", "read_out")
 """What the description of embeddings says of how an encoder was used, next to the run."""
@@ -62,7 +63,7 @@ def join(
     ----------
     embeddings : sequence of path
         Two tables or more that `embed` wrote; or two runs or more that are finished, also of
-        members, which are joined one by one.
+        members, which are joined one by one, and weights by name.
     out : path
         Parquet file to write, with one row a scan; of runs the run directory to write.
     names : sequence of str, optional
@@ -85,7 +86,7 @@ def join(
     progress = as_progress(progress)
     if isinstance(embeddings, str | os.PathLike):
         embeddings = [embeddings]
-    paths = list(map(Path, embeddings))
+    paths = list(map(folder_of, embeddings))
     folders = list(filter(Path.is_dir, paths))
     if not folders:
         return _join_tables(_named(paths, names, "tables"), Path(out), overwrite, progress)

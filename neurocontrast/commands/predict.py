@@ -1,4 +1,6 @@
-"""A stored probe applied to other embeddings."""
+"""Predictions of people by weights, and a stored probe applied to other embeddings."""
+
+from __future__ import annotations
 
 import json
 import os
@@ -6,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +16,7 @@ import pandas as pd
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
-from neurocontrast.data.cells import is_missing
-from neurocontrast.data.columns import levels_of, no_column, number_in
-from neurocontrast.data.listing import AnyTable, place_of, read_table
-from neurocontrast.data.people import read_people
-from neurocontrast.data.problems import Problems, shown
-from neurocontrast.data.sexes import as_sex
-from neurocontrast.data.unmarked import unmarked_missing
+from neurocontrast.data.listing import AnyTable, read_table
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import embeddings_file, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
@@ -33,13 +29,19 @@ from neurocontrast.evaluation.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, Recognised, describe_environment, subject_label
+from neurocontrast.provenance import CONTENT, Recognised, describe_environment
 from neurocontrast.reading import read_json
+from neurocontrast.runs.labels import people_of, read_labels, trained_on, truths_of
+from neurocontrast.runs.weights_at import are_embeddings, probes_of
 from neurocontrast.torch_state import in_default_torch_state
+from neurocontrast.weights import folder_of
+
+if TYPE_CHECKING:
+    from neurocontrast.commands.predict_people import PeoplePredictions
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
 
@@ -85,21 +87,47 @@ def describe_calibration(about: dict[str, Any]) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True)
+class Request:
+    """Arguments of `predict`."""
+
+    people: AnyTable
+    """Scans, measures or embeddings."""
+    out: Path | None
+    run: Path | None
+    images_root: str | os.PathLike[str] | None
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None
+    calibrate: AnyTable | None
+    features: bool
+    overwrite: bool
+
+
 @in_default_torch_state
 def predict(
     probe: str | os.PathLike[str],
     embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     run: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     calibrate: AnyTable | None = None,
+    features: bool = False,
     overwrite: bool = False,
     on_scan: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress | bool | None = None,
-) -> Predictions:
-    """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions.
+) -> Predictions | PeoplePredictions:
+    """Predict people by weights, or apply the probe of an evaluation to embeddings or scans.
+
+    **By weights**, ``predict("measures", "freesurfer")``: measures or scans are read and embedded,
+    and all probes of the weights applied, in one pass. The table has a row a person: identifiers,
+    site and age where they are known; ``predicted_age``; ``predicted_sex`` and
+    ``probability_sex_M``, named with the sex that the probability is of; ``outside`` and
+    ``why_outside``, the reasons why a person lies outside of the people learned from: features or
+    measures that are far out, another version of FreeSurfer, an age that nobody had, too much that
+    is missing; ``trained_on``, ``warnings`` and ``error``. No site and no age is needed.
+
+    **By an evaluation**, ``predict("evaluation", "embeddings.parquet")``.
 
     Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no
     other. For very many scans `embed` them, which continues after a kill, and predict from the
@@ -107,15 +135,21 @@ def predict(
 
     Parameters
     ----------
-    probe : path
-        Evaluation directory, or its folder ``probe``.
+    probe : str or path
+        Name of weights (`neurocontrast.weights.names`), or of weights and one of their probes such
+        as ``measures/age``, or the path of a folder like that; or an evaluation directory, or its
+        folder ``probe``. A folder of a run that has the name of weights is refused.
     embeddings : path or DataFrame
-        Table written by `embed`, or a DataFrame like that, with the run whose embeddings the probe
-        was fitted on. With `run`: a scan (NIfTI, FreeSurfer), a folder of scans at any depth, or a
-        table with one row per scan. With a `run` of regional measures: a table or a folder of
-        these, or the table of people to whom those of ``data.measures`` belong.
-    out : path
-        Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the
+        With weights of measures: tables of FreeSurfer, a folder of subjects, any table that
+        `index` reads, or a DataFrame with identifiers and measures; with weights of scans what
+        `run` takes. With an evaluation: table written by `embed`, or a DataFrame like that, with
+        the run whose embeddings the probe was fitted on. With `run`: a scan (NIfTI, FreeSurfer), a
+        folder of scans at any depth, or a table with one row per scan. With a `run` of regional
+        measures: a table or a folder of these, or the table of people to whom those of
+        ``data.measures`` belong.
+    out : path, optional
+        Table to write, ending in ``.tsv``; with weights it may be left out, and the table is that
+        of the result. With an evaluation: identifiers, site, ``y_score`` (probability of the
         positive class, or number; of several classes ``score_<class>``), ``y_pred``, ``trained_on``
         (subjects that the probe was fitted on), ``mahalanobis``, ``mahalanobis_percentile`` and
         ``outside``; of scans also ``warnings`` and ``error``. A ``.json`` file next to it says
@@ -132,7 +166,10 @@ def predict(
         or twenty of each new site: the bias of every site with at least five such subjects is taken
         out of its predictions (an intercept alone). ``y_score`` is then calibrated,
         ``y_score_zero_shot`` as before, and ``calibrated_on`` marks scans that are no test any
-        more.
+        more. With weights ages and sexes of any people of the site, in columns of these names;
+        where nobody has a site, all are of one.
+    features : bool
+        With weights, whether the table has the features too, ``feature_0000`` …
     overwrite : bool
         Whether an `out` that exists is replaced.
     on_scan : callable, optional
@@ -143,14 +180,45 @@ def predict(
 
     Returns
     -------
-    Predictions
+    Predictions or PeoplePredictions
         The table's path; a notebook shows what was predicted and moved, ``predictions.table`` reads
         it.
     """
     progress = as_progress(progress)
+    probe = folder_of(probe)
+    weights = _weights_at(probe, embeddings, run)
+    place = None if out is None else Path(out)
+    run = None if run is None else folder_of(run)
+    request = Request(embeddings, place, run, images_root, config, calibrate, features, overwrite)
+    if weights is None:
+        return _apply_probe(probe, request, on_scan=on_scan, progress=progress)
+    # The probe of an evaluation is applied to embeddings without torch.
+    from neurocontrast.commands.predict_people import predict_people
+
+    return predict_people(*weights, request, on_scan=on_scan, progress=progress)
+
+
+def _apply_probe(
+    probe: Path,
+    request: Request,
+    *,
+    on_scan: Callable[[dict[str, Any]], None] | None,
+    progress: Progress,
+) -> Predictions:
+    """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first."""
+    if request.out is None:
+        raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
+    if request.features:
+        raise ConfigError("features: is for weights; embed gives those of a run. Leave it out.")
+    embeddings = request.people
+    run = request.run
+    images_root = request.images_root
+    config = request.config
+    calibrate = request.calibrate
+    overwrite = request.overwrite
+    target = request.out
     if run is None and images_root is not None:
         raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
-    target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
     fitted = load_probe(probe)
@@ -159,28 +227,27 @@ def predict(
             path = embeddings_file(embeddings, Path(scratch))
             tidy, features, origin, doubts = _read_features(fitted, path, config)
         read = tidy
-        labels = _read_labels(fitted, tidy, calibrate)
-        people = _people_of(fitted, read)
-        truths = _truths(fitted, tidy, labels, people)
+        labels = read_labels(fitted, tidy, calibrate)
+        people = people_of(fitted, read)
+        truths = truths_of(fitted, tidy, labels, people)
         table = _predictions(fitted, read, features, people)
     else:
         from neurocontrast.runs.incoming import open_scans
 
-        scans = open_scans(
-            Path(run), place_of(embeddings), fitted, images_root=images_root, config=config
-        )
+        scans = open_scans(Path(run), embeddings, fitted, images_root=images_root, config=config)
         tidy = scans.tidy
         doubts = list(scans.cohort.warnings)
-        labels = _read_labels(fitted, tidy, calibrate)
-        _ = _truths(fitted, tidy, labels, _people_of(fitted, tidy))  # before any scan is read
-        features, notes, contents = scans.embed(progress)
-        good = notes["error"].isna().to_numpy()
-        read = tidy.assign(**{CONTENT: contents})[good]
-        people = _people_of(fitted, read)
-        truths = _truths(fitted, tidy, labels, people)
+        labels = read_labels(fitted, tidy, calibrate)
+        _ = truths_of(fitted, tidy, labels, people_of(fitted, tidy))  # before any scan is read
+        embedded = scans.embed(progress)
+        good = embedded.good
+        features = embedded.features
+        read = tidy.assign(**{CONTENT: embedded.contents})[good]
+        people = people_of(fitted, read)
+        truths = truths_of(fitted, tidy, labels, people)
         predicted = _predictions(fitted, read, features[good], people)
         table = predicted.reindex(tidy.index)  # empty cells for bad scans
-        table = table.assign(**tidy[_IDENTIFIERS]).join(notes)
+        table = table.assign(**tidy[_IDENTIFIERS]).join(embedded.notes(tidy.index))
         origin = scans.origin(table)
     calibration = None
     if labels is not None and truths is not None:
@@ -201,6 +268,29 @@ def predict(
         for record in json.loads(table.to_json(orient="records", double_precision=15)):
             on_scan(record)
     return Predictions(target)
+
+
+def _weights_at(
+    path: Path, embeddings: str | os.PathLike[str] | pd.DataFrame, run: object
+) -> tuple[Path, list[Path]] | None:
+    """Return the folder of weights and its probes to predict people by; None for an evaluation.
+
+    One probe of weights is applied to embeddings, or to scans of a run that is named, as that of an
+    evaluation is.
+    """
+    weights = probes_of(path)
+    if weights is None:
+        return None
+    folder, probes = weights
+    is_one = folder != path
+    if is_one and (run is not None or are_embeddings(embeddings)):
+        return None
+    if run is not None:
+        raise ConfigError(
+            f"run: '{folder.name}' are weights, which have an encoder of their own. Leave it out, or "
+            f"name one probe, for instance {probes[0]}."
+        )
+    return folder, probes
 
 
 def _read_features(
@@ -256,16 +346,6 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     return origin
 
 
-def _people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
-    """Recognise the subjects of the training of a probe."""
-    return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
-
-
-def _trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
-    """Return which rows are of subjects that the probe was fitted on, under any identifier."""
-    return tidy["subject_id"].isin(people.subjects).to_numpy()
-
-
 def _n_known(table: pd.DataFrame) -> int:
     return int(table["trained_on"].eq(True).sum())
 
@@ -300,124 +380,6 @@ def _calibrated(
     return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
-@dataclass(frozen=True)
-class _Labels:
-    """A table of true labels as text, and its name."""
-
-    cells: pd.DataFrame
-    source: str
-
-
-def _read_labels(
-    fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
-) -> _Labels | None:
-    """Read the table to calibrate with, if there is one; refuse where no bias can be learned."""
-    if calibrate is None:
-        return None
-    if fitted.kind == "multiclass":
-        raise ConfigError(
-            "calibrate: is for numbers and for two classes; this probe predicts several classes."
-        )
-    if tidy["site"].isna().all():
-        raise DataError(
-            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the "
-            "table of the scans: predict from the table (participant_id, path, site) in place of a "
-            "folder, or embed it again, for embeddings. Scans of one site have the same word there."
-        )
-    source = place_of(calibrate).name
-    cells = _read_cells(calibrate, fitted.target)
-    for column in ("participant_id", fitted.target):
-        if column not in cells:
-            raise DataError(no_column(source, column, cells))
-    return _Labels(cells, source)
-
-
-def _truths(
-    fitted: FittedProbe, tidy: pd.DataFrame, labels: _Labels | None, people: Recognised
-) -> Floats | None:
-    """Return the truth of each labelled scan as a number, and NaN for the unlabelled."""
-    if labels is None:
-        return None
-    problems = Problems(labels.source)
-    truth_of = _truth_by_cell(fitted, labels.cells[fitted.target])
-    truths = np.full(len(tidy), np.nan)
-    rows = tidy.groupby(tidy["participant_id"].map(subject_label)).indices
-    trained_on = _trained_on(tidy, people)
-    line_of: dict[int, tuple[int, str]] = {}
-    for line, row in zip(labels.cells.index, labels.cells.to_dict("records"), strict=True):
-        name = row["participant_id"]
-        cell = row[fitted.target]
-        where: dict[str, Any] = {"line": line, "name": name}
-        of_scan = rows.get(subject_label(name), np.array([], dtype=int))
-        if "session" in row:
-            session = "" if is_missing(row["session"]) else row["session"]
-            of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
-        value = truth_of[cell]
-        if not len(of_scan):
-            problems.add("no scan belongs to this participant", column="participant_id", **where)
-        elif value is None:
-            allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
-            rule = f"must be {allowed}{suggestion(cell, fitted.classes)}"
-            problems.add(f"found {shown(cell)}; {rule}", column=fitted.target, **where)
-        elif trained_on[of_scan].any():
-            problems.add(
-                "the probe was fitted on this subject, who cannot calibrate a new site", **where
-            )
-        elif earlier := next(
-            (line_of[scan] for scan in of_scan if scan in line_of and truths[scan] != value), None
-        ):
-            problems.add(
-                f"is {shown(earlier[1])} in line {earlier[0]}, and {shown(cell)} here",
-                column=fitted.target,
-                **where,
-            )
-        else:
-            truths[of_scan] = value
-            line_of |= dict.fromkeys(of_scan, (line, cell))
-    problems.raise_if_any()
-    return truths
-
-
-def _read_cells(table: AnyTable, target: str) -> pd.DataFrame:
-    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
-    people = read_people(table, ("participant_id", "session"))
-    problems = Problems(place_of(table).name)
-    for row, refusal in people.refused.get(target, {}).items():
-        label = people.cells[target].iloc[row]
-        is_clear = number_in(target, label) is not None or isinstance(as_sex(label), str)
-        if is_clear:
-            line = int(people.cells.index[row])
-            problems.add(f"found {shown(label)}; {refusal.rule}", column=target, line=line)
-    problems.raise_if_any()
-    return people.cells
-
-
-def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Return the truth of each cell as a number, and None where the cell holds no truth.
-
-    A probe of an earlier version can have classes as its table wrote them.
-    """
-    written = cells.unique().tolist()
-    if fitted.kind == "continuous":
-        codes = unmarked_missing(fitted.target, cells)
-        numbers: dict[str, float | None] = dict.fromkeys(codes)
-        for cell in written:
-            numbers.setdefault(cell, number_in(fitted.target, cell))
-        return numbers
-    classes = list(fitted.classes)
-    levels = levels_of(fitted.target, classes)
-    truths: dict[str, float | None] = {}
-    for cell, level in zip(
-        written, levels_of(fitted.target, written, learned=classes), strict=True
-    ):
-        truths[cell] = None
-        if level in classes:
-            truths[cell] = float(classes.index(level))
-        elif level in levels:
-            truths[cell] = float(levels.index(level))
-    return truths
-
-
 def _doubts(
     fitted: FittedProbe,
     table: pd.DataFrame,
@@ -450,7 +412,7 @@ def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame, people: Recognise
     """Warn of people whom the probe was fitted on, and of contents that cannot be compared."""
     n_subjects = tidy["subject_id"].nunique()
     if people.subjects:
-        n_scans = _trained_on(tidy, people).sum()
+        n_scans = trained_on(tidy, people).sum()
         yield (
             f"{n_scans} of {len(tidy)} scans are of subjects that the probe was fitted on "
             f"(trained_on): {len(people.subjects)} of {n_subjects} subjects{people.renamed_text}. "
@@ -480,7 +442,7 @@ def _predictions(
         table["y_score"] = scores
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = scores if fitted.kind == "continuous" else labels[fitted.decide(scores)]
-    table["trained_on"] = _trained_on(tidy, people) if fitted.trained_on else None
+    table["trained_on"] = trained_on(tidy, people) if fitted.trained_on else None
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(
             features

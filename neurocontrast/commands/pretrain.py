@@ -56,6 +56,7 @@ from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training import fit
 from neurocontrast.training.components import fit_beside, fit_components
 from neurocontrast.training.loop import suspending
+from neurocontrast.weights import folder_of
 
 
 class PretrainingRun(Written):
@@ -157,6 +158,7 @@ def pretrain(
             "Give one, or the directory of a run."
         )
     settings = as_config(folder / "config.yaml" if config is None else config)
+    settings = _with_folder_of_init(settings)
     frame = participants if isinstance(participants, pd.DataFrame) else None
     if participants is not None:
         path = None if isinstance(participants, pd.DataFrame) else Path(participants)
@@ -197,6 +199,15 @@ def pretrain(
         shown = progress if engine[1].is_first else SILENT
         _run_members(settings, make_source, folder, engine, resume=resume, progress=shown)
     return PretrainingRun(folder)
+
+
+def _with_folder_of_init(settings: Config) -> Config:
+    """Return a configuration with the folder of weights that ``training.init`` names."""
+    init = settings.training.init
+    if init is None:
+        return settings
+    training = settings.training.model_copy(update={"init": folder_of(init)})
+    return settings.model_copy(update={"training": training})
 
 
 def _sources(**options: Any) -> SourceOf:
@@ -372,7 +383,7 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     config : Config, mapping, path of a YAML file, or None
         Configuration of `pretrain`; the table of ``data.participants`` is read where it is given.
     """
-    settings = as_config({} if config is None else config)
+    settings = _with_folder_of_init(as_config({} if config is None else config))
     data = settings.data
     training = settings.training
     source = source_of(settings.data)

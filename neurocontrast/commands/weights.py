@@ -342,8 +342,9 @@ def export_weights(
 
     Parameters
     ----------
-    run : path
-        Run directory, or any folder with ``encoder.json`` and ``encoder.safetensors``.
+    run : str or path
+        Run directory, any folder with ``encoder.json`` and ``encoder.safetensors``, or weights by
+        name.
     out : path
         File to write: ``.pt``, readable with ``torch.load(..., weights_only=True)``, or
         ``.safetensors``, which says in its metadata how scans are to be prepared. Of a run of
@@ -356,8 +357,9 @@ def export_weights(
     """
     progress = as_progress(progress)
     target = Path(out)
-    if has_members(Path(run)):
-        return _export_members(Path(run), target, overwrite=overwrite, progress=progress)
+    run = folder_of(run)
+    if has_members(run):
+        return _export_members(run, target, overwrite=overwrite, progress=progress)
     if target.suffix not in _SUFFIXES:
         raise ConfigError(
             f"out: must be a file that ends in {' or '.join(_SUFFIXES)}, got '{out}'."

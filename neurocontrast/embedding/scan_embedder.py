@@ -32,6 +32,7 @@ from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import KnownPeople
 from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
+from neurocontrast.weights import folder_of
 
 _REACTIONS = ("warn", "error", "ignore")
 
@@ -55,8 +56,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    run : path
-        Run directory, or any folder with ``encoder.json`` and ``encoder.safetensors``.
+    run : str or path
+        Run directory, any folder with ``encoder.json`` and ``encoder.safetensors``, or weights by
+        name.
     images_root : path, optional
         Folder that relative paths start from; the working directory by default.
     cache_dir : path, optional
@@ -111,7 +113,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
-        places = {name: getattr(self, name) for name in ("run", "images_root", "cache_dir")}
+        places = {name: getattr(self, name) for name in ("images_root", "cache_dir")}
+        if folder_of(self.run) == Path(self.run):  # a name is one in every directory
+            places["run"] = self.run
         absolute = {
             name: str(Path(place).absolute()) for name, place in places.items() if place is not None
         }
@@ -123,7 +127,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
-        readers = load_readers(self.run, EmbeddingSettings(layer=self.layer))[0]
+        readers = load_readers(folder_of(self.run), EmbeddingSettings(layer=self.layer))[0]
         self.n_features_out_ = 0
         for reader in readers:
             self._source(reader)
@@ -144,7 +148,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
-        readers = load_readers(self.run, settings)[0]
+        readers = load_readers(folder_of(self.run), settings)[0]
         if not isinstance(X, pd.DataFrame):
             check_table(readers, "X")
         with ExitStack() as stack:
@@ -180,7 +184,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
-        path = Path(self.run) / "provenance.json"
+        path = folder_of(self.run) / "provenance.json"
         provenance = {}
         if path.is_file():
             provenance = read_json(path)

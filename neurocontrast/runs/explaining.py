@@ -18,8 +18,8 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.sources import Brains
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.embedding.readers import check_same_scans
-from neurocontrast.encoders.members import digest_of_members, read_record
-from neurocontrast.encoders.weights import CONTRACT, MEMBERS
+from neurocontrast.encoders.members import digest_of_members, has_members, read_record
+from neurocontrast.encoders.weights import CONTRACT, MEMBERS, digest_of_weights
 from neurocontrast.evaluation import FittedProbe, read_evaluation
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members, members_of
@@ -33,6 +33,7 @@ from neurocontrast.provenance import Description
 from neurocontrast.reading import read_json
 from neurocontrast.runs.networks import first_alike
 from neurocontrast.seeds import derive_generator
+from neurocontrast.weights import load, names
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +45,15 @@ class Look:
     cohort: Cohort
 
 
+def _digest_of_run(run: Path) -> str | None:
+    """Return the digest by which embeddings name the encoder, or the members, of a run."""
+    if has_members(run):
+        return digest_of_members(read_record(run))
+    return digest_of_weights(run)
+
+
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Return the run near an evaluation whose encoder made its embeddings."""
+    """Return the run near an evaluation, or the weights, whose encoder made its embeddings."""
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
         if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
@@ -54,6 +62,11 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
         with suppress(NeurocontrastError):  # another file of that name
             if digest and digest_of_members(read_record(path.parent)) == digest:
                 return path.parent
+    for name in names():
+        run = load(name).path
+        with suppress(NeurocontrastError):
+            if digest and _digest_of_run(run) == digest:
+                return run
     what = (
         f"the encoder '{digest[:12]}…'"
         if digest

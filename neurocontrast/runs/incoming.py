@@ -3,10 +3,10 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,12 @@ import pandas as pd
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.layouts.tree import identity_of
-from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.data.listing import AnyTable, place_of
+from neurocontrast.data.measures import MeasuresContract
+from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.embedding.readers import (
+    Reader,
     Reading,
     check_same_scans,
     check_table,
@@ -35,6 +38,37 @@ from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_be
 
 
 @dataclass(frozen=True, eq=False)
+class EmbeddedScans:
+    """Features of scans, and the reasons why others have none.
+
+    Parameters
+    ----------
+    features : array of shape (n, n_features)
+        Features of each scan; NaN where `errors` has a reason.
+    errors : list of str or None
+        Reason why each scan could not be embedded.
+    warnings : list of str
+        Doubts about the file of each scan.
+    contents : list of str
+        Digests of the content of each scan; "" where it could not be embedded.
+    """
+
+    features: npt.NDArray[np.float32]
+    errors: list[str | None]
+    warnings: list[str]
+    contents: list[str]
+
+    @property
+    def good(self) -> npt.NDArray[np.bool_]:
+        """Mask of the scans that have features."""
+        return np.array([error is None for error in self.errors], dtype=bool)
+
+    def notes(self, index: pd.Index) -> pd.DataFrame:
+        """Return the columns ``warnings`` and ``error`` of a table of predictions."""
+        return pd.DataFrame({"warnings": self.warnings, "error": self.errors}, index=index)
+
+
+@dataclass(frozen=True, eq=False)
 class IncomingScans:
     """Scans of a folder or a table, and the networks of the run that embed them."""
 
@@ -44,42 +78,85 @@ class IncomingScans:
     settings: Config
     info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
 
-    def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame, list[str]]:
-        """Return features (n, n_features), a table with ``error`` and ``warnings``, and contents.
+    @property
+    def contracts(self) -> list[MeasuresContract]:
+        """Standardisation of measures by each reading; none of scans."""
+        contracts = []
+        for reading in self.readings:
+            if isinstance(reading.source, RegionalMeasures):
+                contracts.append(reading.source.known)
+        return contracts
 
-        Features of a scan with an error are NaN, and its content is "".
-        """
-        contents = [""] * len(self.cohort)
-        n_features = sum(map(attrgetter("network.n_features"), self.readings))
-        features = np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
-        notes: list[dict[str, str | None]] = []
-        settings = self.settings.embedding
-        with progress.task("embedding", len(features), "scans") as task:
-            for row, name in enumerate(self.cohort.names()):
-                warnings = list[str]()
-                problem = None
-                try:
-                    embedded, contents[row] = self._embed(row, settings)
-                    if not np.isfinite(embedded).all():
-                        raise DataError(f"{name}: its features are not finite.")
-                    features[row] = embedded
-                    scan = self.cohort.subset([row])
-                    files = [files_of(images)[0] for images in scan.scans]
-                    headers = [
-                        read_scan_header(file)
-                        for file in files
-                        if not file.lower().endswith(".npy")
-                    ]
-                    warnings = [warning for header in headers for warning in header.warnings]
-                except NeurocontrastError as error:
-                    problem = str(error)
-                notes.append({"warnings": "; ".join(warnings), "error": problem})
-                task.advance()
-        if all(each["error"] for each in notes):
+    def embed(self, progress: Progress) -> EmbeddedScans:
+        """Embed all scans: measures all at once, images one by one; a bad scan stops no other."""
+        if len(self.contracts) == len(self.readings):
+            embedded = self._embed_measures(progress)
+        else:
+            embedded = self._embed_images(progress)
+        if not embedded.good.any():
             raise DataError(
-                f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}"
+                f"none of {len(embedded.errors)} scans can be embedded, for instance: "
+                f"{embedded.errors[0]}"
             )
-        return features, pd.DataFrame(notes, index=self.tidy.index), contents
+        return embedded
+
+    def _embed_measures(self, progress: Progress) -> EmbeddedScans:
+        """Embed people's measures in one pass; who lacks too much has the reason."""
+        names = self.cohort.names()
+        errors: list[str | None] = [None] * len(names)
+        for reading in self.readings:
+            for row, reason in reading.source.failures(reading.cohort, progress).items():
+                errors[row] = errors[row] or f"{names[row]}: {reason}"
+        rows = np.flatnonzero([error is None for error in errors])
+        embedded = EmbeddedScans(self._empty(), errors, [""] * len(names), [""] * len(names))
+        if not len(rows):
+            return embedded
+        usable = []
+        start = 0
+        for reading in self.readings:
+            of_rows = replace(reading, cohort=reading.cohort.subset(rows))
+            usable.append(of_rows)
+            images = of_rows.source.images(of_rows.cohort)
+            features = extract_features(of_rows.network, images, settings=self.settings.embedding)
+            embedded.features[rows, start : start + features.shape[1]] = features
+            start += features.shape[1]
+        for row, content in zip(rows.tolist(), contents_of(usable, SILENT), strict=True):
+            embedded.contents[row] = content
+        for row in rows[~np.isfinite(embedded.features[rows]).all(axis=1)].tolist():
+            errors[row] = f"{names[row]}: its features are not finite."
+            embedded.features[row] = np.nan
+        return embedded
+
+    def _empty(self) -> npt.NDArray[np.float32]:
+        n_features = sum(map(attrgetter("network.n_features"), self.readings))
+        return np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
+
+    def _embed_images(self, progress: Progress) -> EmbeddedScans:
+        """Embed scans one by one."""
+        n_scans = len(self.cohort)
+        embedded = EmbeddedScans(self._empty(), [None] * n_scans, [""] * n_scans, [""] * n_scans)
+        settings = self.settings.embedding
+        with progress.task("embedding", n_scans, "scans") as task:
+            for row, name in enumerate(self.cohort.names()):
+                try:
+                    features, embedded.contents[row] = self._embed(row, settings)
+                    if not np.isfinite(features).all():
+                        raise DataError(f"{name}: its features are not finite.")
+                    embedded.features[row] = features
+                    embedded.warnings[row] = "; ".join(self._doubts_of(row))
+                except NeurocontrastError as error:
+                    embedded.errors[row] = str(error)
+                task.advance()
+        return embedded
+
+    def _doubts_of(self, row: int) -> list[str]:
+        """Return the doubts about the headers of the files of a scan."""
+        doubts = list[str]()
+        for images in self.cohort.subset([row]).scans:
+            file = files_of(images)[0]
+            if not file.lower().endswith(".npy"):
+                doubts += read_scan_header(file).warnings
+        return doubts
 
     def _embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
         """Return the features of one scan by all networks, and the digests of its content."""
@@ -108,9 +185,84 @@ class IncomingScans:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class OpenedRun:
+    """Networks of a run that are loaded, before any scan is listed."""
+
+    folder: Path
+    readers: list[Reader]
+    info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
+    settings: Config
+
+    @classmethod
+    def load(
+        cls,
+        run: Path,
+        config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
+    ) -> Self:
+        """Load the networks of a run."""
+        settings = as_config({} if config is None else config)
+        readers, contract = load_readers(run, settings.embedding)
+        return cls(run, readers, {"run": contract, **settings.embedding.reading()}, settings)
+
+    def check_probe(self, probe: FittedProbe) -> None:
+        """Refuse a probe that was fitted on features of other encoders."""
+        if is_joined(probe.blocks):
+            raise ConfigError(
+                "run: the probe was fitted on joined features of "
+                f"{len(probe.blocks)} encoders, and a run is one. "
+                "Embed the scans with each, join the tables, and predict that."
+            )
+        n_features = sum(map(attrgetter("network.n_features"), self.readers))
+        check_same_members(probe.members, members_of(self.info, n_features), parameter="run")
+        probe.check_encoder(encoder_digest(self.info), n_features, place=self.folder.name)
+
+    def list_scans(
+        self, scans: AnyTable, *, images_root: str | os.PathLike[str] | None = None
+    ) -> IncomingScans:
+        """List scans, or people with measures, as each network reads them.
+
+        Measures that cannot be read are those of a person who has an error later.
+        """
+        data = self.settings.data
+        if "skip_unreadable" in type(data).model_fields:
+            data = data.model_copy(update={"skip_unreadable": True})
+        readings = []
+        for reader in self.readers:
+            source = brains_of_run(
+                reader.folder, reader.contract, data, what="predict takes brains"
+            )
+            cohort = self._cohort_of(source, scans, images_root)
+            readings.append(Reading(reader.network, source, cohort))
+        check_same_scans([reading.cohort for reading in readings])
+        cohort = readings[0].cohort
+        tidy = tidy_table(cohort.table)
+        return IncomingScans(cohort, tidy, readings, self.settings, self.info)
+
+    def _cohort_of(
+        self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
+    ) -> Cohort:
+        place = place_of(scans)
+        cohort = source.unlisted(scans, images_root=images_root)  # people with measures
+        if cohort is None:
+            if isinstance(scans, pd.DataFrame):
+                cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
+            else:
+                if _are_scans(place):
+                    check_table(self.readers, place.name)
+                cohort = _cohort_of_scans(place, source, images_root)
+        where = self.settings.embedding.where
+        cohort = cohort.select(where) if where else cohort
+        if not len(cohort):
+            raise DataError(
+                f"{place.name}: no row is left, and there is nothing to predict without a scan."
+            )
+        return cohort
+
+
 def open_scans(
     run: Path,
-    scans: Path,
+    scans: AnyTable,
     fitted: FittedProbe,
     *,
     images_root: str | os.PathLike[str] | None,
@@ -120,35 +272,9 @@ def open_scans(
 
     `scans` are what `predict` takes.
     """
-    settings = as_config({} if config is None else config)
-    if is_joined(fitted.blocks):
-        raise ConfigError(
-            f"run: the probe was fitted on joined features of {len(fitted.blocks)} encoders, and a run is one. "
-            "Embed the scans with each, join the tables, and predict that."
-        )
-    readers, contract = load_readers(run, settings.embedding)
-    info = {"run": contract, **settings.embedding.reading()}
-    n_features = sum(map(attrgetter("network.n_features"), readers))
-    check_same_members(fitted.members, members_of(info, n_features), parameter="run")
-    fitted.check_encoder(encoder_digest(info), n_features, place=run.name)
-    readings = []
-    for reader in readers:
-        what = "predict takes brains"
-        source = brains_of_run(reader.folder, reader.contract, settings.data, what=what)
-        cohort = source.unlisted(scans, images_root=images_root)  # people with measures
-        if cohort is None:
-            if _are_scans(scans):
-                check_table(readers, scans.name)
-            cohort = _cohort_of_scans(scans, source, images_root)
-        cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
-        if not len(cohort):
-            raise DataError(
-                f"{scans.name}: no row is left, and there is nothing to predict without a scan."
-            )
-        readings.append(Reading(reader.network, source, cohort))
-    check_same_scans([reading.cohort for reading in readings])
-    cohort = readings[0].cohort
-    return IncomingScans(cohort, tidy_table(cohort.table), readings, settings, info)
+    opened = OpenedRun.load(run, config)
+    opened.check_probe(fitted)
+    return opened.list_scans(scans, images_root=images_root)
 
 
 def _cohort_of_scans(

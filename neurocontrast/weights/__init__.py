@@ -198,6 +198,17 @@ def load(name: str) -> Weights:
     return Weights(name, source.folder, source.origin)
 
 
+def _refuse_misspelt(path: Path) -> None:
+    """Refuse a path that leads nowhere and is nearly the name of weights."""
+    if path.exists():
+        return
+    hint = suggestion(path.parts[0], [*names(), *_ELSEWHERE])
+    if hint:
+        raise ConfigError(
+            f"weights: '{path}' is no file or folder, and no weights are named so.{hint}"
+        )
+
+
 def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
     """Return the folder of weights, or of one of their probes, by name; return a path unchanged.
 
@@ -231,6 +242,7 @@ def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
     if name not in _sources():
         if name in _ELSEWHERE and not path.exists():
             load(name)
+        _refuse_misspelt(path)
         return path
     if is_run:
         raise ConfigError(

@@ -225,3 +225,14 @@ def test_the_table_of_folds_has_the_mean_weight(make_cohort):
     for weight, fit in zip(folds["weight_network"], result.models["embedding"].fits, strict=True):
         assert weight == pytest.approx(np.mean([member.weight for member in fit.members]))
     assert isinstance(folds, pd.DataFrame)
+
+
+def test_the_strength_of_each_member_is_chosen_by_the_rows_of_its_own_pairs(make_cohort):
+    study = plan(cohort_of(make_cohort), target="age", info=info_of(), alpha=(1e-2, 1e4))
+    rows = study.fitted_rows
+    strengths = {}
+    for name, pair in {"seen": (rows, rows), "unseen": (rows[:8], rows[8:])}.items():
+        _, probe = fit_on_all(study, encoder="e", pairs=[[pair]] * len(SIZES))
+        strengths[name] = probe.strength
+    assert strengths["seen"] == 1e-2, "rows that were fitted to are fitted best without a penalty"
+    assert strengths["unseen"] > strengths["seen"]

@@ -28,6 +28,8 @@ PARTS = (
     "tests",
     "pipelines",
     "sample",
+    "benchmarks",
+    "weights",
     "docs",
     "pyproject.toml",
     "README.md",
@@ -40,7 +42,10 @@ LIBRARIES = ("monai.transforms", "nibabel", "pandas", "pytest", "scipy.stats", "
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of one line that a test must notice; `tests` are pytest's, relative to ``tests/``."""
+    """A change of one line that a test must notice; `tests` are pytest's, relative to ``tests/``.
+
+    `file` is relative to the package, a script ``../benchmarks/NAME.py``.
+    """
 
     file: str
     old: str

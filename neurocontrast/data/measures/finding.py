@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -271,7 +271,12 @@ def _head(path: Path) -> str:
 
 def _has_regions(head: str) -> bool:
     columns = head.partition("\n")[0].replace(",", "\t").replace(";", "\t").split("\t")
-    return sum(region_of(column.strip(' "\r')) is not None for column in columns) >= _N_REGIONS
+    return names_measures(column.strip(' "\r') for column in columns)
+
+
+def names_measures(columns: Iterable[object]) -> bool:
+    """Return whether columns are those of a table of measures."""
+    return sum(region_of(str(column)) is not None for column in columns) >= _N_REGIONS
 
 
 def _chosen(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:

@@ -1,6 +1,6 @@
 """People joined with their regional measures."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures.finding import Choice
 from neurocontrast.data.measures.merging import scan_name
 from neurocontrast.data.measures.tables import MeasuresTable, Tables, read_chosen
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.provenance import subject_label, unify_subjects
 
+_PARTICIPANTS = "participants.tsv"
+_FACTS = ("age", "sex", "site")
 _BESIDE_PARTICIPANTS = "measures.tsv"
 _NO_SUBJECT = (
     "the measures have a column subject_id, and nothing in it for this scan; give it there, or "
@@ -148,6 +150,79 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
     return replace(
         people, measures=joined, warnings=(*people.warnings, *table.notes, *notes_on_unread(table))
     )
+
+
+def people_of_table(table: MeasuresTable, place: Path) -> Cohort:
+    """Return everybody of a table of measures, unread scans last, with age, sex and site where known.
+
+    Age, sex and site are columns beside the measures, or of the ``participants.tsv`` of a folder.
+    Cells that cannot be read are missing, and a warning says so.
+    """
+    keys = [*table.values.index, *table.unread]
+    names = [name for name, _ in keys]
+    subjects = unify_subjects(map(table.subjects.get, keys, names))
+    people = pd.DataFrame({"participant_id": names, "session": [session for _, session in keys]})
+    facts, warnings = _facts_of(table, keys)
+    if (place / _PARTICIPANTS).is_file():
+        of_folder, of_table = _facts_of_folder(place / _PARTICIPANTS, people)
+        facts = facts.combine_first(of_folder)
+        warnings += of_table
+    columns = [name for name in _FACTS if name in facts and facts[name].notna().any()]
+    people.insert(1, "subject_id", subjects)
+    people[columns] = facts[columns]
+    root = place.parent
+    return Cohort(people, place, root, tuple(warnings), channels=())
+
+
+def _facts_of(
+    table: MeasuresTable, keys: Sequence[tuple[str, str]]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return age, sex and site beside the measures of scans, a row each, and warnings."""
+    written = pd.DataFrame([dict(table.facts.get(key, {})) for key in keys])
+    if not len(written.columns):
+        return written, []
+    written = written.fillna("")
+    written.insert(0, "participant_id", [f"row-{row}" for row in range(len(keys))])
+    inspection = inspect_cohort(written, channels=(), check_images=False)
+    return inspection.cohort.table, _notes_on_facts(inspection, keys)
+
+
+def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return age, sex and site of scans by the table of people of their folder, and warnings."""
+    inspection = inspect_cohort(path, channels=(), check_images=False)
+    listed = inspection.cohort.table
+    keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
+    rows_of: dict[tuple[str, str] | str, list[int]] = defaultdict(list)
+    for row, (person, session) in enumerate(keys):
+        rows_of[person, session].append(row)
+        rows_of[person].append(row)
+    rows = []
+    for participant, session in people[["participant_id", "session"]].itertuples(index=False):
+        person = subject_label(participant)
+        candidates = rows_of.get((person, session)) or rows_of.get(person, [])
+        # Two rows that fit a scan do not say which of them is of the scan.
+        rows.append(candidates[0] if len(candidates) == 1 else -1)
+    columns = [name for name in _FACTS if name in listed]
+    facts = listed[columns].reindex(rows).reset_index(drop=True)
+    return facts, _notes_on_facts(inspection, keys)
+
+
+def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> list[str]:
+    """Warn of cells of age, sex or site that cannot be read."""
+    problems = [problem for problem in inspection.problems.found if problem.column in _FACTS]
+    if not problems:
+        return []
+    first = problems[0]
+    name = first.name
+    if name.startswith("row-"):
+        name = scan_name(*keys[int(name.removeprefix("row-"))])
+    source = inspection.cohort.source.name
+    if source == "DataFrame":
+        source = "beside the measures"
+    return [
+        f"{source}: {len(problems)} cells of {one_of(_FACTS)} cannot be read and are missing; the "
+        f"first: {name}, column '{first.column}': {first.text}."
+    ]
 
 
 def notes_on_unread(table: MeasuresTable) -> list[str]:

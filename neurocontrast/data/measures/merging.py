@@ -1,14 +1,18 @@
 """Tables of measures that are merged: columns, scans, problems, and scans that are set aside."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 
 import numpy as np
 import pandas as pd
 
+from neurocontrast.data.cells import is_missing
+from neurocontrast.data.codes import base_name
 from neurocontrast.data.measures.names import Region
 from neurocontrast.data.problems import Problems, first_names
 
+_FACTS = ("age", "sex", "site")
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -27,6 +31,12 @@ class Merged:
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     subjects: dict[tuple[str, str], str] = field(default_factory=dict)
+    programs: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """Programs with version that the tables of a scan name."""
+    with_facts: bool = False
+    """Whether columns of age, sex and site are taken, too."""
+    facts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """Cells of age, sex and site that stand beside the measures, as written, by column."""
     spelled: dict[str, str] = field(
         default_factory=dict
     )  # participants: the name without "sub-", and as first read
@@ -34,6 +44,24 @@ class Merged:
     """Participant and session of each scan by its name in messages."""
     unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that are skipped."""
+
+    def takes(self, column: str) -> bool:
+        """Tell whether a column beside the measures is of ages, sexes or sites that are taken."""
+        return self.with_facts and base_name(column) in _FACTS
+
+    def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
+        """Add the cells of a column of people; where two tables disagree, nothing is known."""
+        for key, cell in zip(index, cells, strict=True):
+            if not is_missing(cell):
+                facts = self.facts.setdefault(key, {})
+                if facts.setdefault(column, cell) != cell:
+                    facts[column] = ""
+
+    def add_program(self, index: pd.MultiIndex, program: str) -> None:
+        """Add the program of a table to its scans."""
+        if program:
+            for key in index:
+                self.programs.setdefault(key, set()).add(program)
 
     def settle(self, *, skip: bool) -> None:
         """Raise all problems; with `skip` scans that have one are set aside, and others raise."""

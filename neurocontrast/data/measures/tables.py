@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import filterfalse, starmap
 from pathlib import Path
 from typing import NoReturn
 
@@ -85,6 +85,10 @@ class MeasuresTable:
     """Subject of each participant and session, where the tables have a column ``subject_id``."""
     unread: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that were skipped; `values` has none."""
+    programs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Program and version of each scan, where its tables say; several are joined by ``; ``."""
+    facts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    """Cells of age, sex and site beside the measures of a scan, as written, by column."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return the ``subject_id`` of a scan as a column, where the tables have one."""
@@ -153,11 +157,12 @@ def read_chosen(
     keep: Sequence[str] = (),
     sites: Mapping[str, str] | None = None,
     skip: bool = False,
+    with_facts: bool = False,
 ) -> MeasuresTable:
     """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
 
     With `skip` scans whose files or cells cannot be read are left out; the table has them in
-    `unread`.
+    `unread`. With `with_facts` columns of age, sex and site are taken, too.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
     if not listed:
@@ -179,7 +184,7 @@ def read_chosen(
         )
     if len(sheets) == 1 and sheets[0].damage:
         raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
-    return _merge(sheets, keep, notes, sites or {}, skip=skip)
+    return _merge(sheets, keep, notes, sites or {}, skip=skip, with_facts=with_facts)
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -218,10 +223,13 @@ def _merge(
     sites: Mapping[str, str],
     *,
     skip: bool = False,
+    with_facts: bool = False,
 ) -> MeasuresTable:
     """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
     merged = Merged(
-        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
+        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"),
+        notes=notes,
+        with_facts=with_facts,
     )
     for sheet in sheets:
         if sheet.damage:
@@ -261,6 +269,8 @@ def _merge(
         empty=tuple(empty),
         subjects=merged.subjects,
         unread=dict(zip(merged.unread, map(tuple, merged.unread.values()), strict=True)),
+        programs={key: "; ".join(sorted(names)) for key, names in merged.programs.items()},
+        facts=merged.facts,
     )
 
 
@@ -291,18 +301,10 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     chosen: dict[str, str] = {}
     left_out: list[str] = []
     for column, cells in sheet.cells.items():
-        region = region_of(column, side=sheet.side, measure=sheet.measure)
-        if region is not None and sheet.atlas and region.atlas != "aseg":
-            region = region._replace(atlas=sheet.atlas)
-        if region is None and column in keep:
-            region = Region(column, "other", "")
+        region = _region_of(column, sheet, keep)
         if region is None:
-            known = pd.Series([cell for cell in cells if not is_missing(cell)], dtype=object)
-            left_out += (
-                [column]
-                if len(known) and pd.to_numeric(known, errors="coerce").notna().all()
-                else []
-            )
+            if not merged.takes(column) and _holds_numbers(cells):
+                left_out.append(column)
         elif region.name in chosen:
             problems.add(
                 f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
@@ -314,6 +316,9 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
+    merged.add_program(index, sheet.software)
+    for column in filter(merged.takes, sheet.cells):
+        merged.add_facts(index, column, sheet.cells[column])
     names = list(starmap(scan_name, index))
     frame = pd.DataFrame(
         {
@@ -323,6 +328,22 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         index=index,
     )
     merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+
+
+def _region_of(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
+    """Return the region of a column of a sheet, or that of a column to keep; else None."""
+    region = region_of(column, side=sheet.side, measure=sheet.measure)
+    if region is not None and sheet.atlas and region.atlas != "aseg":
+        return region._replace(atlas=sheet.atlas)
+    if region is None and column in keep:
+        return Region(column, "other", "")
+    return region
+
+
+def _holds_numbers(cells: Sequence[str]) -> bool:
+    """Tell whether a column has values, and all are numbers."""
+    filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
+    return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())
 
 
 def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 from neurocontrast.data.batches import PairedImages
 from neurocontrast.data.cohort import Cohort, split_by_subject
 from neurocontrast.data.datasets import MeasuresDataset
-from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.measures import (
     MeasuresContract,
     add_measures,
@@ -24,8 +24,8 @@ from neurocontrast.data.measures import (
     read_measures,
 )
 from neurocontrast.data.measures.contents import contents_of_measures
-from neurocontrast.data.measures.finding import Choice
-from neurocontrast.data.measures.joining import with_damage
+from neurocontrast.data.measures.finding import Choice, names_measures
+from neurocontrast.data.measures.joining import people_of_table, with_damage
 from neurocontrast.data.measures.tables import read_chosen
 from neurocontrast.data.measures.units import People, check_units_of_people
 from neurocontrast.data.measures.unmarked import check_codes
@@ -35,7 +35,6 @@ from neurocontrast.data.sources.source import Source
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import unify_subjects
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 _LEFT_OUT = "X: left out "
@@ -129,20 +128,20 @@ class RegionalMeasures(Source):
             )
         return replace(cohort, measures=table, warnings=(*cohort.warnings, *warnings))
 
-    def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
+    def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
         """Return everybody in a table or folder of measures, where `data` names no other."""
         _check_no_images(images_root)
-        if self.data.measures is not None or not holds_measures(place):
+        place = place_of(scans)
+        if isinstance(scans, pd.DataFrame):
+            holds = self.data.measures is None and names_measures(scans.columns)
+        else:
+            holds = self.data.measures is None and holds_measures(place)
+        if not holds:
             return None
-        table = read_chosen(place, Choice(**self._taken), skip=self.skips)
-        names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
-        subjects = unify_subjects(map(table.subjects.get, table.values.index, names))
-        people = pd.DataFrame(
-            {"participant_id": names, "subject_id": subjects, "session": sessions}
-        )
-        return self._compared(
-            join_measures(Cohort(people, place, place.parent, channels=()), table)
-        )
+        choice = Choice(**self._taken)
+        table = read_chosen(scans, choice, skip=self.skips, with_facts=True)
+        people = people_of_table(table, place)
+        return self._compared(join_measures(people, table, all_measured=not table.unread))
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:
         """Return a cohort of the measures in a DataFrame."""

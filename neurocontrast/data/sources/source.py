@@ -83,9 +83,9 @@ class Source:
         )
         return check_kind(cohort, self.data.kind)
 
-    def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
-        """Return the samples of a place that needs no table of people, or None if it needs one."""
-        del place, images_root
+    def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
+        """Return samples that need no table of people, or None if they need one."""
+        del scans, images_root
         return None
 
     def kept_in(self, folder: Path) -> Self:

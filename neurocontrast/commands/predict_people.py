@@ -1,0 +1,406 @@
+"""Predict people by the name of weights: all of their probes, in one pass, to one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.commands.predict import Request
+from neurocontrast.commands.written import Written
+from neurocontrast.data.listing import AnyTable, place_of
+from neurocontrast.evaluation.rows import Floats, encoder_digest
+from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import check_output_file, write_table_with_json
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import CONTENT, describe_environment
+from neurocontrast.runs.incoming import OpenedRun
+from neurocontrast.runs.labels import Labels, people_of, read_cells, truths_of
+from neurocontrast.runs.people import (
+    AGE,
+    Calibration,
+    Predicted,
+    Reasons,
+    WeightsFolder,
+    find_reasons,
+    n_missing,
+    percentiles_of,
+    predict_scores,
+)
+from neurocontrast.runs.weights_at import are_embeddings
+
+_ONE_SITE = "(one site)"
+"""Site of everybody where nobody has one."""
+_MOST_RATIO = 6.0
+"""Ratio of known to predicted ages above which ages seem to be in months, or below in decades."""
+_NARROW = 5.0
+"""Years that labelled people must span, or a warning says that the shift is of their age."""
+
+
+class PeoplePredictions(Written):
+    """Predictions of people: a table, a record of how they were made, and the file, if one was written.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a person.
+    about : dict
+        Content of the JSON file beside the table.
+    lines : sequence of str
+        Summary for people.
+    location : path, optional
+        File of the table.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        about: dict[str, Any],
+        lines: list[str],
+        location: Path | None = None,
+    ) -> None:
+        if location is not None:
+            super().__init__(location)
+        self.table = table
+        self.about = about
+        self._lines = lines
+
+    def __repr__(self) -> str:
+        place = self.__dict__.get("location", "no file: give out")
+        return f"{type(self).__name__}('{place}')\n{self.summary()}"
+
+    def summary(self) -> str:
+        """Describe how many people were predicted, lie outside, and failed; and calibrations."""
+        return "\n".join(self._lines)
+
+
+def predict_people(
+    folder: Path,
+    probes: list[Path],
+    request: Request,
+    *,
+    on_scan: Callable[[dict[str, Any]], None] | None,
+    progress: Progress,
+) -> PeoplePredictions:
+    """Predict people's measures or scans by probes of weights; see `neurocontrast.predict`."""
+    if request.out is not None:
+        check_output_file(request.out, ".tsv", overwrite=request.overwrite)
+        record = request.out.with_suffix(".json")
+        check_output_file(record, ".json", overwrite=request.overwrite)
+    if are_embeddings(request.people):
+        raise ConfigError(
+            f"embeddings: '{place_of(request.people)}' is a table of embeddings, for one probe. "
+            f"Name it, for instance {probes[0]}, or give measures or scans."
+        )
+    weights = WeightsFolder.load(folder, probes)
+    opened = OpenedRun.load(folder, request.config)
+    for probe in weights.probes:
+        opened.check_probe(probe.fitted)
+    incoming = opened.list_scans(request.people, images_root=request.images_root)
+    warnings = [warning for reading in incoming.readings for warning in reading.cohort.warnings]
+    tidy = incoming.tidy
+    labels = _read_labels(weights, tidy, request.calibrate)
+    embedded = incoming.embed(progress)
+    contents = tidy.assign(**{CONTENT: embedded.contents})
+    predicted = predict_scores(weights, incoming, embedded, contents)
+    zero_shot = {target: scores.copy() for target, scores in predicted.scores.items()}
+    calibrations, is_calibrated_on = _calibrate(predicted, contents, labels, warnings)
+    percentiles = percentiles_of(predicted)
+    ages = tidy[AGE].to_numpy(float)
+    reasons = find_reasons(predicted, percentiles, ages)
+    columns = _Columns(predicted, zero_shot, calibrations, is_calibrated_on, percentiles)
+    table = columns.table(reasons)
+    about = _describe(predicted, table, reasons, calibrations, place_of(request.people).name)
+    about["environment"] = describe_environment()
+    if opened.info["run"].get("licence"):
+        about["licence"] = opened.info["run"]["licence"]
+    about["encoder"] = encoder_digest(opened.info)
+    about["warnings"] = [*dict.fromkeys(warnings), *_doubts(predicted, table)]
+    for warning in about["warnings"]:
+        progress.warning(warning)
+    if request.features:
+        table = pd.concat([table, _features_of(predicted)], axis=1)
+    if request.out is not None:
+        write_table_with_json(request.out, table, about)
+    if on_scan is not None:
+        for row in json.loads(table.to_json(orient="records", double_precision=15)):
+            on_scan(row)
+    lines = _summarise(about, calibrations, weights)
+    return PeoplePredictions(table, about, lines, request.out)
+
+
+def _features_of(predicted: Predicted) -> pd.DataFrame:
+    """Return the features of everybody as columns, named as in a table of embeddings."""
+    features = predicted.embedded.features
+    names = [f"feature_{number:04d}" for number in range(features.shape[1])]
+    return pd.DataFrame(features, index=predicted.tidy.index, columns=names)
+
+
+def _read_labels(
+    weights: WeightsFolder, tidy: pd.DataFrame, calibrate: AnyTable | None
+) -> dict[str, Labels]:
+    """Read the labels by target, and check them before anybody is embedded."""
+    if calibrate is None:
+        return {}
+    source = place_of(calibrate).name
+    fitted = {probe.fitted.target: probe.fitted for probe in weights.probes}
+    cells = read_cells(calibrate, [])
+    if "participant_id" not in cells:
+        hint = suggestion("participant_id", map(str, cells))
+        raise DataError(
+            f"{source}: column 'participant_id' is needed.{hint} It has: {one_of(map(str, cells))}."
+        )
+    targets = [target for target in fitted if target in cells]
+    if not targets:
+        raise DataError(
+            f"{source}: no column is a target of these weights ({one_of(fitted)}). "
+            f"It has: {one_of(map(str, cells))}."
+        )
+    cells = read_cells(calibrate, targets)
+    labels = {}
+    for target in targets:
+        labels[target] = Labels(cells, source, gaps=len(targets) > 1)
+        # Names, numbers and doubles are refused before any scan is read.
+        truths_of(fitted[target], tidy, labels[target], people_of(fitted[target], tidy))
+    return labels
+
+
+def _calibrate(
+    predicted: Predicted, tidy: pd.DataFrame, labels: dict[str, Labels], warnings: list[str]
+) -> tuple[list[Calibration], pd.Series]:
+    """Move each site's predictions by the error of its labelled people; return what was done.
+
+    Also returns which people gave a shift: of them nothing is a test any more.
+    """
+    is_used = pd.Series(False, tidy.index)
+    if not labels:
+        return [], is_used
+    sites = tidy["site"]
+    if sites.isna().all():
+        sites = sites.fillna(_ONE_SITE)
+        warnings.append(
+            f"calibrate: nobody has a site, and all {len(tidy)} rows count as one site. Where they "
+            "are of several, give a column 'site'."
+        )
+    calibrations = []
+    for probe in predicted.weights.probes:
+        target = probe.fitted.target
+        if target not in labels:
+            continue
+        scores = predicted.scores[target]
+        truths = truths_of(probe.fitted, tidy, labels[target], predicted.recognised[target])
+        assert truths is not None
+        is_labelled = ~np.isnan(truths) & ~np.isnan(scores) & sites.notna().to_numpy()
+        if target == AGE:
+            _check_ages(truths, scores, is_labelled, sites, labels[target].source, warnings)
+        shifts = fit_shifts(
+            scores[is_labelled],
+            truths[is_labelled],
+            sites[is_labelled],
+            tidy["subject_id"][is_labelled],
+            probe.fitted.kind,
+        )
+        predicted.scores[target] = shift_scores(scores, sites, shifts, probe.fitted.kind)
+        moved = [site for site, shift in shifts.items() if shift.shift is not None]
+        people = sites.astype(str) + "\0" + tidy["subject_id"].astype(str)
+        is_used |= sites.isin(moved) & people.isin(people[is_labelled])
+        by_site = {site: (shift.n_subjects, shift.shift) for site, shift in shifts.items()}
+        calibrations.append(Calibration(probe, by_site))
+        _warn_of_unmoved(target, sites, moved, warnings)
+    return calibrations, is_used
+
+
+def _warn_of_unmoved(target: str, sites: pd.Series, moved: list[str], warnings: list[str]) -> None:
+    """Warn of sites whose predictions stay as they are."""
+    unmoved = sorted(set(sites.dropna()) - set(moved))
+    if unmoved:
+        warnings.append(
+            f"calibrate: {target} at {one_of(unmoved)} is not calibrated: a shift takes at least "
+            f"{MIN_SHOTS} labelled people of the site, of both classes where there are two."
+        )
+
+
+def _check_ages(
+    truths: Floats,
+    scores: Floats,
+    is_labelled: np.ndarray,
+    sites: pd.Series,
+    source: str,
+    warnings: list[str],
+) -> None:
+    """Refuse ages in another unit than years, or of one age alone; warn of a narrow range."""
+    known = truths[is_labelled]
+    if len(known) < MIN_SHOTS:
+        return
+    ratio = float(np.median(known) / max(float(np.median(scores[is_labelled])), 1.0))
+    if not 1 / _MOST_RATIO < ratio < _MOST_RATIO:
+        raise DataError(
+            f"{source}: column 'age': the median is {np.median(known):g}, and the same people are "
+            f"predicted as {np.median(scores[is_labelled]):.0f} years. Give ages in years."
+        )
+    for site in sorted(set(sites[is_labelled])):
+        of_site = truths[is_labelled & (sites == site).to_numpy()]
+        span = float(np.ptp(of_site))
+        if len(of_site) >= MIN_SHOTS and span == 0:
+            raise DataError(
+                f"{source}: all {len(of_site)} labelled people of site {site} are {of_site[0]:g} "
+                "years old, and a shift learned at one age holds at no other. Label people of "
+                "several ages."
+            )
+        if len(of_site) >= MIN_SHOTS and span < _NARROW:
+            warnings.append(
+                f"calibrate: the labelled people of site {site} are of {of_site.min():g} to "
+                f"{of_site.max():g} years, and the shift may not hold at other ages."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Columns of the table of predictions."""
+
+    predicted: Predicted
+    zero_shot: dict[str, Floats]
+    calibrations: list[Calibration]
+    is_calibrated_on: pd.Series
+    percentiles: Floats | None
+
+    def table(self, reasons: Reasons) -> pd.DataFrame:
+        """Return one row a person."""
+        tidy = self.predicted.tidy
+        identifiers = ["participant_id", "session"]
+        for column in ("site", AGE):
+            if tidy[column].notna().any():
+                identifiers.append(column)
+        table = tidy[identifiers].copy()
+        calibrated = {calibration.probe.fitted.target for calibration in self.calibrations}
+        for probe in self.predicted.weights.probes:
+            target = probe.fitted.target
+            columns = self.predicted.columns_of(probe, self.predicted.scores[target])
+            if target in calibrated:
+                columns[probe.zero_shot] = self.zero_shot[target]
+            table = pd.concat([table, columns], axis=1)
+        if self.calibrations:
+            table["calibrated_on"] = self.is_calibrated_on
+        table["trained_on"] = None
+        if self.predicted.weights.names_people:
+            table["trained_on"] = self.predicted.trained_on()
+        if self.percentiles is not None:
+            table["mahalanobis_percentile"] = self.percentiles
+        missing = n_missing(self.predicted.incoming)
+        if missing is not None:
+            table["measures_missing"] = missing
+        table["outside"] = list(map(bool, reasons.texts))
+        table["why_outside"] = list(map("; ".join, reasons.texts))
+        notes = self.predicted.embedded.notes(tidy.index)
+        table["why_outside"] = table["why_outside"].replace("", None)
+        return pd.concat([table, notes], axis=1)
+
+
+def _describe(
+    predicted: Predicted,
+    table: pd.DataFrame,
+    reasons: Reasons,
+    calibrations: list[Calibration],
+    source: str,
+) -> dict[str, Any]:
+    """Describe predictions for the JSON file beside their table."""
+    probes = {}
+    for probe in predicted.weights.probes:
+        fitted = probe.fitted
+        probes[fitted.target] = {
+            "kind": fitted.kind,
+            "classes": list(fitted.classes),
+            "name": fitted.name,
+            "strength": fitted.strength,
+            "threshold": fitted.threshold,
+            "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on) or None},
+            "expected": None if probe.expected is None else probe.expected.model_dump(mode="json"),
+        }
+    failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
+    by_target = {}
+    for calibration in calibrations:
+        sites = {}
+        for site, (n_people, shift) in calibration.by_site.items():
+            sites[site] = {"n_subjects": n_people, "shift": shift}
+        by_target[calibration.probe.fitted.target] = sites
+    return {
+        "format": 1,
+        "weights": predicted.weights.folder.name,
+        "probes": probes,
+        "n": {"people": len(table), "failed": len(failed), "outside": int(table["outside"].sum())},
+        "reasons": dict(reasons.counts),
+        "scans": {
+            "source": source,
+            "n_failed": len(failed),
+            "failed": failed.to_dict("records"),
+        },
+        "ages_learned_from": predicted.weights.ages,
+        "calibration": by_target or None,
+        "error_of_age": _error_of_age(predicted, table),
+        "simulated": predicted.incoming.cohort.simulated,
+    }
+
+
+def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> dict[str, float | int] | None:
+    """Return the mean absolute error of age, of people who are a test: neither learned from nor labelled."""
+    if AGE not in table or AGE not in predicted.scores:
+        return None
+    errors = (table[f"predicted_{AGE}"] - table[AGE]).abs()
+    is_test = errors.notna() & ~predicted.trained_on()
+    if "calibrated_on" in table:
+        is_test &= ~table["calibrated_on"]
+    if not is_test.any():
+        return None
+    return {"n_people": int(is_test.sum()), "mean_absolute": float(errors[is_test].mean())}
+
+
+def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
+    """Return warnings about people learned from, and about what cannot be compared."""
+    doubts = []
+    n_known = int(predicted.trained_on().sum())
+    if n_known:
+        doubts.append(
+            f"{n_known} of {len(table)} rows are of people that the weights were learned from "
+            "(trained_on): their predictions flatter the weights."
+        )
+    if not predicted.weights.names_people:
+        doubts.append(
+            "The weights do not say whom they were learned from: trained_on is empty, not false."
+        )
+    return doubts
+
+
+def _people(n_people: int) -> str:
+    return "1 person" if n_people == 1 else f"{n_people:,} people"
+
+
+def _summarise(
+    about: dict[str, Any], calibrations: list[Calibration], weights: WeightsFolder
+) -> list[str]:
+    """Return the summary for people, line by line."""
+    n_predicted = about["n"]["people"] - about["n"]["failed"]
+    targets = " and ".join(about["probes"])
+    title = f"{targets} predicted for {_people(n_predicted)}"
+    title += f"; {about['n']['outside']:,} lie outside of the people learned from (why_outside)"
+    lines = [title]
+    for calibration in calibrations:
+        lines += calibration.lines()
+    calibrated = {calibration.probe.fitted.target for calibration in calibrations}
+    for probe in weights.probes:
+        if probe.fitted.target not in calibrated and probe.expected is not None:
+            sentence = probe.expected.sentence(0)
+            if sentence:
+                lines.append(f"{probe.fitted.target}: {sentence}")
+    measured = about["error_of_age"]
+    if measured is not None:
+        lines.append(
+            f"age of {_people(measured['n_people'])} here who gave no label and were not learned from: mean absolute "
+            f"error {measured['mean_absolute']:.1f} years"
+        )
+    return lines

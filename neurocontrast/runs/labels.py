@@ -1,0 +1,173 @@
+"""Labels of some people of a site, by which predictions are calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.cells import is_missing
+from neurocontrast.data.columns import levels_of, no_column, number_in
+from neurocontrast.data.listing import AnyTable, place_of
+from neurocontrast.data.people import read_people
+from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.sexes import as_sex
+from neurocontrast.data.unmarked import unmarked_missing
+from neurocontrast.evaluation import FittedProbe
+from neurocontrast.evaluation.rows import Floats
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.provenance import CONTENT, Recognised, subject_label
+
+
+def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
+    """Recognise the subjects of the training of a probe."""
+    return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
+
+
+def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
+    """Return which rows are of subjects that a probe was fitted on, under any identifier."""
+    return tidy["subject_id"].isin(people.subjects).to_numpy()
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A table of true labels as text, and its name."""
+
+    cells: pd.DataFrame
+    source: str
+    gaps: bool = False
+    """Whether a person may lack a label, as in a table of several targets."""
+
+
+def read_labels(
+    fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
+) -> Labels | None:
+    """Read the table to calibrate with, if there is one; refuse where no bias can be learned."""
+    if calibrate is None:
+        return None
+    if fitted.kind == "multiclass":
+        raise ConfigError(
+            "calibrate: is for numbers and for two classes; this probe predicts several classes."
+        )
+    if tidy["site"].isna().all():
+        raise DataError(
+            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the "
+            "table of the scans: predict from the table (participant_id, path, site) in place of a "
+            "folder, or embed it again, for embeddings. Scans of one site have the same word there."
+        )
+    source = place_of(calibrate).name
+    cells = read_cells(calibrate, [fitted.target])
+    for column in ("participant_id", fitted.target):
+        if column not in cells:
+            raise DataError(no_column(source, column, cells))
+    return Labels(cells, source)
+
+
+def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
+    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
+    people = read_people(table, ("participant_id", "session"))
+    problems = Problems(place_of(table).name)
+    for target in targets:
+        for row, refusal in people.refused.get(target, {}).items():
+            label = people.cells[target].iloc[row]
+            is_clear = number_in(target, label) is not None or isinstance(as_sex(label), str)
+            if is_clear:
+                line = int(people.cells.index[row])
+                problems.add(f"found {shown(label)}; {refusal.rule}", column=target, line=line)
+    problems.raise_if_any()
+    return people.cells
+
+
+def truths_of(
+    fitted: FittedProbe, tidy: pd.DataFrame, labels: Labels | None, people: Recognised
+) -> Floats | None:
+    """Return the truth of each labelled scan as a number, and NaN for the unlabelled."""
+    if labels is None:
+        return None
+    problems = Problems(labels.source)
+    truth_of = _truth_by_cell(fitted, labels.cells[fitted.target])
+    truths = np.full(len(tidy), np.nan)
+    rows = _rows_of_people(tidy)
+    is_trained_on = trained_on(tidy, people)
+    line_of: dict[int, tuple[int, str]] = {}
+    for line, row in zip(labels.cells.index, labels.cells.to_dict("records"), strict=True):
+        name = row["participant_id"]
+        cell = row[fitted.target]
+        where: dict[str, Any] = {"line": line, "name": name}
+        of_scan = _scans_of(row, rows, tidy)
+        value = truth_of[cell]
+        if not len(of_scan):
+            problems.add("no scan belongs to this participant", column="participant_id", **where)
+        elif value is None and labels.gaps and is_missing(cell):
+            continue
+        elif value is None:
+            allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
+            rule = f"must be {allowed}{suggestion(cell, fitted.classes)}"
+            problems.add(f"found {shown(cell)}; {rule}", column=fitted.target, **where)
+        elif is_trained_on[of_scan].any():
+            problems.add(
+                "the probe was fitted on this subject, who cannot calibrate a new site", **where
+            )
+        elif earlier := next(
+            (line_of[scan] for scan in of_scan if scan in line_of and truths[scan] != value), None
+        ):
+            problems.add(
+                f"is {shown(earlier[1])} in line {earlier[0]}, and {shown(cell)} here",
+                column=fitted.target,
+                **where,
+            )
+        else:
+            truths[of_scan] = value
+            line_of |= dict.fromkeys(of_scan, (line, cell))
+    problems.raise_if_any()
+    return truths
+
+
+def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:
+    """Return the rows of each participant, by the name without ``sub-``."""
+    labels = tidy["participant_id"].map(subject_label).to_numpy()
+    rows = {}
+    for label in set(labels):
+        rows[label] = np.flatnonzero(labels == label)
+    return rows
+
+
+def _scans_of(
+    row: Mapping[Hashable, str], rows: Mapping[str, npt.NDArray[np.intp]], tidy: pd.DataFrame
+) -> npt.NDArray[np.intp]:
+    """Return the scans of the person, and of the session, of a row of labels."""
+    of_person = rows.get(subject_label(row["participant_id"]), np.array([], dtype=int))
+    if "session" not in row:
+        return of_person
+    session = "" if is_missing(row["session"]) else row["session"]
+    return of_person[(tidy["session"].fillna("").iloc[of_person] == session).to_numpy()]
+
+
+def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
+    """Return the truth of each cell as a number, and None where the cell holds no truth.
+
+    A probe of an earlier version can have classes as its table wrote them.
+    """
+    written = cells.unique().tolist()
+    if fitted.kind == "continuous":
+        codes = unmarked_missing(fitted.target, cells)
+        numbers: dict[str, float | None] = dict.fromkeys(codes)
+        for cell in written:
+            numbers.setdefault(cell, number_in(fitted.target, cell))
+        return numbers
+    classes = list(fitted.classes)
+    levels = levels_of(fitted.target, classes)
+    truths: dict[str, float | None] = {}
+    for cell, level in zip(
+        written, levels_of(fitted.target, written, learned=classes), strict=True
+    ):
+        truths[cell] = None
+        if level in classes:
+            truths[cell] = float(classes.index(level))
+        elif level in levels:
+            truths[cell] = float(levels.index(level))
+    return truths

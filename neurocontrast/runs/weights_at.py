@@ -1,0 +1,34 @@
+"""Tell weights from evaluations, and embeddings from scans, without loading either."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.weights.packages import FILES
+
+_PROBE = "probe.json"
+
+
+def probes_of(path: Path) -> tuple[Path, list[Path]] | None:
+    """Return the folder of weights and its probes, for a folder of weights or of one probe; else None."""
+    for folder, pattern in ((path, f"*/{_PROBE}"), (path.parent, f"{path.name}/{_PROBE}")):
+        if any(map(Path.is_file, map(folder.joinpath, FILES))):
+            probes = [description.parent for description in sorted(folder.glob(pattern))]
+            if probes:
+                return folder, probes
+    return None
+
+
+def are_embeddings(place: str | os.PathLike[str] | pd.DataFrame) -> bool:
+    """Tell a table of embeddings, as `embed` writes, from scans and measures."""
+    if isinstance(place, pd.DataFrame):
+        return "feature_0000" in place.columns
+    path = Path(place)
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    import pyarrow.parquet
+
+    return "feature_0000" in pyarrow.parquet.read_schema(path).names

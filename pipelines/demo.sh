@@ -25,8 +25,10 @@ pretrain() {
         --participants "$out/healthy/participants.tsv" --out "$out/$name" --set "data.cache_dir=$out/cache" \
         --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 "$@"
 }
-pretrain run --set training.epochs=2
-pretrain untrained --set training.epochs=0
+# The people of the study are all others, and more components of the healthy than half their number keep more of them.
+beside="encoder.beside={n_components: 800, share: 0.8}"
+pretrain run --set training.epochs=2 --set "$beside"
+pretrain untrained --set training.epochs=0 --set "$beside"
 pretrain components --set "encoder={name: pca, n_components: 60}"
 
 # Of the encoders to compare with, the scores alone.
@@ -47,3 +49,7 @@ run neurocontrast report "$out/run-age"
 run neurocontrast report "$out/run-diagnosis"
 
 python "$here/demo_summary.py" "$out"
+
+# Real people: weights that were learned at other hospitals, and a hospital that nothing was learned from.
+run neurocontrast predict measures "$here/../sample/measures_ds000222/measures.tsv" --out "$out/people.tsv"
+PYTHONPATH="$here/../benchmarks" python "$here/demo_people.py" "$out/people.tsv" "$out/people.png"

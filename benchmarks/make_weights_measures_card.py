@@ -71,7 +71,8 @@ def summary(people: pd.DataFrame, *, by_site: bool) -> str:
     draws = draws_of(people, by_site=by_site)
 
     def figure(measure: Callable[[pd.DataFrame, str], float], column: str, digits: int) -> str:
-        return with_interval([measure(people.iloc[rows], column) for rows in draws], digits)
+        table = people[["age", "sex", column]]
+        return with_interval([measure(table.iloc[rows], column) for rows in draws], digits)
 
     lines = ["| | these weights | ridge or logistic regression | median age |", "|---|---|---|---|"]
     for title, measure in (("mean absolute error, years", error_of), ("bias, years", bias_of)):

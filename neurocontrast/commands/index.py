@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
-from neurocontrast.data.measures.joining import measures_of_table, record_of_table, rows_of
+from neurocontrast.data.measures.joining import (
+    measures_of_table,
+    record_of_table,
+    rows_of,
+    versions_of,
+)
 from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import first_names
 from neurocontrast.display import as_progress
@@ -244,7 +249,11 @@ def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, An
         for name in rows.not_asked
         if named.isdisjoint((name, name.partition(" session ")[0]))
     ]
-    table = pd.concat([found.table[["participant_id", "session"]], rows.values], axis=1)
+    identity = found.table[["participant_id", "session"]]
+    versions = versions_of(measures, rows)
+    if len(set(versions) - {""}) > 1:
+        identity = identity.assign(software=versions)
+    table = pd.concat([identity, rows.values], axis=1)
     table = table.drop(index=rows.lacking.tolist())
     about = {
         **{"file": target.name, "n_scans": len(table), "n_columns": len(rows.values.columns)},

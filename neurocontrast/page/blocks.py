@@ -84,7 +84,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens on demand."""
+    """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens on demand.
+
+    With `filter`, the label of a field for words, the table scrolls within the page, and the script
+    ``filter.js`` hides rows without the words.
+    """
 
     block: ClassVar[str] = "table"
     caption: str
@@ -94,10 +98,25 @@ class Table:
     note: str = ""
     total_rows: int = 0
     folded: bool = False
+    filter: str = ""
 
     def list_reasons(self) -> list[str]:
         """Return why values are absent, each reason once, in the order met."""
         return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason))
+
+
+@dataclass(frozen=True)
+class Shades:
+    """A table of many numbers, each a text with the class of its shade ("", "up1" … "down3").
+
+    `filter` is the label of the field for words, as in `Table`.
+    """
+
+    block: ClassVar[str] = "shades"
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    filter: str
 
 
 @dataclass(frozen=True)
@@ -147,7 +166,19 @@ class Gallery:
     key: str
 
 
-Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns | Gallery
+Block = (
+    Paragraph
+    | Items
+    | Numbered
+    | Facts
+    | Cards
+    | Table
+    | Shades
+    | Pictures
+    | Code
+    | Columns
+    | Gallery
+)
 
 
 def note(text: str) -> Paragraph:

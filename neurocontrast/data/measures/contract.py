@@ -147,6 +147,16 @@ class MeasuresContract(MeasureSettings):
         standardised = (filled - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
+    def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
+        """Return deviations from the medians learned, in standard deviations; NaN where one is missing.
+
+        They are those after logarithm and head size, and not cut off at `clip`.
+        """
+        raw = self._raw(values.reindex(columns=list(self.columns)))
+        residuals = self._without_head(self._logarithms(raw))
+        deviations = (residuals - np.array(self.medians)) / np.array(self.sds)
+        return pd.DataFrame(deviations, index=values.index, columns=list(self.columns))
+
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
         """Return the rows that lack more than `max_missing` of the measures, each with the reason."""
         return self._reasons(self._raw(values))
@@ -223,12 +233,7 @@ class MeasuresContract(MeasureSettings):
     def _ways_out(self, raw: npt.NDArray[np.float64]) -> str:
         """Return the options by which people are left out who lack too much, or filled."""
         shares = np.isnan(raw).mean(axis=1)
-        worst = float(shares.max(initial=0.0))
-        return (
-            "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
-            f"{_up(min(worst, _MOST_ADVISED))} allows more, with medians of the people learned "
-            "from in place of what is missing."
-        )
+        return ways_out(float(shares.max(initial=0.0)))
 
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         raw = raw.copy()
@@ -286,6 +291,15 @@ class MeasuresContract(MeasureSettings):
             ]
             text = "; ".join(dict.fromkeys(wrong)).replace("Value error, ", "")
             raise DataError(f"preprocessing contract: {text}.") from None
+
+
+def ways_out(share: float) -> str:
+    """Name the options by which people are left out who lack a share of the measures, or filled."""
+    return (
+        "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
+        f"{_up(min(share, _MOST_ADVISED))} allows more, with medians of the people learned "
+        "from in place of what is missing."
+    )
 
 
 def _up(share: float) -> float:

@@ -34,9 +34,15 @@ class Merged:
     """Participant and session of each scan by its name in messages."""
     unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that are skipped."""
+    zeros: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Measures by participant and session that are 0, and cannot be."""
+    versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    """Programs and versions by participant and session."""
+    collected: Problems | None = None
+    """Problems to which all are added, in place of an error."""
 
     def settle(self, *, skip: bool) -> None:
-        """Raise all problems; with `skip` scans that have one are set aside, and others raise."""
+        """Raise all problems, or collect them; with `skip` scans that have one are set aside."""
         if skip:
             everything = list(self.problems.found)
             self.problems.found.clear()
@@ -46,7 +52,7 @@ class Merged:
                     self.problems.found.append(problem)
                 else:
                     self.unread.setdefault(key, []).append(str(problem._replace(name="")))
-        self.problems.raise_if_any()
+        self.problems.pass_on(self.collected)
 
     def without_unread(self, values: pd.DataFrame) -> pd.DataFrame:
         """Return measures without the scans that are skipped."""

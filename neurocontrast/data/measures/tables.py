@@ -85,6 +85,10 @@ class MeasuresTable:
     """Subject of each participant and session, where the tables have a column ``subject_id``."""
     unread: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that were skipped; `values` has none."""
+    zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """Measures by participant and session that were 0, and are missing in `values`."""
+    versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Program and version by participant and session, where files or a column say them."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return the ``subject_id`` of a scan as a column, where the tables have one."""
@@ -153,11 +157,13 @@ def read_chosen(
     keep: Sequence[str] = (),
     sites: Mapping[str, str] | None = None,
     skip: bool = False,
+    collected: Problems | None = None,
 ) -> MeasuresTable:
     """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
 
     With `skip` scans whose files or cells cannot be read are left out; the table has them in
-    `unread`.
+    `unread`. With `collected` all problems are added to it, and none is an error: a cell that has
+    one is missing, and of several rows of a scan the first is taken.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
     if not listed:
@@ -179,7 +185,9 @@ def read_chosen(
         )
     if len(sheets) == 1 and sheets[0].damage:
         raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
-    return _merge(sheets, keep, notes, sites or {}, skip=skip)
+    source = sheets[0].source.name if len(sheets) == 1 else "measures"
+    merged = Merged(Problems(source), notes=notes, collected=collected)
+    return _merge(merged, sheets, keep, sites or {}, skip=skip)
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -199,7 +207,8 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
         raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
     cells = {str(column): list(map(text_of, frame[column])) for column in frame}
     rows = [f"row {row}" for row in range(len(frame))]
-    merged = _merge([Sheet(Path(name), rows, cells)], keep, [], _sites_of(frame, rows))
+    sheets = [Sheet(Path(name), rows, cells)]
+    merged = _merge(Merged(Problems(name)), sheets, keep, _sites_of(frame, rows))
     values = merged.values.droplevel("session").loc[rows].reset_index(drop=True)
     return replace(merged, values=values)
 
@@ -212,17 +221,15 @@ def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
 
 
 def _merge(
+    merged: Merged,
     sheets: Sequence[Sheet],
     keep: Sequence[str],
-    notes: list[str],
     sites: Mapping[str, str],
     *,
     skip: bool = False,
 ) -> MeasuresTable:
     """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
-    merged = Merged(
-        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes
-    )
+    notes = merged.notes
     for sheet in sheets:
         if sheet.damage:
             _add_damage(sheet, merged)
@@ -241,11 +248,12 @@ def _merge(
         notes.append(f"left out {one_of(empty)}: empty for everybody.")
         values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
-    check_units(values, kinds)
     people = people_of(values, merged.problems.source, sites)
-    check_units_of_people(values, kinds, people)
-    check_codes(values, kinds, people)
-    versions = sorted({sheet.software for sheet in sheets} - {""})
+    _check_values(values, kinds, people, merged.collected)
+    programs = {sheet.software for sheet in sheets}
+    for of_scan in merged.versions.values():
+        programs.update(of_scan)
+    versions = sorted(programs - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
     return MeasuresTable(
@@ -261,7 +269,24 @@ def _merge(
         empty=tuple(empty),
         subjects=merged.subjects,
         unread=dict(zip(merged.unread, map(tuple, merged.unread.values()), strict=True)),
+        zeros=merged.zeros,
+        versions=dict(zip(merged.versions, map("; ".join, merged.versions.values()), strict=True)),
     )
+
+
+def _check_values(
+    values: pd.DataFrame, kinds: Mapping[str, Kind], people: People, collected: Problems | None
+) -> None:
+    """Refuse values of another unit and codes for missing ones, or collect the problems."""
+    try:
+        check_units(values, kinds)
+    except DataError as error:
+        if collected is None:
+            raise
+        collected.add(str(error))
+        return  # of people only the same would be said, once more
+    check_units_of_people(values, kinds, people, collected=collected)
+    check_codes(values, kinds, people, collected=collected)
 
 
 def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
@@ -322,7 +347,19 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         },
         index=index,
     )
-    merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+    _add_versions(sheet, index, merged)
+    first = frame[~frame.index.duplicated()]
+    merged.frames.append((sheet.source.name, _without_zeros(sheet, first, merged)))
+
+
+def _add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
+    """Add program and version of each scan of a sheet, where its rows or the sheet say one."""
+    programs = list(sheet.programs)
+    if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
+        programs = [sheet.software] * len(index)
+    for key, program in zip(index, programs, strict=False):
+        if not is_missing(program):
+            merged.versions.setdefault(key, {})[program.strip()] = None
 
 
 def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
@@ -330,6 +367,9 @@ def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.Data
     zeros = frame == 0
     for column in frame.columns.astype(str):
         zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
+    for row in np.flatnonzero(zeros.any(axis=1)).tolist():
+        of_scan = merged.zeros.setdefault(frame.index[row], [])
+        of_scan += zeros.columns[zeros.iloc[row]].astype(str).tolist()
     empty = zeros.columns[zeros.any()].astype(str)
     kinds = empty.map(lambda column: merged.regions[column].kind)
     is_thickness = np.asarray(kinds == "thickness", dtype=bool)
@@ -438,4 +478,7 @@ def _numbers(
             line=sheet.line(row),
             name=names[row],
         )
-    return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
+    scale = 1.0
+    if kind == "volume":
+        scale = sheet.scale
+    return np.asarray(values.mask(bad | negative) * scale, dtype=np.float64)

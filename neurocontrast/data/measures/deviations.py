@@ -1,0 +1,249 @@
+"""Robust deviations of people's measures: from their site, from everybody, or from the people a run learned from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.measures.contract import MeasuresContract
+from neurocontrast.data.measures.inspecting import InspectedMeasures
+
+N_DEVIATIONS = 5.0
+"""Robust standard deviations (1.4826 median absolute deviations) from which a measure is outside."""
+SHARE_OUTSIDE = 0.015
+"""Share of a person's measures, at least one, that must be outside for a flag."""
+N_SITE = 10
+"""People of a site, at least, who are compared with their own site and not with everybody."""
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_SMALLEST = 1.0  # mm³ or mm²: a volume of 0 has a logarithm too
+_CONSISTENT = 1.4826
+_N_WORST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """Hold the deviations of people and sites, a column a measure.
+
+    Parameters
+    ----------
+    of_people : DataFrame
+        Deviation of each row's measure; NaN where it is missing.
+    of_sites : DataFrame
+        Median deviation of each site's people from the others, or from the people learned from.
+    centre, spread : Series
+        Usual value and its robust standard deviation on the scale of `scaled`.
+    is_log : Series
+        Whether that scale is the logarithm.
+    reference : str
+        With whom people are compared, in a sentence.
+    """
+
+    of_people: pd.DataFrame
+    of_sites: pd.DataFrame
+    centre: pd.Series
+    spread: pd.Series
+    is_log: pd.Series
+    reference: str
+
+    @property
+    def is_outside(self) -> pd.DataFrame:
+        """Whether a measure of a person is outside."""
+        return self.of_people.abs() > N_DEVIATIONS
+
+    def range_of(self, measure: str, n_deviations: float = 2.0) -> tuple[float, float]:
+        """Return the usual range of a measure in its unit."""
+        low = self.centre[measure] - n_deviations * self.spread[measure]
+        high = self.centre[measure] + n_deviations * self.spread[measure]
+        if self.is_log[measure]:
+            return float(np.exp(low)), float(np.exp(high))
+        return float(low), float(high)
+
+
+def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
+    """Return the site of each row as pages name it: n/a where none is known, all without sites."""
+    if "site" not in inspected.people.table:
+        return pd.Series("all", index=inspected.values.index)
+    return inspected.sites.where(inspected.sites != "", "n/a")
+
+
+def deviations_among(inspected: InspectedMeasures) -> Deviations:
+    """Compare people with their own site, and sites with the others; volumes and areas as logarithms."""
+    values = inspected.values
+    kinds = inspected.table.kinds
+    is_log = pd.Series({name: kinds[str(name)] in ("volume", "area") for name in values}, dtype=bool)
+    scaled = values.astype(float).copy()
+    logs = is_log.index[is_log]
+    scaled[logs] = np.log(scaled[logs].clip(lower=_SMALLEST))
+    sites = sites_of_rows(inspected)
+    subjects = inspected.people.table["subject_id"]
+    centre = scaled.median()
+    spread = _spread(scaled)
+    of_people = (scaled - centre) / spread
+    of_sites = {}
+    for site, of_site in scaled.groupby(sites):
+        others = scaled[(sites != site).to_numpy()]
+        if others.notna().any(axis=None):
+            of_sites[str(site)] = (of_site.median() - others.median()) / _spread(others)
+        if subjects[of_site.index].nunique() >= N_SITE:
+            own = (of_site - of_site.median()) / _spread(of_site)
+            of_people.loc[of_site.index] = own.fillna(of_people.loc[of_site.index])
+    by_site = pd.DataFrame.from_dict(of_sites, orient="index", columns=values.columns)
+    reference = f"their own site, where it has {N_SITE} people, and else everybody"
+    return Deviations(of_people, by_site, centre, spread, is_log, reference)
+
+
+def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
+    """Compare people and sites with the people that a run learned from."""
+    of_people = contract.deviations(inspected.values)
+    names = list(contract.columns)
+    by_site = of_people.groupby(sites_of_rows(inspected)).median()
+    is_log = pd.Series(contract.is_volume, index=names) & contract.log_volumes
+    return Deviations(
+        of_people,
+        by_site,
+        pd.Series(contract.medians, index=names),
+        pd.Series(contract.sds, index=names),
+        is_log,
+        "the people that the run learned from",
+    )
+
+
+def _spread(values: pd.DataFrame) -> pd.Series:
+    """Return robust standard deviations of columns; NaN where most values are one."""
+    away = (values - values.median()).abs().median()
+    return _CONSISTENT * away.where(away > 0)
+
+
+def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
+    """Return a row a person, those to look at first: what is missing, 0, outside, and why they are flagged."""
+    is_outside = deviations.is_outside
+    n_outside = is_outside.sum(axis=1).to_numpy()
+    sizes = deviations.of_people.abs()
+    people = inspected.people.table[["participant_id", "session"]].copy()
+    people["site"] = sites_of_rows(inspected)
+    if "age" in inspected.people.table:
+        people["age"] = inspected.people.table["age"]
+    people["software"] = inspected.versions
+    people["n_measures"] = inspected.values.notna().sum(axis=1)
+    people["n_missing"] = inspected.values.isna().sum(axis=1)
+    people["n_zero"] = inspected.zeros.sum(axis=1)
+    people["n_outside"] = n_outside
+    people["largest"] = sizes.max(axis=1).round(2)
+    people["worst"] = _worst_of(deviations.of_people)
+    reasons = _problems_by_row(inspected)
+    for row in range(len(people)):
+        least = least_outside(int(people["n_measures"].iloc[row]))
+        if n_outside[row] >= least:
+            reasons[row].append(
+                f"outside in {n_outside[row]} of {people['n_measures'].iloc[row]} measures"
+            )
+    people["flagged"] = ["yes" if texts else "no" for texts in reasons]
+    people["why"] = ["; ".join(texts) for texts in reasons]
+    people.insert(2, "name", inspected.names)
+    order = np.lexsort(
+        (people["name"], -people["largest"].fillna(0), -n_outside, people["flagged"] != "yes")
+    )
+    return people.iloc[order].reset_index(drop=True)
+
+
+def least_outside(n_measures: int) -> int:
+    """Return how many measures of a person must be outside for a flag."""
+    return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
+
+
+def _worst_of(deviations: pd.DataFrame) -> list[str]:
+    """Return the measures of each row that are most outside, with their deviations."""
+    texts = []
+    columns = deviations.columns.astype(str)
+    values = deviations.to_numpy()
+    order = np.argsort(-np.nan_to_num(np.abs(values)), axis=1)[:, :_N_WORST]
+    for row, places in enumerate(order):
+        words = []
+        for place in places:
+            if abs(values[row, place]) > N_DEVIATIONS:
+                words.append(f"{columns[place]} {values[row, place]:+.1f}")
+        texts.append(", ".join(words))
+    return texts
+
+
+def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
+    """Return the problems of each row, each once."""
+    reasons: list[list[str]] = [[] for _ in inspected.names]
+    for problem in inspected.problems.found:
+        row = inspected.row_of(problem)
+        if row is not None:
+            reasons[row].append(str(problem._replace(line=None, name="")))
+    return reasons
+
+
+def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
+    """Return a row a measure, the worst first: who is outside, missing or 0, and the site furthest away."""
+    names = deviations.of_people.columns
+    values = inspected.values.reindex(columns=names)
+    shifts = deviations.of_sites.abs()
+    table = pd.DataFrame(index=names)
+    table["kind"] = [inspected.table.kinds.get(str(name), "") for name in names]
+    table["median"] = values.median()
+    table["n_outside"] = deviations.is_outside.sum()
+    table["n_missing"] = values.isna().sum()
+    table["n_zero"] = inspected.zeros.reindex(columns=names, fill_value=False).sum()
+    known = shifts.dropna(axis=1, how="all")
+    table["furthest_site"] = known.idxmax() if len(known) else ""
+    table["shift"] = [
+        deviations.of_sites[name].get(site) if isinstance(site, str) else np.nan
+        for name, site in table["furthest_site"].items()
+    ]
+    table["furthest_site"] = table["furthest_site"].fillna("")
+    table["is_constant"] = table.index.isin(inspected.constants)
+    order = np.lexsort((-table["shift"].abs().fillna(0), -table["n_outside"]))
+    return table.iloc[order].rename_axis("measure").reset_index()
+
+
+def table_by_site(
+    inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
+) -> pd.DataFrame:
+    """Return a row a measure and site, measures in the order given: counts, quantiles and shift."""
+    sites = sites_of_rows(inspected)
+    values = inspected.values.reindex(columns=list(measures))
+    groups = values.groupby(sites)
+    parts = {
+        "n": groups.count(),
+        "n_missing": values.isna().groupby(sites).sum(),
+        "n_zero": inspected.zeros.reindex(columns=list(measures), fill_value=False)
+        .groupby(sites)
+        .sum(),
+        "n_outside": deviations.is_outside[list(measures)].groupby(sites).sum(),
+    }
+    for quantile in _QUANTILES:
+        parts[f"q{quantile * 100:02.0f}"] = groups.quantile(quantile)
+    shifts = deviations.of_sites.reindex(index=parts["n"].index, columns=list(measures))
+    parts["shift"] = shifts.astype(float).round(2)
+    stacked = {name: part.T.stack(future_stack=True) for name, part in parts.items()}
+    table = pd.DataFrame(stacked)
+    table.index.names = ["measure", "site"]
+    return table.loc[list(measures)].reset_index()
+
+
+def table_of_sites(inspected: InspectedMeasures, people: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a site: people, ages, programs, and how many lack, have zeros, or are flagged."""
+    rows = []
+    for site, of_site in people.groupby("site"):
+        versions = of_site["software"].replace("", "not known").value_counts()
+        listed = [f"{version} ({n})" for version, n in versions.items()]
+        if len(listed) == 1:
+            listed = [str(versions.index[0])]
+        row = {
+            "site": site,
+            "people": len(of_site),
+            "age": of_site["age"].median() if "age" in of_site else np.nan,
+            "software": ", ".join(listed),
+            "lacking": int((of_site["n_missing"] > 0).sum()),
+            "with_zeros": int((of_site["n_zero"] > 0).sum()),
+            "flagged": int((of_site["flagged"] == "yes").sum()),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)

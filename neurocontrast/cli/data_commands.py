@@ -148,7 +148,10 @@ def convert(
 
 def index(
     given: Given,
-    root: Annotated[Path, argument("ROOT", "Folder of the scans, or a table of measures.")],
+    root: Annotated[
+        list[Path],
+        argument("ROOT...", "Folder of the scans, or tables of measures of the same people."),
+    ],
     out: Annotated[
         Path, option("Table to write; index.json (a_index.json of a.tsv) is written next to it.")
     ] = Path("participants.tsv"),

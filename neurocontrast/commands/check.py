@@ -163,7 +163,7 @@ def check(
     n_workers: int = 2,
     progress: Progress | bool | None = None,
 ) -> CheckReport:
-    """Check a table of scans, of natural images, or of people with regional measures, and their data.
+    """Check a table of scans, of natural images, or of people with measures, and their data.
 
     Parameters
     ----------
@@ -191,13 +191,7 @@ def check(
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
-    good = None if write_good is None else Path(write_good)
-    if good is not None:
-        check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
-        if good.resolve() == Path(participants).expanduser().resolve():
-            raise ConfigError(
-                f"write_good: {good} is the table that is checked. Write another file."
-            )
+    good = _checked_target(write_good, participants, overwrite=overwrite)
     of_measures = settings_of_measures(Path(participants), measures, kind)
     if of_measures is not None:
         return _check_measures(Path(participants), of_measures, phi=phi, good=good)
@@ -225,8 +219,7 @@ def check(
         how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
         warnings, n_unprepared = _inspect_scans(inspection, rows, deep=deep, **how)
     if phi:
-        # Extremes of age are values of single people.
-        summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
+        summary = _without_ages(summary)
         files = [Path(path) for scan in readable.scans for path in files_of(scan)]
         found = look_for_identities(cohort.source, files, problems)
     if good is not None:
@@ -245,6 +238,24 @@ def check(
     )
 
 
+def _checked_target(
+    write_good: str | Path | None, participants: str | Path, *, overwrite: bool
+) -> Path | None:
+    """Return the table to write; refuse one that is there, or that is checked."""
+    if write_good is None:
+        return None
+    good = Path(write_good)
+    check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
+    if good.resolve() == Path(participants).expanduser().resolve():
+        raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
+    return good
+
+
+def _without_ages(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return counts without ages, whose extremes are values of single people."""
+    return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]
+
+
 def _check_measures(
     participants: Path, settings: MeasureDataSettings, *, phi: bool, good: Path | None
 ) -> CheckReport:
@@ -254,7 +265,7 @@ def _check_measures(
     summary = add_counts(summarise(people), inspected)
     identities = None
     if phi:
-        summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
+        summary = _without_ages(summary)
         identities = look_for_identities(people.source, [], inspected.problems)
     if good is not None:
         _write_good(good, Inspection(people, inspected.problems, inspected.lines))

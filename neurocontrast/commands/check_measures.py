@@ -1,16 +1,16 @@
-"""Check people with regional measures: both tables are read to the end, and all problems are listed."""
+"""Check people with regional measures: both tables are read to the end, all problems listed."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from neurocontrast.data.measures.doubts import warnings_about
 from neurocontrast.data.measures.finding import holds_measures
 from neurocontrast.data.measures.inspecting import (
     InspectedMeasures,
     inspect_measures,
     is_of_measures,
-    warnings_about,
 )
 from neurocontrast.data.measures.joining import find_measures
 from neurocontrast.data.quality import doubts_about
@@ -34,9 +34,8 @@ class MeasuresFacts:
         return cls(inspected.values.shape[1], table.atlas, table.software, table.sources)
 
     def __str__(self) -> str:
-        about = ", ".join(filter(None, (self.atlas, self.software)))
-        words = f"{self.n_measures} measures"
-        return f"{words} ({about})" if about else words
+        origin = ", ".join(filter(None, (self.atlas, self.software)))
+        return f"{self.n_measures} measures ({origin})".removesuffix(" ()")
 
 
 def settings_of_measures(
@@ -68,27 +67,25 @@ def check_measures(
 
 
 def add_counts(summary: pd.DataFrame, inspected: InspectedMeasures) -> pd.DataFrame:
-    """Return the counts of sites with those of values that are missing, and that are 0."""
-    missing = inspected.values.isna().sum(axis=1).to_numpy()
-    zeros = inspected.zeros.sum(axis=1).to_numpy()
-    sites = inspected.people.table.get("site", pd.Series(index=inspected.values.index, dtype=object))
-    rows = []
-    for name in summary.index[:-1]:
-        rows.append((sites == name).to_numpy() if name != "site n/a" else sites.isna().to_numpy())
-    rows.append(pd.Series(True, index=sites.index).to_numpy())
-    return summary.assign(
-        missing=[int(missing[of_site].sum()) for of_site in rows],
-        zero=[int(zeros[of_site].sum()) for of_site in rows],
+    """Return the counts of each site, with the numbers of missing values and of zeros."""
+    counts = pd.DataFrame(
+        {"missing": inspected.values.isna().sum(axis=1), "zero": inspected.zeros.sum(axis=1)}
     )
+    by_site = counts.groupby(inspected.sites).sum().rename({"": "site n/a"})
+    names = summary.index[:-1]
+    rows = pd.concat([by_site.reindex(names), counts.sum().to_frame().T]).astype(int)
+    return summary.assign(missing=rows["missing"].to_numpy(), zero=rows["zero"].to_numpy())
 
 
 def measures_to_name(
     participants: Path, settings: MeasureDataSettings, good: Path | None
 ) -> tuple[Path, ...]:
-    """Return the tables of measures that `pretrain` must be told, since it would not find them."""
+    """Return the tables of measures that `pretrain` must be told to find."""
     if settings.measures is not None:
         return settings.measures
     if good is None or holds_measures(participants):
         return ()
     measures = find_measures(participants)
-    return () if find_measures(good).resolve() == measures.resolve() else (measures,)
+    if find_measures(good).resolve() == measures.resolve():
+        return ()
+    return (measures,)

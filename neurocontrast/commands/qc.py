@@ -1,4 +1,4 @@
-"""Quality control of scans in MNI space, or of regional measures: flags and a page, the worst first."""
+"""Quality control of scans in MNI space, or of regional measures: flags and a page."""
 
 import io
 import json
@@ -96,9 +96,9 @@ def qc(
     ----------
     participants : path
         Table of scans; or of people with measures (``measures.tsv`` beside a table without a column
-        ``path``), or a table or folder of measures. Columns ``mask_path``, ``gm`` and ``wm`` give brain masks and tissue maps;
-        ``iqr`` (CAT12) and ``euler`` (FreeSurfer) are taken over, and the affine scales of
-        ``quality.tsv`` beside the table, if `prepare` wrote one.
+        ``path``), or a table or folder of measures. Columns ``mask_path``, ``gm`` and ``wm`` give
+        brain masks and tissue maps; ``iqr`` (CAT12) and ``euler`` (FreeSurfer) are taken over, and
+        the affine scales of ``quality.tsv`` beside the table, if `prepare` wrote one.
     out : path
         Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and
         ``scans/``, the measures and thumbnail of each scan; or, of regional measures,

@@ -1,4 +1,4 @@
-"""Quality control of regional measures: who is outside, what is missing or zero, and how sites differ."""
+"""Quality control of regional measures: who is outside, missing and zero values, and sites."""
 
 import os
 from dataclasses import dataclass
@@ -23,11 +23,8 @@ from neurocontrast.data.measures.deviations import (
     table_of_people,
     table_of_sites,
 )
-from neurocontrast.data.measures.inspecting import (
-    InspectedMeasures,
-    inspect_measures,
-    warnings_about_people,
-)
+from neurocontrast.data.measures.doubts import warnings_about_people
+from neurocontrast.data.measures.inspecting import InspectedMeasures, inspect_measures
 from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.encoders.members import members_of
 from neurocontrast.encoders.weights import CONTRACT
@@ -52,7 +49,7 @@ class ComparedMeasures:
 def compare_measures(
     participants: Path, target: Path, run: str | os.PathLike[str] | None, progress: Progress
 ) -> ComparedMeasures:
-    """Compare people's measures with their site, or with the people a run learned from; write the page."""
+    """Compare people with their site, or with the people a run learned from; write the page."""
     contract = None
     if run is not None:
         contract = contract_of(Path(run))
@@ -63,16 +60,15 @@ def compare_measures(
     people = table_of_people(inspected, deviations)
     measures = table_of_measures(inspected, deviations)
     by_site = table_by_site(inspected, deviations, measures["measure"].tolist())
-    usual = {name: deviations.range_of(str(name)) for name in measures["measure"]}
     quality = MeasureQuality(
         people=people,
         measures=measures,
-        sites=table_of_sites(inspected, people),
+        sites=table_of_sites(people),
         by_site=by_site,
         values=inspected.values.reindex(columns=measures["measure"].tolist()),
         is_outside=deviations.is_outside,
         site=sites_of_rows(inspected),
-        usual=pd.DataFrame.from_dict(usual, orient="index", columns=["low", "high"]),
+        usual=deviations.usual(),
         reference=deviations.reference,
         n_deviations=N_DEVIATIONS,
         least=least_outside(inspected.values.shape[1]),
@@ -118,8 +114,8 @@ def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None)
     """Return deviations from a run, or among the people; refuse measures of another atlas."""
     if contract is None:
         return deviations_among(inspected)
-    absent = [name for name in contract.columns if name not in inspected.values]
-    if len(absent) > len(contract.columns) / 2:
+    n_shared = len(inspected.values.columns.intersection(list(contract.columns)))
+    if n_shared < len(contract.columns) / 2:
         contract.check_columns(inspected.values, source=inspected.people.source.name)
     return deviations_from_run(inspected, contract)
 

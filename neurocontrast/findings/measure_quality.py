@@ -1,7 +1,9 @@
 """The page of `neurocontrast qc` for regional measures: people and measures, the worst first."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Column,
+    Head,
     Items,
     Paragraph,
     Pictures,
@@ -87,19 +90,24 @@ def render_measures(
     `source` names the table of people, `measured` the measures and their program; `problems` are of
     no single person.
     """
-    noted = [(text, "") for text in [*problems, *warnings]]
+    noted = list(zip([*problems, *warnings], itertools.repeat(""), strict=False))
     sections = []
     if noted:
-        sections.append(
-            Section("warnings", "About the tables", [Items(noted, role="warnings")])
-        )
-    rules = {"n_deviations": quality.n_deviations, "reference": quality.reference}
+        sections.append(Section("warnings", "About the tables", [Items(noted, role="warnings")]))
+    n_deviations = quality.n_deviations
+    reference = quality.reference
     sections += [
-        section("measured_people", _people(quality), least=quality.least, **rules),
+        section(
+            "measured_people",
+            _people(quality),
+            least=quality.least,
+            n_deviations=n_deviations,
+            reference=reference,
+        ),
         section("measured_sites", [_sites(quality)]),
-        section("measured_shifts", [_shifts(quality)], **rules),
-        section("measured_distributions", [Pictures(_pictures(quality))], **rules),
-        section("measured_regions", [_measures(quality)], **rules),
+        section("measured_shifts", [_shifts(quality)]),
+        section("measured_distributions", [Pictures(_pictures(quality))]),
+        section("measured_regions", [_measures(quality)]),
         Section(
             "limits",
             "What cannot be told",
@@ -109,15 +117,17 @@ def render_measures(
     n = len(quality.people)
     return render(
         sections,
-        kicker="neurocontrast quality control",
-        title=f"{quality.n_flagged:,} of {n:,} people of {source} are flagged",
-        facts=[
-            ("People", f"{n:,}"),
-            ("Sites", f"{len(quality.sites):,}"),
-            ("Measures", measured),
-            ("Flagged", f"{quality.n_flagged:,}"),
-            ("Compared with", quality.reference),
-        ],
+        Head(
+            kicker="neurocontrast quality control",
+            title=f"{quality.n_flagged:,} of {n:,} people of {source} are flagged",
+            facts=[
+                ("People", f"{n:,}"),
+                ("Sites", f"{len(quality.sites):,}"),
+                ("Measures", measured),
+                ("Flagged", f"{quality.n_flagged:,}"),
+                ("Compared with", quality.reference),
+            ],
+        ),
         simulated=simulated,
         environment={"neurocontrast": version},
         script="filter.js",
@@ -148,7 +158,7 @@ def _people(quality: MeasureQuality) -> list[Block]:
         worst=shown["worst"].replace("", None),
         why=shown["why"].replace("", None),
     )
-    note = f"{n_others:,} others are in qc.tsv alone." if n_others else ""
+    note = f"{n_others:,} others are in qc.tsv alone." * bool(n_others)
     return [
         make_table(
             "⚑ marks a flag", rows, columns, note=note, filter="Name, site, measure or reason"
@@ -190,8 +200,8 @@ def _shifts(quality: MeasureQuality) -> Block:
     furthest = order.abs().max(axis=1).fillna(0).sort_values(ascending=False, kind="stable")
     rows = []
     for measure in furthest.index:
-        cells = [_shaded(value) for value in order.loc[measure].tolist()]
-        rows.append((str(measure), cells))
+        shaded = list(map(_shaded, order.loc[measure].tolist()))
+        rows.append((str(measure), shaded))
     return Shades(
         "Shift of each site's median, in deviations",
         list(map(str, order.columns)),
@@ -204,50 +214,62 @@ def _shaded(value: float) -> tuple[str, str]:
     """Return a shift as text, and the class of its shade."""
     if np.isnan(value):
         return "", ""
-    strength = sum(abs(value) >= bound for bound in _SHADES)
-    side = "up" if value > 0 else "down"
-    return f"{value:.1f}", f"{side}{strength}" if strength else ""
+    strength = int(np.searchsorted(_SHADES, abs(value), side="right"))
+    if not strength:
+        return f"{value:.1f}", ""
+    side = ("down", "up")[value > 0]
+    return f"{value:.1f}", f"{side}{strength}"
 
 
 def _pictures(quality: MeasureQuality) -> list[Picture]:
     """Return a picture of each of the worst measures."""
     measures = quality.measures
     drawn = measures[~measures["is_constant"] & measures["median"].notna()]
-    return [_draw(quality, str(name)) for name in drawn["measure"].head(N_PICTURES)]
+    return list(map(partial(_draw, quality), drawn["measure"].astype(str).head(N_PICTURES)))
 
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
     """Draw a measure at the sites that are furthest away, and the people who are outside."""
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
-    weight = of_measure["n_outside"] + of_measure["shift"].abs().fillna(0)
-    known = of_measure[of_measure["n"] > 0]
-    chosen = weight[known.index].sort_values(ascending=False, kind="stable").head(_N_SITES).index
-    sites = sorted(map(str, chosen))
-    kind = str(quality.measures.set_index("measure").loc[measure, "kind"])
-    unit = UNITS_OF_KINDS.get(kind, "")
-    titled = f"{measure} ({unit})" if unit else measure
-    figure, axes = new_figure(height=1.25 + 0.26 * len(sites))
-    low, high = quality.usual.loc[measure, ["low", "high"]]
-    if np.isfinite([low, high]).all():
-        axes.axvspan(low, high, color="#dce9f2", linewidth=0)
-    told = []
-    for place, site in enumerate(sites):
-        row = known.loc[site]
-        axes.hlines(place, row["q05"], row["q95"], color=MAIN, linewidth=1.2)
-        axes.hlines(place, row["q25"], row["q75"], color=MAIN, linewidth=4.5)
-        axes.plot(row["q50"], place, marker="o", color="white", markersize=4, markeredgecolor=MAIN)
-        is_drawn = (quality.site == site).to_numpy() & quality.is_outside[measure].to_numpy()
-        outside = quality.values[measure].to_numpy(dtype=float)[is_drawn]
-        axes.scatter(outside, [place] * len(outside), s=30, color=BASELINE, marker="x", zorder=3)
-        told.append(f"{site}: median {row['q50']:.4g}, {len(outside)} outside")
-    axes.set_yticks(range(len(sites)), distinct_labels(sites, length=22))
-    axes.set_ylim(len(sites) - 0.4, -0.6)
-    axes.set_title(titled.replace("$", r"\$"))
+    filled = of_measure[of_measure["n"] > 0]
+    weight = filled["n_outside"] + filled["shift"].abs().fillna(0)
+    drawn = filled.loc[sorted(weight.sort_values(kind="stable").index[-_N_SITES:], key=str)]
+    figure, axes = new_figure(height=1.25 + 0.26 * len(drawn))
+    ends = quality.usual.loc[measure].to_numpy(dtype=float)
+    if np.isfinite(ends).all():
+        axes.axvspan(*ends, color="#dce9f2", linewidth=0)
+    rows = np.arange(len(drawn))
+    axes.hlines(rows, drawn["q05"], drawn["q95"], color=MAIN, linewidth=1.2)
+    axes.hlines(rows, drawn["q25"], drawn["q75"], color=MAIN, linewidth=4.5)
+    axes.scatter(drawn["q50"], rows, s=16, color="white", edgecolor=MAIN, zorder=3)
+    outside = quality.is_outside[measure].to_numpy()
+    for row, site in enumerate(drawn.index):
+        is_drawn = outside & (quality.site == site).to_numpy()
+        values = quality.values[measure].to_numpy(dtype=float)[is_drawn]
+        axes.scatter(values, [row] * len(values), s=30, color=BASELINE, marker="x", zorder=3)
+    axes.set_yticks(rows, distinct_labels(drawn.index, length=22))
+    axes.set_ylim(len(drawn) - 0.4, -0.6)
+    axes.set_title(_titled(quality, measure).replace("$", r"\$"))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.grid(visible=False, axis="y")
-    n_others = len(known) - len(sites)
-    more = f" {n_others} sites nearer to the others are not drawn." if n_others else ""
-    caption = f"{int(of_measure['n_outside'].sum())} people outside.{more}"
-    return Picture(f"measure_{measure}", figure, alt=f"{measure}. {'; '.join(told)}.", caption=caption)
+    caption = f"{int(of_measure['n_outside'].sum())} people outside."
+    if len(filled) > len(drawn):
+        caption += f" {len(filled) - len(drawn)} sites nearer to the others are not drawn."
+    return Picture(f"measure_{measure}", figure, alt=_told(measure, drawn), caption=caption)
+
+
+def _titled(quality: MeasureQuality, measure: str) -> str:
+    """Return the name of a measure with its unit."""
+    kind = quality.measures.set_index("measure").loc[measure, "kind"]
+    unit = UNITS_OF_KINDS.get(str(kind), "")
+    return f"{measure} ({unit})".removesuffix(" ()")
+
+
+def _told(measure: str, drawn: pd.DataFrame) -> str:
+    """Return the numbers of a picture as its alternative text."""
+    sentences = []
+    for site, row in drawn.iterrows():
+        sentences.append(f"{site}: median {row['q50']:.4g}, {int(row['n_outside'])} outside")
+    return f"{measure}. {'; '.join(sentences)}."

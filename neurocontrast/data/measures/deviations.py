@@ -1,4 +1,4 @@
-"""Robust deviations of people's measures: from their site, from everybody, or from the people a run learned from."""
+"""Robust deviations of measures: from a site, from everybody, or from people a run learned from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.inspecting import InspectedMeasures
 
 N_DEVIATIONS = 5.0
-"""Robust standard deviations (1.4826 median absolute deviations) from which a measure is outside."""
+"""Robust deviations (1.4826 median absolute deviations) beyond which a measure is outside."""
 SHARE_OUTSIDE = 0.015
 """Share of a person's measures, at least one, that must be outside for a flag."""
 N_SITE = 10
@@ -54,29 +54,30 @@ class Deviations:
         """Whether a measure of a person is outside."""
         return self.of_people.abs() > N_DEVIATIONS
 
-    def range_of(self, measure: str, n_deviations: float = 2.0) -> tuple[float, float]:
-        """Return the usual range of a measure in its unit."""
-        low = self.centre[measure] - n_deviations * self.spread[measure]
-        high = self.centre[measure] + n_deviations * self.spread[measure]
-        if self.is_log[measure]:
-            return float(np.exp(low)), float(np.exp(high))
-        return float(low), float(high)
+    def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
+        """Return the usual range of each measure in its unit, columns ``low`` and ``high``."""
+        ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
+        ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
+        logs = ends.index[self.is_log.to_numpy(dtype=bool)]
+        ends.loc[logs] = np.exp(ends.loc[logs].to_numpy())
+        return ends
 
 
 def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
-    """Return the site of each row as pages name it: n/a where none is known, all without sites."""
+    """Return the site of each row for a page: n/a where none is known, all without sites."""
     if "site" not in inspected.people.table:
         return pd.Series("all", index=inspected.values.index)
     return inspected.sites.where(inspected.sites != "", "n/a")
 
 
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
-    """Compare people with their own site, and sites with the others; volumes and areas as logarithms."""
+    """Compare people with their own site, and sites with the others; sizes as logarithms."""
     values = inspected.values
     kinds = inspected.table.kinds
-    is_log = pd.Series({name: kinds[str(name)] in ("volume", "area") for name in values}, dtype=bool)
+    is_size = values.columns.map(dict(kinds)).isin(["volume", "area"])
+    is_log = pd.Series(is_size, index=values.columns, dtype=bool)
     scaled = values.astype(float).copy()
-    logs = is_log.index[is_log]
+    logs = values.columns[is_size]
     scaled[logs] = np.log(scaled[logs].clip(lower=_SMALLEST))
     sites = sites_of_rows(inspected)
     subjects = inspected.people.table["subject_id"]
@@ -89,8 +90,8 @@ def deviations_among(inspected: InspectedMeasures) -> Deviations:
         if others.notna().any(axis=None):
             of_sites[str(site)] = (of_site.median() - others.median()) / _spread(others)
         if subjects[of_site.index].nunique() >= N_SITE:
-            own = (of_site - of_site.median()) / _spread(of_site)
-            of_people.loc[of_site.index] = own.fillna(of_people.loc[of_site.index])
+            within = (of_site - of_site.median()) / _spread(of_site)
+            of_people.loc[of_site.index] = within.fillna(of_people.loc[of_site.index])
     by_site = pd.DataFrame.from_dict(of_sites, orient="index", columns=values.columns)
     reference = f"their own site, where it has {N_SITE} people, and else everybody"
     return Deviations(of_people, by_site, centre, spread, is_log, reference)
@@ -119,11 +120,10 @@ def _spread(values: pd.DataFrame) -> pd.Series:
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row a person, those to look at first: what is missing, 0, outside, and why they are flagged."""
-    is_outside = deviations.is_outside
-    n_outside = is_outside.sum(axis=1).to_numpy()
-    sizes = deviations.of_people.abs()
+    """Return a row a person, the flagged first: missing, 0 and outside, and the reasons."""
+    n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
+    people.insert(2, "name", inspected.names)
     people["site"] = sites_of_rows(inspected)
     if "age" in inspected.people.table:
         people["age"] = inspected.people.table["age"]
@@ -132,21 +132,17 @@ def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.
     people["n_missing"] = inspected.values.isna().sum(axis=1)
     people["n_zero"] = inspected.zeros.sum(axis=1)
     people["n_outside"] = n_outside
-    people["largest"] = sizes.max(axis=1).round(2)
+    people["largest"] = deviations.of_people.abs().max(axis=1).round(2)
     people["worst"] = _worst_of(deviations.of_people)
     reasons = _problems_by_row(inspected)
-    for row in range(len(people)):
-        least = least_outside(int(people["n_measures"].iloc[row]))
-        if n_outside[row] >= least:
-            reasons[row].append(
-                f"outside in {n_outside[row]} of {people['n_measures'].iloc[row]} measures"
-            )
-    people["flagged"] = ["yes" if texts else "no" for texts in reasons]
-    people["why"] = ["; ".join(texts) for texts in reasons]
-    people.insert(2, "name", inspected.names)
-    order = np.lexsort(
-        (people["name"], -people["largest"].fillna(0), -n_outside, people["flagged"] != "yes")
-    )
+    for row, n_measures in enumerate(people["n_measures"].tolist()):
+        if n_outside[row] >= least_outside(n_measures):
+            reasons[row].append(f"outside in {n_outside[row]} of {n_measures} measures")
+    people["why"] = list(map("; ".join, reasons))
+    is_flagged = (people["why"] != "").to_numpy()
+    people.insert(len(people.columns) - 1, "flagged", np.where(is_flagged, "yes", "no"))
+    largest = people["largest"].fillna(0)
+    order = np.lexsort((people["name"], -largest, -n_outside, ~is_flagged))
     return people.iloc[order].reset_index(drop=True)
 
 
@@ -157,22 +153,24 @@ def least_outside(n_measures: int) -> int:
 
 def _worst_of(deviations: pd.DataFrame) -> list[str]:
     """Return the measures of each row that are most outside, with their deviations."""
-    texts = []
+    worst = []
     columns = deviations.columns.astype(str)
     values = deviations.to_numpy()
     order = np.argsort(-np.nan_to_num(np.abs(values)), axis=1)[:, :_N_WORST]
-    for row, places in enumerate(order):
+    for row, numbers in enumerate(order):
         words = []
-        for place in places:
-            if abs(values[row, place]) > N_DEVIATIONS:
-                words.append(f"{columns[place]} {values[row, place]:+.1f}")
-        texts.append(", ".join(words))
-    return texts
+        for number in numbers:
+            if abs(values[row, number]) > N_DEVIATIONS:
+                words.append(f"{columns[number]} {values[row, number]:+.1f}")
+        worst.append(", ".join(words))
+    return worst
 
 
 def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
     """Return the problems of each row, each once."""
-    reasons: list[list[str]] = [[] for _ in inspected.names]
+    reasons = list[list[str]]()
+    for _ in inspected.names:
+        reasons.append([])
     for problem in inspected.problems.found:
         row = inspected.row_of(problem)
         if row is not None:
@@ -181,23 +179,23 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row a measure, the worst first: who is outside, missing or 0, and the site furthest away."""
+    """Return a row a measure, the worst first: people outside or without, and the furthest site."""
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
-    shifts = deviations.of_sites.abs()
     table = pd.DataFrame(index=names)
-    table["kind"] = [inspected.table.kinds.get(str(name), "") for name in names]
+    table["kind"] = names.map(dict(inspected.table.kinds)).fillna("")
     table["median"] = values.median()
     table["n_outside"] = deviations.is_outside.sum()
     table["n_missing"] = values.isna().sum()
     table["n_zero"] = inspected.zeros.reindex(columns=names, fill_value=False).sum()
-    known = shifts.dropna(axis=1, how="all")
-    table["furthest_site"] = known.idxmax() if len(known) else ""
-    table["shift"] = [
-        deviations.of_sites[name].get(site) if isinstance(site, str) else np.nan
-        for name, site in table["furthest_site"].items()
-    ]
-    table["furthest_site"] = table["furthest_site"].fillna("")
+    compared = deviations.of_sites.dropna(axis=1, how="all")
+    table["furthest_site"] = ""
+    table["shift"] = np.nan
+    if not compared.empty:
+        furthest = compared.abs().idxmax().astype(str)
+        largest = compared.abs().max()
+        table["furthest_site"] = furthest.reindex(names).fillna("")
+        table["shift"] = largest.where(compared.max() == largest, -largest)
     table["is_constant"] = table.index.isin(inspected.constants)
     order = np.lexsort((-table["shift"].abs().fillna(0), -table["n_outside"]))
     return table.iloc[order].rename_axis("measure").reset_index()
@@ -210,7 +208,7 @@ def table_by_site(
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
     groups = values.groupby(sites)
-    parts = {
+    tables = {
         "n": groups.count(),
         "n_missing": values.isna().groupby(sites).sum(),
         "n_zero": inspected.zeros.reindex(columns=list(measures), fill_value=False)
@@ -219,31 +217,38 @@ def table_by_site(
         "n_outside": deviations.is_outside[list(measures)].groupby(sites).sum(),
     }
     for quantile in _QUANTILES:
-        parts[f"q{quantile * 100:02.0f}"] = groups.quantile(quantile)
-    shifts = deviations.of_sites.reindex(index=parts["n"].index, columns=list(measures))
-    parts["shift"] = shifts.astype(float).round(2)
-    stacked = {name: part.T.stack(future_stack=True) for name, part in parts.items()}
-    table = pd.DataFrame(stacked)
+        tables[f"q{quantile * 100:02.0f}"] = groups.quantile(quantile)
+    shifts = deviations.of_sites.reindex(index=tables["n"].index, columns=list(measures))
+    tables["shift"] = shifts.astype(float).round(2)
+    columns = {}
+    for name, by_measure in tables.items():
+        columns[name] = by_measure.T.stack(future_stack=True)
+    table = pd.DataFrame(columns)
     table.index.names = ["measure", "site"]
     return table.loc[list(measures)].reset_index()
 
 
-def table_of_sites(inspected: InspectedMeasures, people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a site: people, ages, programs, and how many lack, have zeros, or are flagged."""
+def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a site: people, ages, programs, and how many lack measures or are flagged."""
+    people = people.reindex(columns=people.columns.union(["age"], sort=False))
     rows = []
     for site, of_site in people.groupby("site"):
-        versions = of_site["software"].replace("", "not known").value_counts()
-        listed = [f"{version} ({n})" for version, n in versions.items()]
-        if len(listed) == 1:
-            listed = [str(versions.index[0])]
         row = {
             "site": site,
             "people": len(of_site),
-            "age": of_site["age"].median() if "age" in of_site else np.nan,
-            "software": ", ".join(listed),
+            "age": of_site["age"].median(),
+            "software": _programs(of_site["software"]),
             "lacking": int((of_site["n_missing"] > 0).sum()),
             "with_zeros": int((of_site["n_zero"] > 0).sum()),
             "flagged": int((of_site["flagged"] == "yes").sum()),
         }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _programs(versions: pd.Series) -> str:
+    """Return the programs of people, with their numbers where there are several."""
+    counts = versions.replace("", "not known").value_counts()
+    if len(counts) == 1:
+        return str(counts.index[0])
+    return ", ".join(counts.index.astype(str) + counts.map(" ({})".format))

@@ -1,4 +1,4 @@
-"""People and their regional measures, read to the end: all problems together, and no error for them."""
+"""People and their regional measures, read to the end: all problems together, and none an error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from neurocontrast.data.measures.contract import ways_out
 from neurocontrast.data.measures.finding import Choice, holds_measures
 from neurocontrast.data.measures.joining import find_measures, rows_of, sites_of, versions_of
 from neurocontrast.data.measures.merging import scan_name
-from neurocontrast.data.measures.names import UNITS, region_of
+from neurocontrast.data.measures.names import UNITS, Kind, region_of
 from neurocontrast.data.measures.sheets import SOFTWARE
 from neurocontrast.data.measures.tables import MeasuresTable, read_chosen
 from neurocontrast.data.problems import Problem, Problems, first_names
@@ -24,14 +24,11 @@ from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import unify_subjects
 
+KINDS_OF_NUMBERS: tuple[Kind, ...] = ("thickness", "volume", "area")
+"""Kinds of measure in which no person has one number everywhere."""
 N_ALIKE = 5
 """Measures of a person, at least, that are compared with those of others, or with each other."""
-_N_OF_SITE = 5
-_N_SHOWN = 10
-_YOUNGEST = 4.0
-_OLDEST = 100.0
 _LACKS_ROW = "no table of measures has a row of this scan"
-_ZEROS = " are 0, of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,28 +87,30 @@ class InspectedMeasures:
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the table of people."""
-        return self.lines[row] if len(self.lines) else None
+        if not len(self.lines):
+            return None
+        return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row that a problem is of, by its line or by its name; None for no single row."""
+        """Return the row of a problem, by its line or its name; None for no single row."""
         if problem.line is not None and problem.line in self.lines:
             return list(self.lines).index(problem.line)
         if problem.name in self.names:
             return self.names.index(problem.name)
         return None
 
-    def add(self, row: int, problem: str) -> None:
+    def add(self, row: int, problem: str, column: str = "") -> None:
         """Add a problem of one row."""
-        self.problems.add(problem, line=self.line(row), name=self.names[row])
+        self.problems.add(problem, column=column, line=self.line(row), name=self.names[row])
 
 
 def is_of_measures(participants: Path) -> bool:
-    """Tell whether a table or folder holds measures, or people whose measures lie beside it."""
+    """Tell whether a place holds measures, or people with ``measures.tsv`` beside them."""
     if participants.is_dir() or holds_measures(participants):
         return True
     if not participants.is_file() or not find_measures(participants).is_file():
         return False
-    return "path" not in {str(column).lower() for column in read_sheet(participants)}
+    return "path" not in read_sheet(participants).columns.astype(str).str.lower()
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
@@ -126,9 +125,7 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
     """
     participants = participants.expanduser()
     choice = Choice(settings.atlas, settings.measure)
-    is_alone = settings.measures is None and (
-        participants.is_dir() or holds_measures(participants)
-    )
+    is_alone = settings.measures is None and (participants.is_dir() or holds_measures(participants))
     if is_alone:
         problems = Problems("measures")
         table = read_chosen(participants, choice, collected=problems)
@@ -164,8 +161,8 @@ def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
         if "participant_id" in map(str.lower, columns):
             inspection = inspect_cohort(participants, channels=())
             listed = inspection.cohort
-            others = [name for name in listed.table if region_of(str(name)) is None]
-            people = replace(listed, table=listed.table[others])
+            is_region = listed.table.columns.map(_is_region)
+            people = replace(listed, table=listed.table.loc[:, ~is_region.to_numpy(dtype=bool)])
             return Inspection(people, inspection.problems, inspection.lines)
     keys = table.values.index
     names = keys.get_level_values(0).astype(str)
@@ -181,29 +178,30 @@ def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
     return Inspection(cohort, Problems(participants.name), [])
 
 
+def _is_region(column: object) -> bool:
+    """Tell whether a column has the name of a regional measure."""
+    return region_of(str(column)) is not None
+
+
 def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
-    """Add problems of measures to those of people, with name and line of each scan there."""
-    row_of = {}
+    """Add the problems of measures to the people's, with name and line of each scan."""
+    row_of: dict[str, int] = {}
     for row, position in enumerate(positions):
         if position >= 0:
             row_of[scan_name(*inspected.table.values.index[position])] = row
     for problem in problems.found:
-        row = row_of.get(problem.name)
-        text = problem.text
+        if problem.name not in row_of:
+            inspected.problems.found.append(problem)
+            continue
+        sentence = problem.text
         if problem.line is not None and len(inspected.lines):
-            text = f"{text} (line {problem.line} of the measures)"
-        if row is not None:
-            name = inspected.names[row]
-            line = inspected.line(row)
-            problem = problem._replace(text=text, name=name, line=line)
-        inspected.problems.found.append(problem)
+            sentence = f"{sentence} (line {problem.line} of the measures)"
+        inspected.add(row_of[problem.name], sentence, column=problem.column)
     for hint in problems.hints:
         inspected.problems.hint(hint)
 
 
-def _joined(
-    inspection: Inspection, table: MeasuresTable, problems: Problems
-) -> InspectedMeasures:
+def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
     """Return people and measures row by row; a person without a row is a problem."""
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
@@ -211,13 +209,16 @@ def _joined(
     zeros = pd.DataFrame(False, index=rows.values.index, columns=rows.values.columns)
     for row, position in enumerate(rows.positions.tolist()):
         if position >= 0:
-            columns = table.zeros.get(table.values.index[position], ())
-            zeros.loc[row, zeros.columns.intersection(columns)] = True
+            columns = list(table.zeros.get(table.values.index[position], ()))
+            zeros.iloc[row, zeros.columns.get_indexer_for(zeros.columns.intersection(columns))] = (
+                True
+            )
     versions = versions_of(table, rows)
     stated = first_of(people.table, SOFTWARE)
     if stated:
-        cells = people.table[stated].map(text_of).tolist()
-        versions = [version or cell for version, cell in zip(versions, cells, strict=True)]
+        cells = people.table[stated].map(text_of)
+        of_measures = pd.Series(versions, index=cells.index, dtype=object)
+        versions = of_measures.where(of_measures != "", cells).tolist()
     inspected = InspectedMeasures(
         people, inspection.lines, inspection.problems, table, rows.values, zeros, versions
     )
@@ -232,16 +233,17 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
     values = inspected.values.drop(columns=inspected.constants)
     is_missing_value = values.isna()
     zeros = inspected.zeros[values.columns]
-    is_lacking = (is_missing_value.mean(axis=1) > max_missing).to_numpy() & inspected.is_measured
+    n_lacking = is_missing_value.sum(axis=1).to_numpy() - _n_bad_cells(inspected)
+    is_lacking = (n_lacking > max_missing * values.shape[1]) & inspected.is_measured
     worst = 0.0
     for row in np.flatnonzero(is_lacking).tolist():
         lacking = is_missing_value.iloc[row]
         n_zeros = int(zeros.iloc[row].sum())
-        are_zeros = f", {n_zeros} of them 0," if n_zeros else ","
+        are_zeros = f" {n_zeros} of them 0," * bool(n_zeros)
         worst = max(worst, float(lacking.mean()))
         inspected.add(
             row,
-            f"lacks {int(lacking.sum())} of {values.shape[1]} measures{are_zeros} "
+            f"lacks {int(lacking.sum())} of {values.shape[1]} measures,{are_zeros} "
             f"'{lacking.idxmax()}' first; at most {max_missing * 100:g} % may be missing "
             "(data.max_missing)",
         )
@@ -251,11 +253,21 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
         inspected.problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")
 
 
+def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
+    """Count the cells of each row that are problems already, since they cannot be read."""
+    n_bad = np.zeros(len(inspected.names), dtype=np.int64)
+    for problem in inspected.problems.found:
+        row = inspected.row_of(problem)
+        if row is not None and problem.column not in inspected.people.table:
+            n_bad[row] += bool(problem.column)
+    return n_bad
+
+
 def _add_alike(inspected: InspectedMeasures) -> None:
     """Add a problem for each person all of whose thicknesses, volumes or areas are one number."""
-    for kind in ("thickness", "volume", "area"):
-        columns = [name for name in inspected.values if inspected.table.kinds[str(name)] == kind]
-        values = inspected.values[columns]
+    kinds = inspected.values.columns.map(dict(inspected.table.kinds))
+    for kind in KINDS_OF_NUMBERS:
+        values = inspected.values.loc[:, np.asarray(kinds == kind)]
         is_alike = (values.nunique(axis=1) == 1) & (values.notna().sum(axis=1) >= N_ALIKE)
         for row in np.flatnonzero(is_alike).tolist():
             of_person = values.iloc[row].dropna()
@@ -264,108 +276,16 @@ def _add_alike(inspected: InspectedMeasures) -> None:
 
 
 def _add_copies(inspected: InspectedMeasures) -> None:
-    """Add a problem for each scan whose measures are all those of another scan."""
+    """Add a problem for each scan that has the same measures as another scan."""
     values = inspected.values.round(6)
     is_enough = values.notna().sum(axis=1) >= N_ALIKE
     values = values[is_enough]
     copies = values[values.duplicated(keep=False)]
     for _, rows in copies.groupby(list(copies.columns), dropna=False).groups.items():
         for row in rows:
-            others = [inspected.names[other] for other in rows if other != row]
+            others = list(map(inspected.names.__getitem__, rows.drop(row)))
             inspected.add(int(row), f"has the measures of {first_names(others)}, every number")
     if len(copies):
         inspected.problems.hint(
             "Of scans with the same measures find out whose they are, and take out the others."
         )
-
-
-def warnings_about(inspected: InspectedMeasures) -> list[str]:
-    """Return warnings about measures that can be used: versions, ages, constants, and what is missing or 0."""
-    return [*warnings_about_people(inspected), *_about_missing(inspected)]
-
-
-def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
-    """Return the warnings of `warnings_about` that are not of single measures: a page has these in tables."""
-    notes = [note for note in inspected.table.notes if _ZEROS not in note]
-    return [
-        *notes,
-        *_about_versions(inspected),
-        *_about_ages(inspected.people.table, inspected.names),
-        *_about_constants(inspected),
-    ]
-
-
-def _about_missing(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning on each measure that people lack, the most lacking first."""
-    measured = inspected.is_measured
-    missing = inspected.values[measured].isna()
-    zeros = inspected.zeros[measured]
-    sites = inspected.sites[measured].to_numpy()
-    counts = missing.sum().sort_values(ascending=False, kind="stable")
-    lacking = counts[counts > 0]
-    warnings = []
-    for name, n_missing in lacking.head(_N_SHOWN).items():
-        n_zeros = int(zeros[name].sum())
-        of_sites = sorted(set(sites[missing[name].to_numpy()]) - {""})
-        at = f" (sites {first_names(of_sites)})" if of_sites else ""
-        are_zeros = f", 0 in {n_zeros}" if n_zeros else ""
-        warnings.append(f"'{name}' is missing in {n_missing} of {len(missing)} scans{are_zeros}{at}")
-    if len(lacking) > _N_SHOWN:
-        n_further = len(lacking) - _N_SHOWN
-        most = int(lacking.iloc[_N_SHOWN])
-        warnings.append(f"{n_further} further measures are missing or 0 in at most {most} scans each")
-    return warnings
-
-
-def _about_constants(inspected: InspectedMeasures) -> list[str]:
-    """Return warnings on measures that are equal for everybody, or for everybody of a site."""
-    warnings = []
-    if inspected.constants:
-        warnings.append(
-            f"the same for everybody, so that nothing is learned of it: "
-            f"{first_names(inspected.constants, _N_SHOWN)}"
-        )
-    values = inspected.values.drop(columns=inspected.constants)
-    for site, of_site in values.groupby(inspected.sites):
-        n_known = of_site.notna().sum()
-        is_alike = (of_site.nunique() == 1) & (n_known >= _N_OF_SITE)
-        names = is_alike.index[is_alike].astype(str).tolist()
-        if site and names:
-            warnings.append(
-                f"site {site}: one value for everybody of the site in {first_names(names)}"
-            )
-    return warnings
-
-
-def _about_versions(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning on each site whose people are of several programs or versions."""
-    known = pd.DataFrame({"site": inspected.sites, "version": inspected.versions})
-    known = known[known["version"] != ""]
-    mixed = []
-    for site, versions in known.groupby("site")["version"]:
-        counts = versions.value_counts()
-        if len(counts) > 1:
-            listed = ", ".join(f"{version} ({n})" for version, n in counts.items())
-            name = f"site {site}" if site else "people without a site"
-            mixed.append(f"{name}: {listed}")
-    if not mixed:
-        return []
-    return [
-        f"several versions of the program within a site, which differ as scanners do (run one for "
-        f"all, or make a site of each): {'; '.join(mixed[:_N_SHOWN])}"
-    ]
-
-
-def _about_ages(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return warnings on ages that are not there, or that FreeSurfer is not made for."""
-    if "age" not in table:
-        return ["there is no column 'age': what is learned of ages needs it"]
-    ages = table["age"].to_numpy(dtype=float)
-    odd = np.flatnonzero((ages < _YOUNGEST) | (ages > _OLDEST)).tolist()
-    if not odd:
-        return []
-    listed = first_names([f"{names[row]} ({ages[row]:g})" for row in odd])
-    return [
-        f"column 'age': {len(odd)} below {_YOUNGEST:g} or above {_OLDEST:g} years, {listed}: are "
-        "they years?"
-    ]

@@ -6,9 +6,15 @@ from itertools import starmap
 import numpy as np
 import pandas as pd
 
+from neurocontrast.data.cells import is_missing
 from neurocontrast.data.measures.names import Region
+from neurocontrast.data.measures.sheets import Sheet
+from neurocontrast.data.measures.units import may_be_empty
 from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.exceptions import one_of
 
+_THICKNESSES = "thicknesses are 0, of regions without surface"
+_SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -95,3 +101,34 @@ class Merged:
                     f"tables have: {first_names(scans)}; taken as missing."
                 )
         return notes
+
+
+def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
+    """Add program and version of each scan of a sheet, where its rows or the sheet say one."""
+    programs = list(sheet.programs)
+    if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
+        programs = [sheet.software] * len(index)
+    for key, program in zip(index, programs, strict=False):
+        if not is_missing(program):
+            merged.versions.setdefault(key, {})[program.strip()] = None
+
+
+def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
+    """Return measures without zeros of structures that every brain has; notes count the zeros."""
+    zeros = frame == 0
+    for column in frame.columns.astype(str):
+        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
+    for row in np.flatnonzero(zeros.any(axis=1)).tolist():
+        of_scan = merged.zeros.setdefault(frame.index[row], [])
+        of_scan += zeros.columns[zeros.iloc[row]].astype(str).tolist()
+    empty = zeros.columns[zeros.any()].astype(str)
+    kinds = empty.map(lambda column: merged.regions[column].kind)
+    is_thickness = np.asarray(kinds == "thickness", dtype=bool)
+    for columns, things in ((empty[is_thickness], _THICKNESSES), (empty[~is_thickness], _SIZES)):
+        if len(columns):
+            n_zeros = int(zeros[columns].sum().sum())
+            merged.notes.append(
+                f"{sheet.source.name}: {n_zeros} {things} ({one_of(columns[:3])} among "
+                f"{len(columns)} columns): taken as missing."
+            )
+    return frame.mask(zeros)

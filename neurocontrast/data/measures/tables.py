@@ -18,14 +18,18 @@ from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import Choice, sheets_at
-from neurocontrast.data.measures.merging import Merged, scan_name
+from neurocontrast.data.measures.merging import (
+    Merged,
+    add_versions,
+    scan_name,
+    without_zeros,
+)
 from neurocontrast.data.measures.names import Kind, Region, region_of
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
     People,
     check_units,
     check_units_of_people,
-    may_be_empty,
 )
 from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.data.problems import Problems, shown
@@ -37,8 +41,6 @@ _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
-_THICKNESSES = "thicknesses are 0, of regions without surface"
-_SIZES = "volumes or areas are 0, of structures that every brain has"
 
 
 Table = str | os.PathLike[str] | pd.DataFrame
@@ -347,40 +349,9 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         },
         index=index,
     )
-    _add_versions(sheet, index, merged)
+    add_versions(sheet, index, merged)
     first = frame[~frame.index.duplicated()]
-    merged.frames.append((sheet.source.name, _without_zeros(sheet, first, merged)))
-
-
-def _add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add program and version of each scan of a sheet, where its rows or the sheet say one."""
-    programs = list(sheet.programs)
-    if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
-        programs = [sheet.software] * len(index)
-    for key, program in zip(index, programs, strict=False):
-        if not is_missing(program):
-            merged.versions.setdefault(key, {})[program.strip()] = None
-
-
-def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Return measures without zeros of structures that every brain has; notes count the zeros."""
-    zeros = frame == 0
-    for column in frame.columns.astype(str):
-        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
-    for row in np.flatnonzero(zeros.any(axis=1)).tolist():
-        of_scan = merged.zeros.setdefault(frame.index[row], [])
-        of_scan += zeros.columns[zeros.iloc[row]].astype(str).tolist()
-    empty = zeros.columns[zeros.any()].astype(str)
-    kinds = empty.map(lambda column: merged.regions[column].kind)
-    is_thickness = np.asarray(kinds == "thickness", dtype=bool)
-    for columns, things in ((empty[is_thickness], _THICKNESSES), (empty[~is_thickness], _SIZES)):
-        if len(columns):
-            n_zeros = int(zeros[columns].sum().sum())
-            merged.notes.append(
-                f"{sheet.source.name}: {n_zeros} {things} ({one_of(columns[:3])} among "
-                f"{len(columns)} columns): taken as missing."
-            )
-    return frame.mask(zeros)
+    merged.frames.append((sheet.source.name, without_zeros(sheet, first, merged)))
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:

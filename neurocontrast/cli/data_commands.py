@@ -1,6 +1,7 @@
 """The commands that make and check scans, images and tables: `simulate`, `convert`, `index` …; and `config …`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -147,7 +148,10 @@ def convert(
 
 def index(
     given: Given,
-    root: Annotated[Path, argument("ROOT", "Folder of the scans, or a table of measures.")],
+    root: Annotated[
+        list[Path],
+        argument("ROOT...", "Folder of the scans, or tables of measures of the same people."),
+    ],
     out: Annotated[
         Path, option("Table to write; index.json (a_index.json of a.tsv) is written next to it.")
     ] = Path("participants.tsv"),
@@ -278,29 +282,34 @@ def qc(
             "Ratings downloaded from qc.html; OUT/participants.tsv then has the column qc_rating."
         ),
     ] = None,
+    run: Annotated[
+        Path | None,
+        option("Run, or weights, of regional measures: whom to compare with.", metavar="RUN"),
+    ] = None,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
     """Measure brains in MNI space, and flag those that differ from the template or from their site.
 
     No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and
-    takes your ratings. The same command continues one that was interrupted.
+    takes your ratings. The same command continues one that was interrupted. Of people with regional
+    measures (measures.tsv beside the table, or a table or folder of measures), qc.html shows who is
+    outside in which measures, what is missing or zero, and every site beside the others.
     """
     found = neurocontrast.qc(**given.options, progress=given.progress)
-    flagged = found.table[found.table["n_flags"] > 0]
+    flagged = found.flagged
     facts = {
         "n_scans": len(found.table),
         "n_flagged": len(flagged),
-        "flagged": flagged["participant_id"].tolist(),
+        "flagged": list(flagged),
     }
-    notes = [
-        f"{name}: {flags}"
-        for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)
-    ]
+    notes = [f"{name}: {flags}" for name, flags in flagged.items()]
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
     title = f"Flagged: {len(flagged)} of {len(found.table)} scans."
     code = 1 if found.n_unreadable else 0
-    if found.rated is None:
-        following: list[object] = ["qc", participants, "--out", out, "--ratings", "ratings.tsv"]
+    if found.kind == "measures":
+        following: list[object] = ["check", participants]
+    elif found.rated is None:
+        following = ["qc", participants, "--out", out, "--ratings", "ratings.tsv"]
         more += ["Rate the scans in qc.html and download ratings.tsv."]
     else:
         failed = (found.table["qc_rating"] == "fail").any()  # a value that no scan has is refused
@@ -340,10 +349,12 @@ def check(
 ) -> Result:
     """Check a table of scans or images and every file in it, and list all problems at once (exit code 2 if any).
 
-    With --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check
+    Of people with regional measures (measures.tsv beside the table, or --set
+    data.measures=[FILE]), and of a table or folder of measures, the measures are checked. With
+    --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check
     whether each scan fits it.
     """
-    from neurocontrast.data.settings import DataSettings
+    from neurocontrast.data.settings import DataSettings, MeasureDataSettings
 
     settings = given.resolve(data={"images_root": images_root}).data
     stated = {
@@ -361,6 +372,7 @@ def check(
         images_root=settings.images_root,
         channels=getattr(settings, "channels", None),
         preprocessing=preprocessing,
+        measures=settings if isinstance(settings, MeasureDataSettings) else None,
         kind=settings.kind if given.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,
         deep=not table_only,
@@ -377,6 +389,9 @@ def check(
         table = found.good or participants
         following = ("prepare", table, "--out", "prepared")
         return Result(found.facts(), notes=notes, next=following, path=found.good)
+    if found.measures is not None and not (found.good or _holds_people(participants)):
+        following = ("index", participants, "--phenotype", "PEOPLE.tsv")
+        return Result(found.facts(), notes=notes, next=following)
     recipe = found.recipe if given.config is None else (given.config,)
     following = (
         "pretrain",
@@ -384,10 +399,25 @@ def check(
         *recipe,
         "--participants",
         found.good or participants,
+        *_named_measures(found.unfound),
         "--out",
         "run",
     )
     return Result(found.facts(), notes=notes, next=following, path=found.good)
+
+
+def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
+    """Return the option that names tables of measures; none where `pretrain` finds them."""
+    if not tables:
+        return ()
+    return ("--set", f"data.measures=[{', '.join(map(str, tables))}]")
+
+
+def _holds_people(participants: Path) -> bool:
+    """Tell whether a table is one of people, and not of measures alone."""
+    from neurocontrast.data.measures import holds_measures
+
+    return not holds_measures(participants)
 
 
 def list_recipes(given: Given) -> Result:

@@ -196,6 +196,10 @@ def explain(
         ),
     ] = None,
     images_root: ImagesRoot = None,
+    skip: Annotated[
+        bool | None,
+        option("Leave out scans, or people with measures, that cannot be used.", "--skip"),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`.
@@ -203,10 +207,11 @@ def explain(
     Of a run of members the map is that of the mean of their scores.
     """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
-    options = {name: value for name, value in given.options.items() if name not in of_section}
-    folder = neurocontrast.explain(
-        **options, config=given.resolve(explanation=of_section), progress=given.progress
-    )
+    options = dict(given.options)
+    for name in ("skip", *of_section):
+        del options[name]
+    settings = given.resolve(explanation=of_section, data={"skip_unreadable": skip})
+    folder = neurocontrast.explain(**options, config=settings, progress=given.progress)
     about = read_json(folder / "explain.json")
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
     if "n_members" in about:

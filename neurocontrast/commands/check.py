@@ -8,6 +8,13 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from neurocontrast.commands.check_measures import (
+    MeasuresFacts,
+    add_counts,
+    check_measures,
+    measures_to_name,
+    settings_of_measures,
+)
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, Inspection, columns_of, inspect_cohort
 from neurocontrast.data.listing import write_rows
@@ -22,7 +29,7 @@ from neurocontrast.data.quality import (
     inspect_images,
     inspect_scans,
 )
-from neurocontrast.data.settings import SPLITS
+from neurocontrast.data.settings import SPLITS, MeasureDataSettings
 from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
@@ -34,10 +41,10 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 
 @dataclass(frozen=True, eq=False)
 class CheckReport:
-    """What `check` found."""
+    """Problems, warnings and counts of a table, as `check` returns them."""
 
     cohort: Cohort
-    kind: Literal["volumes", "images"]
+    kind: Literal["volumes", "images", "measures"]
     problems: Problems  # what must be mended before the table can be used
     warnings: tuple[str, ...]
     summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
@@ -48,6 +55,8 @@ class CheckReport:
     good: Path | None = None  # the table of the rows without a problem
     recipe: tuple[str, ...] = ("small",)  # what follows --config to begin with
     n_unprepared: int = 0  # whole heads, and brains that are not in MNI space
+    measures: MeasuresFacts | None = None  # of people with regional measures
+    unfound: tuple[Path, ...] = ()  # tables of measures that `pretrain` must be told
 
     @property
     def n_scans(self) -> int:
@@ -74,29 +83,46 @@ class CheckReport:
             "warnings": list(self.warnings),
             **({} if self.phi is None else {"phi": self.phi}),
             **({} if self.good is None else {"good": str(self.good)}),
+            **self._facts_of_measures(),
             "summary": json.loads(self.summary.to_json(orient="index")),
+        }
+
+    def _facts_of_measures(self) -> dict[str, object]:
+        """Return the measures that were checked, where they were."""
+        if self.measures is None:
+            return {}
+        return {
+            "n_measures": self.measures.n_measures,
+            "atlas": self.measures.atlas,
+            "software": self.measures.software,
         }
 
     def __str__(self) -> str:
         return self.to_text()
 
-    def to_text(self, *, n_shown: int = 20) -> str:
-        """Return the report as lines of text, at most `n_shown` problems in full."""
-        marked = " (simulated)" if self.cohort.simulated else ""
-        what = f"{self.n_scans} scans of {self.n_subjects} subjects"
+    def _title(self) -> str:
+        """Return a line on the samples, and how far they were read."""
+        counted = f"{self.n_scans} scans of {self.n_subjects} subjects"
         store = "headers"
         content = "voxels"
         if self.kind == "images":
-            what = f"{self.n_scans:,} images"
+            counted = f"{self.n_scans:,} images"
             store = "stores"
             content = "pixels"
-        read = (
-            f"table, {store} and {content}"
-            if self.deep
-            else f"table and {store}, not the {content}"
-        )
+        read = f"table and {store}, not the {content}"
+        if self.deep:
+            read = f"table, {store} and {content}"
+        if self.measures is not None:
+            counted = f"{counted}, {self.measures}"
+            read = "table and measures"
+        if self.cohort.simulated:
+            counted += " (simulated)"
+        return f"{self.cohort.source.name}: {counted}; checked {read}."
+
+    def to_text(self, *, n_shown: int = 20) -> str:
+        """Return the report as lines of text, at most `n_shown` problems in full."""
         summary = self.summary.to_string(na_rep="", float_format="{:.1f}".format)
-        parts = [f"{self.cohort.source.name}: {what}{marked}; checked {read}.", summary]
+        parts = [self._title(), summary]
         if self.warnings:
             n = len(self.warnings)
             listed = [f"  {warning}" for warning in self.warnings[:n_shown]]
@@ -128,7 +154,8 @@ def check(
     images_root: str | Path | None = None,
     channels: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
-    kind: Literal["volumes", "images"] | None = None,
+    measures: MeasureDataSettings | None = None,
+    kind: Literal["volumes", "images", "measures"] | None = None,
     deep: bool = True,
     phi: bool = False,
     write_good: str | Path | None = None,
@@ -136,16 +163,19 @@ def check(
     n_workers: int = 2,
     progress: Progress | bool | None = None,
 ) -> CheckReport:
-    """Check a table of scans, or of natural images, and the images themselves.
+    """Check a table of scans, of natural images, or of people with measures, and their data.
 
     Parameters
     ----------
     participants, images_root, channels
-        As for `neurocontrast.data.read_cohort`.
+        As for `neurocontrast.data.read_cohort`. Also a table or folder of regional measures.
     preprocessing : Preprocessing, optional
         With it, `deep` also finds scans that would not fit. Nothing is fitted on the scans.
-    kind : {'volumes', 'images'}, optional
-        What the table must hold; None for either.
+    measures : MeasureDataSettings, optional
+        Where the tables of measures lie, and how many measures a person may lack. None for
+        ``measures.tsv`` beside a table without a column ``path``, or the table itself.
+    kind : {'volumes', 'images', 'measures'}, optional
+        What the table must hold; None for any.
     deep : bool
         Read every voxel; otherwise headers alone.
     phi : bool
@@ -161,13 +191,10 @@ def check(
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
-    good = None if write_good is None else Path(write_good)
-    if good is not None:
-        check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
-        if good.resolve() == Path(participants).expanduser().resolve():
-            raise ConfigError(
-                f"write_good: {good} is the table that is checked. Write another file."
-            )
+    good = _checked_target(write_good, participants, overwrite=overwrite)
+    of_measures = settings_of_measures(Path(participants), measures, kind)
+    if of_measures is not None:
+        return _check_measures(Path(participants), of_measures, phi=phi, good=good)
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort = inspection.cohort
     problems = inspection.problems
@@ -192,8 +219,7 @@ def check(
         how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
         warnings, n_unprepared = _inspect_scans(inspection, rows, deep=deep, **how)
     if phi:
-        # Extremes of age are values of single people.
-        summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
+        summary = _without_ages(summary)
         files = [Path(path) for scan in readable.scans for path in files_of(scan)]
         found = look_for_identities(cohort.source, files, problems)
     if good is not None:
@@ -209,6 +235,52 @@ def check(
         good=good,
         recipe=recipe_for(cohort.table, kind="images" if is_images else "volumes").words,
         n_unprepared=n_unprepared,
+    )
+
+
+def _checked_target(
+    write_good: str | Path | None, participants: str | Path, *, overwrite: bool
+) -> Path | None:
+    """Return the table to write; refuse one that is there, or that is checked."""
+    if write_good is None:
+        return None
+    good = Path(write_good)
+    check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
+    if good.resolve() == Path(participants).expanduser().resolve():
+        raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
+    return good
+
+
+def _without_ages(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return counts without ages, whose extremes are values of single people."""
+    return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]
+
+
+def _check_measures(
+    participants: Path, settings: MeasureDataSettings, *, phi: bool, good: Path | None
+) -> CheckReport:
+    """Check people with regional measures, and the measures."""
+    inspected, warnings = check_measures(participants, settings, write_good=good)
+    people = inspected.people
+    summary = add_counts(summarise(people), inspected)
+    identities = None
+    if phi:
+        summary = _without_ages(summary)
+        identities = look_for_identities(people.source, [], inspected.problems)
+    if good is not None:
+        _write_good(good, Inspection(people, inspected.problems, inspected.lines))
+    return CheckReport(
+        people,
+        kind="measures",
+        problems=inspected.problems,
+        warnings=warnings,
+        summary=summary,
+        deep=True,
+        phi=identities,
+        good=good,
+        recipe=recipe_for(people.table, kind="measures").words,
+        measures=MeasuresFacts.of(inspected),
+        unfound=measures_to_name(participants, settings, good),
     )
 
 
@@ -250,7 +322,7 @@ def _holds_images(cohort: Cohort) -> bool:
 def summarise(cohort: Cohort) -> pd.DataFrame:
     """Return counts for each site of scans, or each split of natural images, and for all in the last row."""
     table = cohort.table
-    images = _holds_images(cohort)
+    images = "path" in table and _holds_images(cohort)
     by = "split" if images else "site"
     parts = {}
     if by in table and table[by].notna().any():

@@ -44,7 +44,7 @@ from neurocontrast.findings.external import ExternalTest
 from neurocontrast.findings.rivals import estimator_title, rivals
 from neurocontrast.page.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import describe_environment
+from neurocontrast.provenance import Description, describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
@@ -308,14 +308,18 @@ def _write(
     source: Path,
     info: dict[str, Any],
 ) -> None:
+    changed: Description = {}  # said only where it is another one than that of the run
+    if info.get("layer", "encoder") != "encoder":
+        changed["layer"] = info["layer"]
+    if info.get("max_missing") is not None:
+        changed["max_missing"] = info["max_missing"]
     made_of = EmbeddingsOrigin(
         file=source.name,
         digest=digest_of_file(source),
         cohort_source=info.get("cohort_source"),
         cohort_digest=info.get("cohort_digest"),
         environment=info.get("environment"),
-        # Said only where it is not the encoder itself, as it always was.
-        **({"layer": info["layer"]} if info.get("layer", "encoder") != "encoder" else {}),
+        **changed,
     )
     found = result.evaluation
     added: dict[str, Any] = {"embeddings": made_of}

@@ -42,7 +42,9 @@ from neurocontrast.runs.explaining import (
     choose_for_each,
     find_cohort,
     find_run,
+    leave_out_evaluated,
     readout_of,
+    settings_as_embedded,
 )
 from neurocontrast.runs.networks import (
     describe_networks,
@@ -113,7 +115,8 @@ def explain(
         ``surface.png`` is drawn; by default those of FreeSurfer in ``$FREESURFER_HOME``. Without
         them there is no picture.
     config : Config, mapping or path of a YAML file, optional
-        Section `explanation`; and section `data`, for the places of images and cache.
+        Section `explanation`; and section `data`, for the places of images and cache, and
+        ``skip_unreadable``: evaluated scans that cannot be used are not explained then.
     overwrite : bool
         Whether an earlier explanation in `out` is replaced.
     progress : Progress, bool or None
@@ -132,9 +135,8 @@ def explain(
     run = find_run(evaluation, probe) if run is None else folder_of(run)
     networks = load_networks(run)
     contract = describe_networks(run, networks)
-    sources = sources_of(
-        networks, whole.data, what="explain maps where in a brain an encoder looks"
-    )
+    data = settings_as_embedded(whole.data, evaluation, networks[0].contract)
+    sources = sources_of(networks, data, what="explain maps where in a brain an encoder looks")
     if atlas is not None and not isinstance(sources[0], RegionalMeasures):
         raise ConfigError(
             "atlas: is of regional measures, and this run was trained on scans. Leave it out."
@@ -145,6 +147,7 @@ def explain(
         listed = find_cohort(evaluation, evaluated, sources[0], images_root)
     else:
         listed = sources[0].read_cohort(participants, images_root=images_root)
+    evaluated = leave_out_evaluated(sources, listed, evaluated, progress)
     if isinstance(sources[0], RegionalMeasures):
         settings = _for_measures(settings, len(evaluated))
     cohorts, truths = choose_for_each(sources, listed, images_root, evaluated, probe, settings)

@@ -10,9 +10,15 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
-from neurocontrast.data.measures.joining import measures_of_table, record_of_table, rows_of
+from neurocontrast.data.measures.joining import (
+    measures_of_table,
+    record_of_table,
+    rows_of,
+    versions_of,
+)
 from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import first_names
+from neurocontrast.data.roots import root_of
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import (
@@ -28,7 +34,7 @@ from neurocontrast.reading import read_json
 
 
 def index(
-    root: str | os.PathLike[str],
+    root: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str] = "participants.tsv",
     *,
     layout: str = "auto",
@@ -41,7 +47,7 @@ def index(
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> Index:
-    """Find the scans below a folder, join them with tables of people, and write one table.
+    """Find the scans below a folder, or in tables of measures, join people, and write one table.
 
     Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's,
     OpenBHB's, or any with such columns), those of the scans are written too, as ``measures.tsv``
@@ -49,9 +55,10 @@ def index(
 
     Parameters
     ----------
-    root : path
+    root : path or sequence of path
         Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep
-        left. Or one table of regional measures.
+        left. Or a table of regional measures, or several of the same people, such as those of both
+        hemispheres and of aseg.
     out : path, default="participants.tsv"
         Table to write, with paths relative to its folder and without columns that are empty;
         the record next to it lists what was found, chosen and left out: ``index.json``, or
@@ -99,10 +106,15 @@ def index(
             "id_column: is of the tables of phenotypes, and there is none. Give one, or leave it out."
         )
     files.check(overwrite=overwrite)
-    place = Path(root).expanduser().absolute()
+    if isinstance(root, str | os.PathLike):
+        root = [root]
+    places = list(map(Path.absolute, map(Path.expanduser, map(Path, root))))
+    place = root_of(places)
+    tables = places * (len(places) > 1)
     people = [Path(path).expanduser() for path in phenotypes]
     found = index_scans(
         place,
+        tables=tables,
         layout=layout,
         phenotypes=people,
         id_column=id_column,
@@ -116,7 +128,7 @@ def index(
     if not place.is_dir():
         folder = place.parent
     sources = list(map(Path.absolute, people))
-    _check_not_read(files.table, [place, *sources, *map(folder.joinpath, found.tables)])
+    _check_not_read(files.table, [*places, *sources, *map(folder.joinpath, found.tables)])
     check_not_described(files.table, found.table.columns)
     _write(found, files, folder, sources, _Options(layout, site_from, list(choose), skip))
     return found
@@ -244,7 +256,11 @@ def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, An
         for name in rows.not_asked
         if named.isdisjoint((name, name.partition(" session ")[0]))
     ]
-    table = pd.concat([found.table[["participant_id", "session"]], rows.values], axis=1)
+    identity = found.table[["participant_id", "session"]]
+    versions = versions_of(measures, rows)
+    if len(set(versions) - {""}) > 1:
+        identity = identity.assign(software=versions)
+    table = pd.concat([identity, rows.values], axis=1)
     table = table.drop(index=rows.lacking.tolist())
     about = {
         **{"file": target.name, "n_scans": len(table), "n_columns": len(rows.values.columns)},

@@ -1,4 +1,4 @@
-"""Quality control of scans in MNI space: measures, flags and a page, the worst first."""
+"""Quality control of scans in MNI space, or of regional measures: flags and a page."""
 
 import io
 import json
@@ -6,16 +6,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
+from neurocontrast.commands.qc_measures import compare_measures
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_table, write_rows
+from neurocontrast.data.measures.inspecting import is_of_measures
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
@@ -44,7 +47,10 @@ _RECIPE = 1
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What `qc` found."""
+    """Table and page of `qc`.
+
+    That of regional measures has `n_flagged` people and no ratings.
+    """
 
     table: pd.DataFrame
     """One row per scan, the worst first, as in ``qc.tsv``."""
@@ -56,6 +62,17 @@ class Quality:
     """The table of scans with the column ``qc_rating``, where ratings were given."""
     recipe: tuple[str, ...] = ("small",)
     """What follows ``--config`` to begin with."""
+    kind: Literal["volumes", "measures"] = "volumes"
+    """Kind of the data."""
+
+    @property
+    def flagged(self) -> dict[str, str]:
+        """Flags of each flagged scan, by its participant."""
+        if self.kind == "measures":
+            rows = self.table[self.table["flagged"] == "yes"]
+            return dict(zip(rows["participant_id"], rows["why"], strict=True))
+        rows = self.table[self.table["n_flags"] > 0]
+        return dict(zip(rows["participant_id"], rows["flags"], strict=True))
 
 
 def qc(
@@ -64,6 +81,7 @@ def qc(
     *,
     images_root: str | Path | None = None,
     ratings: str | Path | None = None,
+    run: str | os.PathLike[str] | None = None,
     n_workers: int = 2,
     progress: Progress | bool | None = None,
 ) -> Quality:
@@ -71,22 +89,29 @@ def qc(
 
     No scan is dropped, and one that cannot be read is flagged. A scan that was measured before is
     not measured again, so an interrupted call is continued by the same call.
+    Of people with regional measures the measures are compared, as they are: with their own site, or
+    with the people whom a run learned from.
 
     Parameters
     ----------
     participants : path
-        Table of scans. Columns ``mask_path``, ``gm`` and ``wm`` give brain masks and tissue maps;
-        ``iqr`` (CAT12) and ``euler`` (FreeSurfer) are taken over, and the affine scales of
-        ``quality.tsv`` beside the table, if `prepare` wrote one.
+        Table of scans; or of people with measures (``measures.tsv`` beside a table without a column
+        ``path``), or a table or folder of measures. Columns ``mask_path``, ``gm`` and ``wm`` give
+        brain masks and tissue maps; ``iqr`` (CAT12) and ``euler`` (FreeSurfer) are taken over, and
+        the affine scales of ``quality.tsv`` beside the table, if `prepare` wrote one.
     out : path
         Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and
-        ``scans/``, the measures and thumbnail of each scan.
+        ``scans/``, the measures and thumbnail of each scan; or, of regional measures,
+        ``qc_measures.tsv``, a row a measure and site.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
     ratings : path, optional
         Table with ``participant_id``, ``session`` where there are sessions, and ``qc_rating``,
         which ``qc.html`` makes. The table of scans with that column is then written to
         ``participants.tsv`` in `out`.
+    run : path, optional
+        Run directory, or weights, of regional measures: people are compared with those whom the
+        run learned from.
     n_workers : int, default=2
         Processes; the results do not depend on it.
     progress : Progress, bool or None
@@ -94,6 +119,21 @@ def qc(
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
     """
     progress = as_progress(progress)
+    if is_of_measures(Path(participants).expanduser()):
+        _refuse_options_of_scans(images_root, ratings)
+        measured = compare_measures(Path(participants), Path(out).absolute(), run, progress)
+        return Quality(
+            measured.table,
+            measured.page,
+            measured.n_unreadable,
+            recipe=measured.recipe,
+            kind="measures",
+        )
+    if run is not None:
+        raise ConfigError(
+            f"run: is of people with regional measures, and {participants} is a table of scans. "
+            "Leave it out."
+        )
     cohort = read_cohort(participants, images_root=images_root)
     _refuse_other_images(cohort)
     imported = _imported(cohort)
@@ -169,6 +209,17 @@ def qc(
     return Quality(
         table, target / "qc.html", len(unreadable), rated, recipe_for(cohort.table).words
     )
+
+
+def _refuse_options_of_scans(images_root: object, ratings: object) -> None:
+    """Refuse options that people with regional measures have no use for."""
+    if images_root is not None:
+        raise ConfigError("images_root: regional measures have no images. Leave it out.")
+    if ratings is not None:
+        raise ConfigError(
+            "ratings: are of scans, which a person looks at, and this is a table of regional "
+            "measures. Leave it out; qc.tsv has the column flagged."
+        )
 
 
 def _refuse_other_images(cohort: Cohort) -> None:

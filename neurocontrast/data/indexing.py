@@ -95,6 +95,7 @@ class Index:
 def index_scans(
     root: Path,
     *,
+    tables: Sequence[Path] = (),
     layout: str = "auto",
     phenotypes: Sequence[Path] = (),
     id_column: str | None = None,
@@ -104,18 +105,22 @@ def index_scans(
     skip: bool = False,
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join them with tables; see `neurocontrast.index`."""
+    """Find the scans below a folder and join them with tables; see `neurocontrast.index`.
+
+    With `tables`, several tables of measures below `root`, they are read and nothing else.
+    """
     rules = _rules(choose)
     keep = [name for name in dict.fromkeys(keep) if name not in COLUMNS]
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
         )
-    tree = tree_at(root)
+    tree = tree_at(root, tables)
     images = {} if layout == MEASURES else _images(tree, layout)
     stream = rules.get("stream", "")
     dataset = rules.get("dataset", "")
-    measures, unread = _measures_below(root, tree, rules, keep, needed=not images, skip=skip)
+    places = list(tables) or root
+    measures, unread = _measures_below(places, tree, rules, keep, needed=not images, skip=skip)
     name, scans, notes = _scans(tree, layout, images, measures)
     index = Index(
         pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures
@@ -326,7 +331,7 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _measures_below(
-    root: Path,
+    root: Path | list[Path],
     tree: Tree,
     rules: dict[str, str],
     keep: list[str],
@@ -346,7 +351,7 @@ def _measures_below(
         dataset=rules.pop("dataset", ""),
     )
     read = partial(read_chosen, root, choice, skip=needed or skip)
-    if root.is_dir() and not files_of_measures(tree):
+    if isinstance(root, Path) and root.is_dir() and not files_of_measures(tree):
         return None, []
     try:
         table = read()

@@ -47,6 +47,17 @@ class Problems:
         if self.found:
             raise DataError(self.to_text())
 
+    def pass_on(self, collected: "Problems | None") -> None:
+        """Add all problems and hints to others that are collected, or raise them where None are."""
+        if collected is None:
+            self.raise_if_any()
+            return
+        collected.found += self.found
+        for hint in self.hints:
+            collected.hint(hint)
+        self.found.clear()
+        self.hints.clear()
+
     def to_text(self, n_shown: int = N_SHOWN) -> str:
         """Return the problems as lines, at most `n_shown` of them in full."""
         ordered = sorted(self.found, key=lambda problem: problem.line or 0)

@@ -1,20 +1,57 @@
 """Root that a table is made of: a folder of scans, or one table of regional measures."""
 
+import os
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from neurocontrast.data.cohort import IMAGE_ENDINGS
 from neurocontrast.data.layouts.tree import Tree, read_tree
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.finding import holds_measures
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.reading import NO_FILE, check_content, problem_of_place
 
 _OF_PEOPLE = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 """Endings of files that may hold a table of people."""
 
 
-def tree_at(root: Path) -> Tree:
-    """Return the files of a folder, or a tree of one table of measures; refuse other files."""
+def root_of(paths: Sequence[Path]) -> Path:
+    """Return the only path, or the folder above several tables of measures."""
+    if not paths:
+        raise ConfigError("root: missing. Give a folder of scans, or tables of regional measures.")
+    if len(paths) == 1:
+        return paths[0]
+    folders = list(filter(Path.is_dir, paths))
+    if folders:
+        raise ConfigError(
+            f"root: {len(paths)} are given, and {folders[0]} is a folder. Give one folder, or "
+            "tables of regional measures of the same people."
+        )
+    path, n_times = Counter(paths).most_common(1)[0]
+    if n_times > 1:
+        raise ConfigError(f"root: {path} is given twice. Give each table once.")
+    return Path(os.path.commonpath([*map(attrgetter("parent"), paths)]))
+
+
+def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
+    """Return a tree of several tables of measures below a folder; refuse other files."""
+    folders: dict[str, list[str]] = {}
+    for table in tables:
+        tree = tree_at(table)
+        folder = tree.root.relative_to(root).as_posix().removeprefix(".")
+        folders.setdefault(folder, []).append(table.name)
+    return Tree(root, folders)
+
+
+def tree_at(root: Path, tables: Sequence[Path] = ()) -> Tree:
+    """Return the files of a folder, or a tree of tables of measures; refuse other files.
+
+    With `tables`, several tables below `root`, the tree has them alone.
+    """
+    if tables:
+        return _tree_of_tables(root, tables)
     if root.is_dir():
         return read_tree(root)
     if problem_of_place(root) == NO_FILE:

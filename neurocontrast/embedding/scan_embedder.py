@@ -16,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from neurocontrast.data.columns import text_of
-from neurocontrast.data.settings import DataSettings
+from neurocontrast.data.settings import AnyDataSettings, DataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
@@ -76,6 +76,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         ``participant_id``) of a DataFrame; "warn" gives a
         `neurocontrast.exceptions.NeurocontrastWarning`, "error" a
         `neurocontrast.exceptions.LeakageError`.
+    max_missing : float, optional
+        Of a run of regional measures: share of the measures that a person may lack, whose place
+        medians of the people learned from take; by default that of the run.
 
     Attributes
     ----------
@@ -102,6 +105,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         batch_size: int = 16,
         n_jobs: int | None = 1,
         overlap: Literal["warn", "error", "ignore"] = "warn",
+        max_missing: float | None = None,
     ) -> None:
         self.run = run
         self.images_root = images_root
@@ -110,6 +114,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         self.batch_size = batch_size
         self.n_jobs = n_jobs
         self.overlap = overlap
+        self.max_missing = max_missing
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
@@ -209,7 +214,20 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     def _source(self, reader: Reader) -> Brains:
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
-        data = DataSettings(**folders, n_workers=joblib.effective_n_jobs(self.n_jobs))
+        n_workers = joblib.effective_n_jobs(self.n_jobs)
+        data: AnyDataSettings = DataSettings(**folders, n_workers=n_workers)
+        allowed = getattr(self, "max_missing", None)  # an embedder of an earlier version has none
+        if allowed is not None:
+            if not 0 <= allowed < 1:
+                raise ConfigError(
+                    f"max_missing: must be a share from 0 to below 1, got {allowed!r}."
+                )
+            if reader.contract["preprocessing"].get("kind") != "measures":
+                raise ConfigError(
+                    "max_missing: is of regional measures, and this run was trained on scans. "
+                    "Leave it out."
+                )
+            data = MeasureDataSettings(n_workers=n_workers, max_missing=allowed)
         kind = "ScanEmbedder embeds brains"
         return brains_of_run(reader.folder, reader.contract, data, what=kind)
 

@@ -149,7 +149,7 @@ class Rival(Section):
     name: str
     what: str
     of: str | None = None
-    """Key of the first model of the same measures, of which this is a second one."""
+    # Key of the first model of the same measures, of which this is a second one.
     lacks: str | None = None
     """Part of the embedding that the model does without; None for a model without an encoder."""
     beside: str | None = None
@@ -233,6 +233,7 @@ class EmbeddingsOrigin(Section):
     digest: str | None = None
     cohort_source: str | None = None
     cohort_digest: str | None = None
+    max_missing: float | None = None  # share of measures a person might lack, if not the run's
     environment: Document = None
     layer: str = "encoder"
 

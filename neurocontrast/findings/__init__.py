@@ -25,7 +25,7 @@ from neurocontrast.findings.predictions import CALIBRATION, CURVES, ERRORS, WORS
 from neurocontrast.findings.prose import naming, write
 from neurocontrast.findings.result import RESULT, WARNINGS, say_result
 from neurocontrast.findings.sites import FOLDS, GROUPS, SITES
-from neurocontrast.page.blocks import Section, render
+from neurocontrast.page.blocks import Head, Section, render
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = [
@@ -138,15 +138,17 @@ def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
     """Return the report of an evaluation as one HTML page, its sections in this order."""
     return render(
         sections,
-        kicker="neurocontrast evaluation report",
-        title=naming("target", files),
-        summary=say_result(files, "sentence"),
-        facts=[
-            ("Encoder", naming("encoder", files)),
-            ("Pretraining", naming("pretraining", files.run, files.summary.objective)),
-            ("Evaluation", naming("splits", files)),
-            ("Data", write("result.j2", files, what="data") or "not recorded"),
-        ],
+        Head(
+            kicker="neurocontrast evaluation report",
+            title=naming("target", files),
+            summary=say_result(files, "sentence"),
+            facts=[
+                ("Encoder", naming("encoder", files)),
+                ("Pretraining", naming("pretraining", files.run, files.summary.objective)),
+                ("Evaluation", naming("splits", files)),
+                ("Data", write("result.j2", files, what="data") or "not recorded"),
+            ],
+        ),
         simulated=files.summary.simulated,
         environment=files.summary.environment,
     )

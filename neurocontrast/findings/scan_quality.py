@@ -11,7 +11,7 @@ from contourpy import contour_generator
 
 from neurocontrast.files import digest_of
 from neurocontrast.findings.prose import section, write_paragraphs
-from neurocontrast.page.blocks import Gallery, Items, Paragraph, Pictures, Section, render
+from neurocontrast.page.blocks import Gallery, Head, Items, Paragraph, Pictures, Section, render
 from neurocontrast.page.style import (
     BASELINE,
     MAIN,
@@ -78,9 +78,11 @@ def render_quality(
     ]
     return render(
         sections,
-        kicker="neurocontrast quality control",
-        title=f"{n_flagged:,} of {len(table):,} scans of {source} are flagged",
-        facts=facts,
+        Head(
+            kicker="neurocontrast quality control",
+            title=f"{n_flagged:,} of {len(table):,} scans of {source} are flagged",
+            facts=facts,
+        ),
         simulated=simulated,
         environment={"neurocontrast": version},
         script="ratings.js" if len(table) else "",

@@ -84,7 +84,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens on demand."""
+    """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens.
+
+    With `filter`, the label of a field for words, the table scrolls within the page, and the script
+    ``filter.js`` hides rows without the words.
+    """
 
     block: ClassVar[str] = "table"
     caption: str
@@ -94,10 +98,25 @@ class Table:
     note: str = ""
     total_rows: int = 0
     folded: bool = False
+    filter: str = ""
 
     def list_reasons(self) -> list[str]:
         """Return why values are absent, each reason once, in the order met."""
         return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason))
+
+
+@dataclass(frozen=True)
+class Shades:
+    """A table of many numbers, each a text with the class of its shade ("", "up1" … "down3").
+
+    `filter` is the label of the field for words, as in `Table`.
+    """
+
+    block: ClassVar[str] = "shades"
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    filter: str
 
 
 @dataclass(frozen=True)
@@ -147,7 +166,19 @@ class Gallery:
     key: str
 
 
-Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns | Gallery
+Block = (
+    Paragraph
+    | Items
+    | Numbered
+    | Facts
+    | Cards
+    | Table
+    | Shades
+    | Pictures
+    | Code
+    | Columns
+    | Gallery
+)
 
 
 def note(text: str) -> Paragraph:
@@ -211,23 +242,29 @@ def html_templates(package: str, **options: Any) -> jinja2.Environment:
     )
 
 
+@dataclass(frozen=True)
+class Head:
+    """Beginning of a page: `kicker` names its kind, `facts` are terms with values."""
+
+    kicker: str
+    title: str
+    facts: Sequence[tuple[str, str]]
+    summary: str = ""
+
+
 def render(
     sections: Sequence[Section],
+    head: Head,
     *,
-    kicker: str,
-    title: str,
-    facts: Sequence[tuple[str, str]],
-    summary: str = "",
     simulated: bool = False,
     environment: Mapping[str, Any] | None = None,
     script: str = "",
 ) -> str:
     """Return one HTML page that loads nothing and, without `script`, runs nothing.
 
-    `kicker` says what the page is, `facts` are terms with their values under its title. A section
-    called ``warnings`` comes before the list of contents, `simulated` puts a banner above,
-    `environment` gives version and date of the last line, and `script` is the name of a script
-    among the templates; the page allows no other.
+    A section called ``warnings`` comes before the list of contents, `simulated` puts a banner
+    above, `environment` gives version and date of the last line, and `script` is the name of a
+    script among the templates; the page allows no other.
     """
     templates = html_templates(
         "neurocontrast.page",
@@ -246,10 +283,10 @@ def render(
     return templates.get_template("report.html.j2").render(
         first=sections[:n_before],
         sections=sections[n_before:],
-        kicker=kicker,
-        title=title,
-        summary=summary,
-        facts=facts,
+        kicker=head.kicker,
+        title=head.title,
+        summary=head.summary,
+        facts=head.facts,
         simulated=simulated,
         style=style,
         version=version,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data import Cohort
+from neurocontrast.data.settings import AnyDataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.embedding.readers import check_same_scans
@@ -32,6 +33,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description
 from neurocontrast.reading import read_json
 from neurocontrast.runs.networks import first_alike
+from neurocontrast.runs.parts import leave_out
 from neurocontrast.seeds import derive_generator
 from neurocontrast.weights import load, names
 
@@ -75,6 +77,42 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
     raise ConfigError(
         f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN."
     )
+
+
+def settings_as_embedded(
+    data: AnyDataSettings, evaluation: Path, contract: Description
+) -> AnyDataSettings:
+    """Return the section ``data`` with the share of measures that might be missing in embeddings.
+
+    A share that is given stays; the earlier versions' evaluations do not record it.
+    """
+    if (contract.get("preprocessing") or {}).get("kind") != "measures":
+        return data
+    allowed = read_evaluation(evaluation).embeddings.max_missing
+    if allowed is None or "max_missing" in data.model_fields_set:
+        return data
+    if not isinstance(data, MeasureDataSettings):
+        skips = getattr(data, "skip_unreadable", False)
+        data = MeasureDataSettings(n_workers=data.n_workers, skip_unreadable=skips)
+    return data.model_copy(update={"max_missing": allowed})
+
+
+def leave_out_evaluated(
+    sources: Sequence[Brains], listed: Cohort, evaluated: pd.DataFrame, progress: Progress
+) -> pd.DataFrame:
+    """Return the evaluated scans that all sources can use, where others are to be left out."""
+    if not sources[0].skips:
+        return evaluated
+    keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
+    usable = set(keys)
+    for number in dict.fromkeys(first_alike(sources)):
+        cohort = listed
+        if number:
+            cohort = sources[number].read_cohort(listed.source, check_images=False)
+        kept, _ = leave_out(sources[number], _only(cohort, set(keys)), progress)
+        usable &= _scans_in(kept.table)
+    is_usable = pd.Series(keys, index=evaluated.index).isin(usable)
+    return evaluated[is_usable].reset_index(drop=True)
 
 
 def find_cohort(

@@ -308,7 +308,7 @@ def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
     if measures is None or not learned:
         return
     programs = {}
-    for (participant, session), program in measures.programs.items():
+    for (participant, session), program in measures.versions.items():
         programs[subject_label(participant), session] = program
     keys = predicted.tidy[["participant_id", "session"]].itertuples(index=False)
     for row, (participant, session) in enumerate(keys):

@@ -6,7 +6,7 @@ import pytest
 
 from neurocontrast import index
 from neurocontrast.data.measures import read_tables
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, NeurocontrastError
 from tests.reports.folders import write_aseg, write_people
 
 PEOPLE = [f"sub-{number:02d}" for number in range(1, 5)]
@@ -87,3 +87,33 @@ def test_it_is_said_which_table_lacks_whom(tmp_path, people):
     for number, part in enumerate(parts):
         part.to_csv(tmp_path / f"part{number}.tsv", sep="\t", index=False)
     assert read_tables([tmp_path / "part0.tsv", tmp_path / "part1.tsv"]).notes == ()
+
+
+def test_several_tables_of_the_same_people_are_indexed_together(tmp_path, people):
+    whole = measures_of(PEOPLE)
+    names = [tmp_path / "left.tsv", tmp_path / "below" / "right.csv"]
+    names[1].parent.mkdir()
+    left = [column for column in whole if column.startswith("Left")]
+    whole[["participant_id", *left]].to_csv(names[0], sep="\t", index=False)
+    whole.drop(columns=left).to_csv(names[1], index=False)
+    found = index(names, tmp_path / "out" / "participants.tsv", phenotypes=[people])
+    written = read_tables(found.measures_path).values
+    assert written.shape == (4, 6)
+    assert found.table["participant_id"].tolist() == PEOPLE
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        (["people.tsv"], r"people\.tsv: is a file, and no table of regional measures"),
+        (["out"], r"root: 2 are given, and \S+out is a folder"),
+        (["a.tsv"], r"root: \S+a\.tsv is given twice"),
+        (["none.tsv"], r"none\.tsv: there is no such"),
+    ],
+)
+def test_several_of_other_kinds_are_refused(tmp_path, people, others, message):
+    measures_of(PEOPLE).to_csv(tmp_path / "a.tsv", sep="\t", index=False)
+    places = [tmp_path / "a.tsv", *map(tmp_path.joinpath, others)]
+    with pytest.raises(NeurocontrastError, match=message):
+        index(places, tmp_path / "out" / "participants.tsv")
+    assert not list((tmp_path / "out").iterdir())

@@ -11,7 +11,7 @@ import neurocontrast
 from neurocontrast.cli.app import run as command_line
 from neurocontrast.config import load_config
 from neurocontrast.data.sources import source_of_run
-from neurocontrast.embedding import read_embeddings
+from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import SILENT
 from neurocontrast.reading import read_json
@@ -258,3 +258,39 @@ def test_keys_of_measures_say_the_kind(tmp_path):
         assert load_config(None, [f"data.{key}={value}"]).data.kind == "measures"
     with pytest.raises(ConfigError, match="skip_unreadable"):
         load_config(None, ["data.kind=images", "data.skip_unreadable=true"])
+
+
+def test_an_embedder_names_its_own_way_out_and_that_works(tables, run):
+    _, lacking, _ = tables
+    rows = pd.read_csv(lacking.with_name("measures.tsv"), sep="\t").head(6)
+    with pytest.raises(DataError, match=r"row 3: lacks 2 of 32(?s:.)*max_missing=0\.07") as caught:
+        ScanEmbedder(run, overlap="ignore").fit().transform(rows)
+    assert "--s" not in str(caught.value)
+    embedder = ScanEmbedder(run, overlap="ignore", max_missing=0.07).fit()
+    assert embedder.transform(rows).shape == (6, embedder.n_features_out_)
+    with pytest.raises(ConfigError, match="max_missing: must be a share"):
+        ScanEmbedder(run, max_missing=2).fit()
+
+
+@pytest.mark.slow
+def test_explain_reads_the_people_that_were_embedded_and_leaves_out_by_skip(tables, run, tmp_path):
+    _, lacking, _ = tables
+    people = pd.read_csv(lacking, sep="\t")
+    measures = pd.read_csv(lacking.with_name("measures.tsv"), sep="\t")
+    table = write(tmp_path / "t", measures, people[people["participant_id"] != "sub-11"])
+    out = tmp_path / "e.parquet"
+    where = "embedding.where.participant_id.not=[sub-00]"
+    assert embed(run, table, out, "--set", "data.max_missing=0.4", "--set", where) == 0
+    evaluated = tmp_path / "evaluation"
+    command = ["evaluate", str(out), "--target", "age", "--out", str(evaluated), "--allow-overlap"]
+    assert command_line([*command, "--set", "evaluation.n_bootstraps=20"]) == 0
+    origin = read_json(evaluated / "evaluation.json")["embeddings"]
+    assert origin["max_missing"] == 0.4
+    explain = ["explain", str(evaluated), "--run", str(run), "--participants", str(table)]
+    assert command_line(explain) == 0
+    of_all = read_json(evaluated / "explanation" / "explain.json")
+    assert of_all["n_subjects"] == 38
+    assert command_line([*explain, "--overwrite", "--set", "data.max_missing=0.02"]) == 2
+    skipping = [*explain, "--overwrite", "--skip", "--set", "data.max_missing=0.02"]
+    assert command_line(skipping) == 0
+    assert read_json(evaluated / "explanation" / "explain.json")["n_subjects"] == 36

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import numpy as np
@@ -111,7 +111,12 @@ class MeasuresContract(MeasureSettings):
         )
 
     def apply(
-        self, values: pd.DataFrame, names: Sequence[str], *, source: str
+        self,
+        values: pd.DataFrame,
+        names: Sequence[str],
+        *,
+        source: str,
+        remedy: Callable[[float], str] | None = None,
     ) -> npt.NDArray[np.float32]:
         """Return standardised measures (n, n_measures).
 
@@ -123,6 +128,8 @@ class MeasuresContract(MeasureSettings):
             Name of each person in messages.
         source : str
             Name of the table in messages.
+        remedy : callable, optional
+            Returns the ways out for people who lack a share of the measures; by default `ways_out`.
 
         Raises
         ------
@@ -131,21 +138,37 @@ class MeasuresContract(MeasureSettings):
             of them.
         """
         self.check_columns(values, source=source)
-        return self.standardised(self._raw(values), names, source=source)
+        return self.standardised(self._raw(values), names, source=source, remedy=remedy or ways_out)
 
     def standardised(
-        self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
+        self,
+        raw: npt.NDArray[np.float64],
+        names: Sequence[str],
+        *,
+        source: str,
+        remedy: Callable[[float], str],
     ) -> npt.NDArray[np.float32]:
         """Return standardised values of the measures `columns` (n, n_measures); see `apply`."""
         problems = Problems(source)
         for row, reason in self._reasons(raw).items():
             problems.add(reason, name=names[row])
-        problems.hint(self._ways_out(raw))
+        shares = np.isnan(raw).mean(axis=1)
+        problems.hint(remedy(float(shares.max(initial=0.0))))
         problems.raise_if_any()
         residuals = self._without_head(self._logarithms(raw))
         filled = np.where(np.isnan(residuals), self.medians, residuals)
         standardised = (filled - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
+
+    def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
+        """Return standard deviations from the medians learned; NaN for a missing value.
+
+        They are those after logarithm and head size, and not cut off at `clip`.
+        """
+        raw = self._raw(values.reindex(columns=list(self.columns)))
+        residuals = self._without_head(self._logarithms(raw))
+        deviations = (residuals - np.array(self.medians)) / np.array(self.sds)
+        return pd.DataFrame(deviations, index=values.index, columns=list(self.columns))
 
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
         """Return the rows that lack more than `max_missing` of the measures, each with the reason."""
@@ -220,16 +243,6 @@ class MeasuresContract(MeasureSettings):
             )
         return reasons
 
-    def _ways_out(self, raw: npt.NDArray[np.float64]) -> str:
-        """Return the options by which people are left out who lack too much, or filled."""
-        shares = np.isnan(raw).mean(axis=1)
-        worst = float(shares.max(initial=0.0))
-        return (
-            "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
-            f"{_up(min(worst, _MOST_ADVISED))} allows more, with medians of the people learned "
-            "from in place of what is missing."
-        )
-
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         raw = raw.copy()
         if self.log_volumes:
@@ -286,6 +299,24 @@ class MeasuresContract(MeasureSettings):
             ]
             text = "; ".join(dict.fromkeys(wrong)).replace("Value error, ", "")
             raise DataError(f"preprocessing contract: {text}.") from None
+
+
+def ways_out(share: float) -> str:
+    """Name the options by which people are left out who lack a share of the measures, or filled."""
+    return (
+        "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
+        f"{_up(min(share, _MOST_ADVISED))} allows more, with medians of the people learned "
+        "from in place of what is missing."
+    )
+
+
+def ways_out_of_frames(share: float) -> str:
+    """Name the ways out for rows of a DataFrame that lack a share of the measures."""
+    return (
+        "Leave these rows out, or allow more with ScanEmbedder(..., max_missing="
+        f"{_up(min(share, _MOST_ADVISED))}): medians of the people learned from then take the "
+        "place of what is missing."
+    )
 
 
 def _up(share: float) -> float:

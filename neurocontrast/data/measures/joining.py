@@ -295,6 +295,17 @@ class Rows(NamedTuple):
     positions: npt.NDArray[np.int64]
 
 
+def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
+    """Return program and version of each scan that was looked up; "" where none is known."""
+    versions = []
+    for position in rows.positions.tolist():
+        key = ("", "")
+        if position >= 0:
+            key = table.values.index[position]
+        versions.append(table.versions.get(key, ""))
+    return versions
+
+
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
     """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
 

@@ -10,9 +10,14 @@ import pandas as pd
 from neurocontrast.data.cells import is_missing
 from neurocontrast.data.codes import base_name
 from neurocontrast.data.measures.names import Region
+from neurocontrast.data.measures.sheets import Sheet
+from neurocontrast.data.measures.units import may_be_empty
 from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.exceptions import one_of
 
 _FACTS = ("age", "sex", "site")
+_THICKNESSES = "thicknesses are 0, of regions without surface"
+_SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 
@@ -31,8 +36,6 @@ class Merged:
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     subjects: dict[tuple[str, str], str] = field(default_factory=dict)
-    programs: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """Programs with version that the tables of a scan name."""
     with_facts: bool = False
     """Whether columns of age, sex and site are taken, too."""
     facts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
@@ -44,6 +47,12 @@ class Merged:
     """Participant and session of each scan by its name in messages."""
     unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that are skipped."""
+    zeros: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Measures by participant and session that are 0, and cannot be."""
+    versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    """Programs and versions by participant and session."""
+    collected: Problems | None = None
+    """Problems to which all are added, in place of an error."""
 
     def takes(self, column: str) -> bool:
         """Tell whether a column beside the measures is of ages, sexes or sites that are taken."""
@@ -57,14 +66,8 @@ class Merged:
                 if facts.setdefault(column, cell) != cell:
                     facts[column] = ""
 
-    def add_program(self, index: pd.MultiIndex, program: str) -> None:
-        """Add the program of a table to its scans."""
-        if program:
-            for key in index:
-                self.programs.setdefault(key, set()).add(program)
-
     def settle(self, *, skip: bool) -> None:
-        """Raise all problems; with `skip` scans that have one are set aside, and others raise."""
+        """Raise all problems, or collect them; with `skip` scans that have one are set aside."""
         if skip:
             everything = list(self.problems.found)
             self.problems.found.clear()
@@ -74,7 +77,7 @@ class Merged:
                     self.problems.found.append(problem)
                 else:
                     self.unread.setdefault(key, []).append(str(problem._replace(name="")))
-        self.problems.raise_if_any()
+        self.problems.pass_on(self.collected)
 
     def without_unread(self, values: pd.DataFrame) -> pd.DataFrame:
         """Return measures without the scans that are skipped."""
@@ -117,3 +120,34 @@ class Merged:
                     f"tables have: {first_names(scans)}; taken as missing."
                 )
         return notes
+
+
+def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
+    """Add program and version of each scan of a sheet, where its rows or the sheet say one."""
+    programs = list(sheet.programs)
+    if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
+        programs = [sheet.software] * len(index)
+    for key, program in zip(index, programs, strict=False):
+        if not is_missing(program):
+            merged.versions.setdefault(key, {})[program.strip()] = None
+
+
+def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
+    """Return measures without zeros of structures that every brain has; notes count the zeros."""
+    zeros = frame == 0
+    for column in frame.columns.astype(str):
+        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
+    for row in np.flatnonzero(zeros.any(axis=1)).tolist():
+        of_scan = merged.zeros.setdefault(frame.index[row], [])
+        of_scan += zeros.columns[zeros.iloc[row]].astype(str).tolist()
+    empty = zeros.columns[zeros.any()].astype(str)
+    kinds = empty.map(lambda column: merged.regions[column].kind)
+    is_thickness = np.asarray(kinds == "thickness", dtype=bool)
+    for columns, things in ((empty[is_thickness], _THICKNESSES), (empty[~is_thickness], _SIZES)):
+        if len(columns):
+            n_zeros = int(zeros[columns].sum().sum())
+            merged.notes.append(
+                f"{sheet.source.name}: {n_zeros} {things} ({one_of(columns[:3])} among "
+                f"{len(columns)} columns): taken as missing."
+            )
+    return frame.mask(zeros)

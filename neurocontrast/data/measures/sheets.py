@@ -23,6 +23,8 @@ from neurocontrast.reading import read_json
 
 Value = TypeVar("Value")
 _TEMPLATE = re.compile(r"(?:.*[/\\])?fsaverage[0-9]?(?:_sym)?[/\\]?")
+SOFTWARE = ("software", "software_version", "freesurfer_version", "fs_version")
+"""Names of a column of program and version, in tables of measures and of people."""
 SUBJECT = "subject_id"
 """Column of the person, of whom several participants can be visits."""
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
@@ -53,6 +55,8 @@ class Sheet:
     """Data set in front of each row's participant, or empty where a name is one person."""
     subjects: Sequence[str] = ()
     """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
+    programs: Sequence[str] = ()
+    """Program and version of each row, or empty if no column says them."""
     damage: str = ""
     """Reason why the file cannot be read: the sheet then has no cells, and at most one row."""
 
@@ -76,6 +80,7 @@ class Sheet:
             files=of_rows(self.files) if has_files else self.files,
             datasets=of_rows(self.datasets),
             subjects=of_rows(self.subjects),
+            programs=of_rows(self.programs),
         )
 
 
@@ -146,7 +151,9 @@ def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
     people = cells.pop(identifier)
     sessions = cells.pop(session) if session else ()
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
-    return Sheet(source, people, cells, table.index.tolist(), sessions, subjects=subjects)
+    programs = cells.pop(first_of(cells, SOFTWARE), ())
+    lines = table.index.tolist()
+    return Sheet(source, people, cells, lines, sessions, subjects=subjects, programs=programs)
 
 
 def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:

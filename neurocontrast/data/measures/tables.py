@@ -18,14 +18,18 @@ from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import Choice, sheets_at
-from neurocontrast.data.measures.merging import Merged, scan_name
+from neurocontrast.data.measures.merging import (
+    Merged,
+    add_versions,
+    scan_name,
+    without_zeros,
+)
 from neurocontrast.data.measures.names import Kind, Region, region_of
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
     People,
     check_units,
     check_units_of_people,
-    may_be_empty,
 )
 from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.data.problems import Problems, shown
@@ -37,8 +41,6 @@ _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
 """Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
-_THICKNESSES = "thicknesses are 0, of regions without surface"
-_SIZES = "volumes or areas are 0, of structures that every brain has"
 
 
 Table = str | os.PathLike[str] | pd.DataFrame
@@ -85,10 +87,12 @@ class MeasuresTable:
     """Subject of each participant and session, where the tables have a column ``subject_id``."""
     unread: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that were skipped; `values` has none."""
-    programs: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Program and version of each scan, where its tables say; several are joined by ``; ``."""
     facts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
     """Cells of age, sex and site beside the measures of a scan, as written, by column."""
+    zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """Measures by participant and session that were 0, and are missing in `values`."""
+    versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Program and version by participant and session, where files or a column say them."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return the ``subject_id`` of a scan as a column, where the tables have one."""
@@ -158,11 +162,14 @@ def read_chosen(
     sites: Mapping[str, str] | None = None,
     skip: bool = False,
     with_facts: bool = False,
+    collected: Problems | None = None,
 ) -> MeasuresTable:
     """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
 
     With `skip` scans whose files or cells cannot be read are left out; the table has them in
-    `unread`. With `with_facts` columns of age, sex and site are taken, too.
+    `unread`. With `with_facts` columns of age, sex and site are taken, too. With `collected` all
+    problems are added to it, and none is an error: a cell that has one is missing, and of several
+    rows of a scan the first is taken.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
     if not listed:
@@ -184,7 +191,9 @@ def read_chosen(
         )
     if len(sheets) == 1 and sheets[0].damage:
         raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
-    return _merge(sheets, keep, notes, sites or {}, skip=skip, with_facts=with_facts)
+    source = sheets[0].source.name if len(sheets) == 1 else "measures"
+    merged = Merged(Problems(source), notes=notes, collected=collected, with_facts=with_facts)
+    return _merge(merged, sheets, keep, sites or {}, skip=skip)
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
@@ -204,7 +213,8 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
         raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
     cells = {str(column): list(map(text_of, frame[column])) for column in frame}
     rows = [f"row {row}" for row in range(len(frame))]
-    merged = _merge([Sheet(Path(name), rows, cells)], keep, [], _sites_of(frame, rows))
+    sheets = [Sheet(Path(name), rows, cells)]
+    merged = _merge(Merged(Problems(name)), sheets, keep, _sites_of(frame, rows))
     values = merged.values.droplevel("session").loc[rows].reset_index(drop=True)
     return replace(merged, values=values)
 
@@ -217,20 +227,15 @@ def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
 
 
 def _merge(
+    merged: Merged,
     sheets: Sequence[Sheet],
     keep: Sequence[str],
-    notes: list[str],
     sites: Mapping[str, str],
     *,
     skip: bool = False,
-    with_facts: bool = False,
 ) -> MeasuresTable:
     """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
-    merged = Merged(
-        Problems(sheets[0].source.name if len(sheets) == 1 else "measures"),
-        notes=notes,
-        with_facts=with_facts,
-    )
+    notes = merged.notes
     for sheet in sheets:
         if sheet.damage:
             _add_damage(sheet, merged)
@@ -249,11 +254,12 @@ def _merge(
         notes.append(f"left out {one_of(empty)}: empty for everybody.")
         values = values.drop(columns=empty)
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
-    check_units(values, kinds)
     people = people_of(values, merged.problems.source, sites)
-    check_units_of_people(values, kinds, people)
-    check_codes(values, kinds, people)
-    versions = sorted({sheet.software for sheet in sheets} - {""})
+    _check_values(values, kinds, people, merged.collected)
+    programs = {sheet.software for sheet in sheets}
+    for of_scan in merged.versions.values():
+        programs.update(of_scan)
+    versions = sorted(programs - {""})
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
     return MeasuresTable(
@@ -269,9 +275,25 @@ def _merge(
         empty=tuple(empty),
         subjects=merged.subjects,
         unread=dict(zip(merged.unread, map(tuple, merged.unread.values()), strict=True)),
-        programs={key: "; ".join(sorted(names)) for key, names in merged.programs.items()},
+        zeros=merged.zeros,
+        versions=dict(zip(merged.versions, map("; ".join, merged.versions.values()), strict=True)),
         facts=merged.facts,
     )
+
+
+def _check_values(
+    values: pd.DataFrame, kinds: Mapping[str, Kind], people: People, collected: Problems | None
+) -> None:
+    """Refuse values of another unit and codes for missing ones, or collect the problems."""
+    try:
+        check_units(values, kinds)
+    except DataError as error:
+        if collected is None:
+            raise
+        collected.add(str(error))
+        return  # of people only the same would be said, once more
+    check_units_of_people(values, kinds, people, collected=collected)
+    check_codes(values, kinds, people, collected=collected)
 
 
 def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
@@ -316,7 +338,6 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
-    merged.add_program(index, sheet.software)
     for column in filter(merged.takes, sheet.cells):
         merged.add_facts(index, column, sheet.cells[column])
     names = list(starmap(scan_name, index))
@@ -327,7 +348,9 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         },
         index=index,
     )
-    merged.frames.append((sheet.source.name, _without_zeros(sheet, frame, merged)))
+    add_versions(sheet, index, merged)
+    first = frame[~frame.index.duplicated()]
+    merged.frames.append((sheet.source.name, without_zeros(sheet, first, merged)))
 
 
 def _region_of(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
@@ -344,24 +367,6 @@ def _holds_numbers(cells: Sequence[str]) -> bool:
     """Tell whether a column has values, and all are numbers."""
     filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
     return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())
-
-
-def _without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Return measures without zeros of structures that every brain has; notes count the zeros."""
-    zeros = frame == 0
-    for column in frame.columns.astype(str):
-        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
-    empty = zeros.columns[zeros.any()].astype(str)
-    kinds = empty.map(lambda column: merged.regions[column].kind)
-    is_thickness = np.asarray(kinds == "thickness", dtype=bool)
-    for columns, things in ((empty[is_thickness], _THICKNESSES), (empty[~is_thickness], _SIZES)):
-        if len(columns):
-            n_zeros = int(zeros[columns].sum().sum())
-            merged.notes.append(
-                f"{sheet.source.name}: {n_zeros} {things} ({one_of(columns[:3])} among "
-                f"{len(columns)} columns): taken as missing."
-            )
-    return frame.mask(zeros)
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
@@ -459,4 +464,7 @@ def _numbers(
             line=sheet.line(row),
             name=names[row],
         )
-    return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
+    scale = 1.0
+    if kind == "volume":
+        scale = sheet.scale
+    return np.asarray(values.mask(bad | negative) * scale, dtype=np.float64)

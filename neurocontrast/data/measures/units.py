@@ -143,6 +143,7 @@ def check_units_of_people(
     people: People,
     *,
     usual: Mapping[str, float] | None = None,
+    collected: Problems | None = None,
 ) -> None:
     """Refuse sites and people whose measures are in another unit than all others.
 
@@ -161,6 +162,8 @@ def check_units_of_people(
         Names of the rows.
     usual : dict of str to float, optional
         Usual value of each measure; by default the median of the rows.
+    collected : Problems, optional
+        Problems to which those of the rows are added, in place of an error.
     """
     problems = Problems(people.source)
     for kind in ("thickness", "volume", "area"):
@@ -179,7 +182,7 @@ def check_units_of_people(
             _find_unit(table, expected, unit, people, problems)
     if problems.found:
         problems.hint("Convert these rows, or take them from the program again.")
-        problems.raise_if_any()
+    problems.pass_on(collected)
 
 
 def _units_of(kind: Kind) -> list[_Unit]:

@@ -24,6 +24,7 @@ def check_codes(
     people: People,
     *,
     usual: Mapping[str, float] | None = None,
+    collected: Problems | None = None,
 ) -> None:
     """Refuse values such as 99, 999 or 9999 that stand apart from all others of their column.
 
@@ -37,6 +38,8 @@ def check_codes(
         Names of the rows.
     usual : dict of str to float, optional
         Usual value of each measure, for columns in which nobody has another value than a code.
+    collected : Problems, optional
+        Problems to which those of the values are added, in place of an error.
     """
     is_code = values.isin(_CODES)
     problems = Problems(people.source)
@@ -55,4 +58,4 @@ def check_codes(
             problems.add(code, column=column, name=people.names[row])
     if problems.found:
         problems.hint("Write n/a where a value is not known.")
-        problems.raise_if_any()
+    problems.pass_on(collected)

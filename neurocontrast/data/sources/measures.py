@@ -24,6 +24,7 @@ from neurocontrast.data.measures import (
     read_measures,
 )
 from neurocontrast.data.measures.contents import contents_of_measures
+from neurocontrast.data.measures.contract import ways_out, ways_out_of_frames
 from neurocontrast.data.measures.finding import Choice, names_measures
 from neurocontrast.data.measures.joining import people_of_table, with_damage
 from neurocontrast.data.measures.tables import read_chosen
@@ -37,6 +38,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
+_FRAME = Path("X")  # source of a cohort that is a DataFrame of measures alone
 _LEFT_OUT = "X: left out "
 """Beginning of a note on columns of a DataFrame that are no measures, as an age is none."""
 
@@ -157,7 +159,7 @@ class RegionalMeasures(Source):
         table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
         measures = measures_of(given, name="X", keep=self.known.columns)
         notes = filter(lambda note: not note.startswith(_LEFT_OUT), measures.notes)
-        people = Cohort(table, Path("X"), warnings=tuple(notes), channels=(), measures=measures)
+        people = Cohort(table, _FRAME, warnings=tuple(notes), channels=(), measures=measures)
         return self._compared(people)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
@@ -247,7 +249,12 @@ class RegionalMeasures(Source):
 
     def _values(self, cohort: Cohort) -> npt.NDArray[np.float32]:
         assert cohort.measures is not None
-        return self.known.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)
+        remedy = ways_out
+        if cohort.source == _FRAME:
+            remedy = ways_out_of_frames
+        return self.known.apply(
+            cohort.measures.values, cohort.names(), source=cohort.source.name, remedy=remedy
+        )
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return the tables of measures, and the files of vectors."""

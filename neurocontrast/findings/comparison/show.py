@@ -15,6 +15,7 @@ from neurocontrast.page.blocks import (
     Block,
     Citations,
     Column,
+    Head,
     Items,
     Numbered,
     Paragraph,
@@ -102,17 +103,19 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
         design = f"{naming('splits', files)}; the same {items} and folds for every model"
     return render(
         sections,
-        kicker="neurocontrast comparison of models",
-        title=f"Predicting {s['target']}: {join_words(files.names)}",
-        summary=_say(files, "short"),
-        facts=[
-            ("Reference", files.reference),
-            (
-                "Compared with it",
-                join_words([name for name in files.names if name != files.reference]),
-            ),
-            ("Evaluation" if files.fixed else "Cross-validation", design),
-        ],
+        Head(
+            kicker="neurocontrast comparison of models",
+            title=f"Predicting {s['target']}: {join_words(files.names)}",
+            summary=_say(files, "short"),
+            facts=[
+                ("Reference", files.reference),
+                (
+                    "Compared with it",
+                    join_words([name for name in files.names if name != files.reference]),
+                ),
+                ("Evaluation" if files.fixed else "Cross-validation", design),
+            ],
+        ),
         simulated=any(bool(model.get("simulated")) for model in s["models"]),
         environment=s["environment"],
     )

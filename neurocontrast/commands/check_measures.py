@@ -1,0 +1,91 @@
+"""Check people with regional measures: both tables are read to the end, all problems listed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.data.measures.doubts import warnings_about
+from neurocontrast.data.measures.finding import holds_measures
+from neurocontrast.data.measures.inspecting import (
+    InspectedMeasures,
+    inspect_measures,
+    is_of_measures,
+)
+from neurocontrast.data.measures.joining import find_measures
+from neurocontrast.data.quality import doubts_about
+from neurocontrast.data.settings import MeasureDataSettings
+from neurocontrast.exceptions import ConfigError
+
+
+@dataclass(frozen=True)
+class MeasuresFacts:
+    """Say which measures were checked."""
+
+    n_measures: int
+    atlas: str
+    software: str
+    sources: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, inspected: InspectedMeasures) -> "MeasuresFacts":
+        """Return the facts of tables that were read."""
+        table = inspected.table
+        return cls(inspected.values.shape[1], table.atlas, table.software, table.sources)
+
+    def __str__(self) -> str:
+        origin = ", ".join(filter(None, (self.atlas, self.software)))
+        return f"{self.n_measures} measures ({origin})".removesuffix(" ()")
+
+
+def settings_of_measures(
+    participants: Path, settings: MeasureDataSettings | None, kind: str | None
+) -> MeasureDataSettings | None:
+    """Return the settings by which a table is one of measures, or None for a table of images."""
+    if settings is not None:
+        return settings
+    if kind == "measures" or (kind is None and is_of_measures(participants.expanduser())):
+        return MeasureDataSettings()
+    return None
+
+
+def check_measures(
+    participants: Path, settings: MeasureDataSettings, *, write_good: Path | None
+) -> tuple[InspectedMeasures, tuple[str, ...]]:
+    """Read people and measures; return them with their problems, and warnings.
+
+    A table of people without a problem can be written where there is a table of people.
+    """
+    inspected = inspect_measures(participants, settings)
+    if write_good is not None and not len(inspected.lines):
+        raise ConfigError(
+            f"write_good: is of a table of people, and {participants} is of measures alone. "
+            "`index` makes a table of people of it, and its --skip leaves out bad scans."
+        )
+    doubts = doubts_about(inspected.people)
+    return inspected, tuple(dict.fromkeys([*doubts, *warnings_about(inspected)]))
+
+
+def add_counts(summary: pd.DataFrame, inspected: InspectedMeasures) -> pd.DataFrame:
+    """Return the counts of each site, with the numbers of missing values and of zeros."""
+    counts = pd.DataFrame(
+        {"missing": inspected.values.isna().sum(axis=1), "zero": inspected.zeros.sum(axis=1)}
+    )
+    by_site = counts.groupby(inspected.sites).sum().rename({"": "site n/a"})
+    names = summary.index[:-1]
+    rows = pd.concat([by_site.reindex(names), counts.sum().to_frame().T]).astype(int)
+    return summary.assign(missing=rows["missing"].to_numpy(), zero=rows["zero"].to_numpy())
+
+
+def measures_to_name(
+    participants: Path, settings: MeasureDataSettings, good: Path | None
+) -> tuple[Path, ...]:
+    """Return the tables of measures that `pretrain` must be told to find."""
+    if settings.measures is not None:
+        return settings.measures
+    if good is None or holds_measures(participants):
+        return ()
+    measures = find_measures(participants)
+    if find_measures(good).resolve() == measures.resolve():
+        return ()
+    return (measures,)

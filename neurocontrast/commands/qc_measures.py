@@ -1,0 +1,143 @@
+"""Quality control of regional measures: who is outside, missing and zero values, and sites."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.commands.check_measures import MeasuresFacts
+from neurocontrast.data.advice import recipe_for
+from neurocontrast.data.measures import MeasuresContract
+from neurocontrast.data.measures.deviations import (
+    N_DEVIATIONS,
+    N_SITE,
+    SHARE_OUTSIDE,
+    Deviations,
+    deviations_among,
+    deviations_from_run,
+    least_outside,
+    sites_of_rows,
+    table_by_site,
+    table_of_measures,
+    table_of_people,
+    table_of_sites,
+)
+from neurocontrast.data.measures.doubts import warnings_about_people
+from neurocontrast.data.measures.inspecting import InspectedMeasures, inspect_measures
+from neurocontrast.data.settings import MeasureDataSettings
+from neurocontrast.encoders.members import members_of
+from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.files import check_writable, write_json, write_table, write_text
+from neurocontrast.findings.measure_quality import MeasureQuality, render_measures
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import describe_environment, version
+from neurocontrast.reading import read_json
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedMeasures:
+    """Table and page of people with regional measures, and how many of them cannot be read."""
+
+    table: pd.DataFrame
+    page: Path
+    n_unreadable: int
+    recipe: tuple[str, ...]
+
+
+def compare_measures(
+    participants: Path, target: Path, run: str | os.PathLike[str] | None, progress: Progress
+) -> ComparedMeasures:
+    """Compare people with their site, or with the people a run learned from; write the page."""
+    contract = None
+    if run is not None:
+        contract = contract_of(Path(run))
+    check_writable(target / "qc.tsv", parameter="out")
+    with progress.task("Reading measures", None, "table"):
+        inspected = inspect_measures(participants, MeasureDataSettings())
+    deviations = _deviations(inspected, contract)
+    people = table_of_people(inspected, deviations)
+    measures = table_of_measures(inspected, deviations)
+    by_site = table_by_site(inspected, deviations, measures["measure"].tolist())
+    quality = MeasureQuality(
+        people=people,
+        measures=measures,
+        sites=table_of_sites(people),
+        by_site=by_site,
+        values=inspected.values.reindex(columns=measures["measure"].tolist()),
+        is_outside=deviations.is_outside,
+        site=sites_of_rows(inspected),
+        usual=deviations.usual(),
+        reference=deviations.reference,
+        n_deviations=N_DEVIATIONS,
+        least=least_outside(inspected.values.shape[1]),
+    )
+    of_tables = []
+    for problem in inspected.problems.found:
+        if inspected.row_of(problem) is None:
+            of_tables.append(str(problem))
+    page = render_measures(
+        quality,
+        source=inspected.people.source.name,
+        measured=str(MeasuresFacts.of(inspected)),
+        problems=of_tables,
+        warnings=[*inspected.people.warnings, *warnings_about_people(inspected)],
+        simulated=inspected.people.simulated,
+        version=version(),
+    )
+    write_text(target / "qc.html", page)
+    _write_record(target, quality, of_tables)
+    write_table(target / "qc_measures.tsv", _with_missing(by_site))
+    write_table(target / "qc.tsv", _with_missing(people.drop(columns="name")))
+    n_unreadable = int((~inspected.is_measured).sum())
+    recipe = recipe_for(inspected.people.table, kind="measures").words
+    return ComparedMeasures(people, target / "qc.html", n_unreadable, recipe)
+
+
+def contract_of(run: Path) -> MeasuresContract:
+    """Return how a run of regional measures standardises; of members that of the first."""
+    folder = members_of(run)[0]
+    preprocessing = read_json(folder / CONTRACT, error=CheckpointError).get("preprocessing") or {}
+    if preprocessing.get("kind") != "measures":
+        raise ConfigError(
+            f"run: {run} was not trained on regional measures, with which these people could be "
+            "compared. Give a run of measures, or none."
+        )
+    try:
+        return MeasuresContract.from_json(preprocessing)
+    except DataError as error:
+        raise CheckpointError(f"{folder / CONTRACT}: {error}") from error
+
+
+def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
+    """Return deviations from a run, or among the people; refuse measures of another atlas."""
+    if contract is None:
+        return deviations_among(inspected)
+    n_shared = len(inspected.values.columns.intersection(list(contract.columns)))
+    if n_shared < len(contract.columns) / 2:
+        contract.check_columns(inspected.values, source=inspected.people.source.name)
+    return deviations_from_run(inspected, contract)
+
+
+def _write_record(target: Path, quality: MeasureQuality, problems: list[str]) -> None:
+    write_json(
+        target / "qc.json",
+        {
+            "kind": "measures",
+            "n": len(quality.people),
+            "n_flagged": quality.n_flagged,
+            "n_measures": len(quality.measures),
+            "compared_with": quality.reference,
+            "n_deviations": N_DEVIATIONS,
+            "share_outside": SHARE_OUTSIDE,
+            "n_site": N_SITE,
+            "problems": problems,
+            "environment": describe_environment(),
+        },
+    )
+
+
+def _with_missing(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with n/a where a cell has nothing."""
+    return table.astype(object).where(table.notna() & (table != ""), "n/a")

@@ -1,0 +1,254 @@
+"""Robust deviations of measures: from a site, from everybody, or from people a run learned from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.measures.contract import MeasuresContract
+from neurocontrast.data.measures.inspecting import InspectedMeasures
+
+N_DEVIATIONS = 5.0
+"""Robust deviations (1.4826 median absolute deviations) beyond which a measure is outside."""
+SHARE_OUTSIDE = 0.015
+"""Share of a person's measures, at least one, that must be outside for a flag."""
+N_SITE = 10
+"""People of a site, at least, who are compared with their own site and not with everybody."""
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_SMALLEST = 1.0  # mm³ or mm²: a volume of 0 has a logarithm too
+_CONSISTENT = 1.4826
+_N_WORST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """Hold the deviations of people and sites, a column a measure.
+
+    Parameters
+    ----------
+    of_people : DataFrame
+        Deviation of each row's measure; NaN where it is missing.
+    of_sites : DataFrame
+        Median deviation of each site's people from the others, or from the people learned from.
+    centre, spread : Series
+        Usual value and its robust standard deviation on the scale of `scaled`.
+    is_log : Series
+        Whether that scale is the logarithm.
+    reference : str
+        With whom people are compared, in a sentence.
+    """
+
+    of_people: pd.DataFrame
+    of_sites: pd.DataFrame
+    centre: pd.Series
+    spread: pd.Series
+    is_log: pd.Series
+    reference: str
+
+    @property
+    def is_outside(self) -> pd.DataFrame:
+        """Whether a measure of a person is outside."""
+        return self.of_people.abs() > N_DEVIATIONS
+
+    def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
+        """Return the usual range of each measure in its unit, columns ``low`` and ``high``."""
+        ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
+        ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
+        logs = ends.index[self.is_log.to_numpy(dtype=bool)]
+        ends.loc[logs] = np.exp(ends.loc[logs].to_numpy())
+        return ends
+
+
+def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
+    """Return the site of each row for a page: n/a where none is known, all without sites."""
+    if "site" not in inspected.people.table:
+        return pd.Series("all", index=inspected.values.index)
+    return inspected.sites.where(inspected.sites != "", "n/a")
+
+
+def deviations_among(inspected: InspectedMeasures) -> Deviations:
+    """Compare people with their own site, and sites with the others; sizes as logarithms."""
+    values = inspected.values
+    kinds = inspected.table.kinds
+    is_size = values.columns.map(dict(kinds)).isin(["volume", "area"])
+    is_log = pd.Series(is_size, index=values.columns, dtype=bool)
+    scaled = values.astype(float).copy()
+    logs = values.columns[is_size]
+    scaled[logs] = np.log(scaled[logs].clip(lower=_SMALLEST))
+    sites = sites_of_rows(inspected)
+    subjects = inspected.people.table["subject_id"]
+    centre = scaled.median()
+    spread = _spread(scaled)
+    of_people = (scaled - centre) / spread
+    of_sites = {}
+    for site, of_site in scaled.groupby(sites):
+        others = scaled[(sites != site).to_numpy()]
+        if others.notna().any(axis=None):
+            of_sites[str(site)] = (of_site.median() - others.median()) / _spread(others)
+        if subjects[of_site.index].nunique() >= N_SITE:
+            within = (of_site - of_site.median()) / _spread(of_site)
+            of_people.loc[of_site.index] = within.fillna(of_people.loc[of_site.index])
+    by_site = pd.DataFrame.from_dict(of_sites, orient="index", columns=values.columns)
+    reference = f"their own site, where it has {N_SITE} people, and else everybody"
+    return Deviations(of_people, by_site, centre, spread, is_log, reference)
+
+
+def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
+    """Compare people and sites with the people that a run learned from."""
+    of_people = contract.deviations(inspected.values)
+    names = list(contract.columns)
+    by_site = of_people.groupby(sites_of_rows(inspected)).median()
+    is_log = pd.Series(contract.is_volume, index=names) & contract.log_volumes
+    return Deviations(
+        of_people,
+        by_site,
+        pd.Series(contract.medians, index=names),
+        pd.Series(contract.sds, index=names),
+        is_log,
+        "the people that the run learned from",
+    )
+
+
+def _spread(values: pd.DataFrame) -> pd.Series:
+    """Return robust standard deviations of columns; NaN where most values are one."""
+    away = (values - values.median()).abs().median()
+    return _CONSISTENT * away.where(away > 0)
+
+
+def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
+    """Return a row a person, the flagged first: missing, 0 and outside, and the reasons."""
+    n_outside = deviations.is_outside.sum(axis=1).to_numpy()
+    people = inspected.people.table[["participant_id", "session"]].copy()
+    people.insert(2, "name", inspected.names)
+    people["site"] = sites_of_rows(inspected)
+    if "age" in inspected.people.table:
+        people["age"] = inspected.people.table["age"]
+    people["software"] = inspected.versions
+    people["n_measures"] = inspected.values.notna().sum(axis=1)
+    people["n_missing"] = inspected.values.isna().sum(axis=1)
+    people["n_zero"] = inspected.zeros.sum(axis=1)
+    people["n_outside"] = n_outside
+    people["largest"] = deviations.of_people.abs().max(axis=1).round(2)
+    people["worst"] = _worst_of(deviations.of_people)
+    reasons = _problems_by_row(inspected)
+    for row, n_measures in enumerate(people["n_measures"].tolist()):
+        if n_outside[row] >= least_outside(n_measures):
+            reasons[row].append(f"outside in {n_outside[row]} of {n_measures} measures")
+    people["why"] = list(map("; ".join, reasons))
+    is_flagged = (people["why"] != "").to_numpy()
+    people.insert(len(people.columns) - 1, "flagged", np.where(is_flagged, "yes", "no"))
+    largest = people["largest"].fillna(0)
+    order = np.lexsort((people["name"], -largest, -n_outside, ~is_flagged))
+    return people.iloc[order].reset_index(drop=True)
+
+
+def least_outside(n_measures: int) -> int:
+    """Return how many measures of a person must be outside for a flag."""
+    return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
+
+
+def _worst_of(deviations: pd.DataFrame) -> list[str]:
+    """Return the measures of each row that are most outside, with their deviations."""
+    worst = []
+    columns = deviations.columns.astype(str)
+    values = deviations.to_numpy()
+    order = np.argsort(-np.nan_to_num(np.abs(values)), axis=1)[:, :_N_WORST]
+    for row, numbers in enumerate(order):
+        words = []
+        for number in numbers:
+            if abs(values[row, number]) > N_DEVIATIONS:
+                words.append(f"{columns[number]} {values[row, number]:+.1f}")
+        worst.append(", ".join(words))
+    return worst
+
+
+def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
+    """Return the problems of each row, each once."""
+    reasons = list[list[str]]()
+    for _ in inspected.names:
+        reasons.append([])
+    for problem in inspected.problems.found:
+        row = inspected.row_of(problem)
+        if row is not None:
+            reasons[row].append(str(problem._replace(line=None, name="")))
+    return reasons
+
+
+def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
+    """Return a row a measure, the worst first: people outside or without, and the furthest site."""
+    names = deviations.of_people.columns
+    values = inspected.values.reindex(columns=names)
+    table = pd.DataFrame(index=names)
+    table["kind"] = names.map(dict(inspected.table.kinds)).fillna("")
+    table["median"] = values.median()
+    table["n_outside"] = deviations.is_outside.sum()
+    table["n_missing"] = values.isna().sum()
+    table["n_zero"] = inspected.zeros.reindex(columns=names, fill_value=False).sum()
+    compared = deviations.of_sites.dropna(axis=1, how="all")
+    table["furthest_site"] = ""
+    table["shift"] = np.nan
+    if not compared.empty:
+        furthest = compared.abs().idxmax().astype(str)
+        largest = compared.abs().max()
+        table["furthest_site"] = furthest.reindex(names).fillna("")
+        table["shift"] = largest.where(compared.max() == largest, -largest)
+    table["is_constant"] = table.index.isin(inspected.constants)
+    order = np.lexsort((-table["shift"].abs().fillna(0), -table["n_outside"]))
+    return table.iloc[order].rename_axis("measure").reset_index()
+
+
+def table_by_site(
+    inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
+) -> pd.DataFrame:
+    """Return a row a measure and site, measures in the order given: counts, quantiles and shift."""
+    sites = sites_of_rows(inspected)
+    values = inspected.values.reindex(columns=list(measures))
+    groups = values.groupby(sites)
+    tables = {
+        "n": groups.count(),
+        "n_missing": values.isna().groupby(sites).sum(),
+        "n_zero": inspected.zeros.reindex(columns=list(measures), fill_value=False)
+        .groupby(sites)
+        .sum(),
+        "n_outside": deviations.is_outside[list(measures)].groupby(sites).sum(),
+    }
+    for quantile in _QUANTILES:
+        tables[f"q{quantile * 100:02.0f}"] = groups.quantile(quantile)
+    shifts = deviations.of_sites.reindex(index=tables["n"].index, columns=list(measures))
+    tables["shift"] = shifts.astype(float).round(2)
+    columns = {}
+    for name, by_measure in tables.items():
+        columns[name] = by_measure.T.stack(future_stack=True)
+    table = pd.DataFrame(columns)
+    table.index.names = ["measure", "site"]
+    return table.loc[list(measures)].reset_index()
+
+
+def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a site: people, ages, programs, and how many lack measures or are flagged."""
+    people = people.reindex(columns=people.columns.union(["age"], sort=False))
+    rows = []
+    for site, of_site in people.groupby("site"):
+        row = {
+            "site": site,
+            "people": len(of_site),
+            "age": of_site["age"].median(),
+            "software": _programs(of_site["software"]),
+            "lacking": int((of_site["n_missing"] > 0).sum()),
+            "with_zeros": int((of_site["n_zero"] > 0).sum()),
+            "flagged": int((of_site["flagged"] == "yes").sum()),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _programs(versions: pd.Series) -> str:
+    """Return the programs of people, with their numbers where there are several."""
+    counts = versions.replace("", "not known").value_counts()
+    if len(counts) == 1:
+        return str(counts.index[0])
+    return ", ".join(counts.index.astype(str) + counts.map(" ({})".format))

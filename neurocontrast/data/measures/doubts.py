@@ -1,0 +1,113 @@
+"""Doubts about people and measures that can be used: versions, ages, constants, missing values."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.measures.inspecting import InspectedMeasures
+from neurocontrast.data.problems import first_names
+
+_N_OF_SITE = 5
+_N_SHOWN = 10
+_YOUNGEST = 4.0
+_OLDEST = 100.0
+_ZEROS = " are 0, of "
+
+
+def warnings_about(inspected: InspectedMeasures) -> list[str]:
+    """Return warnings about usable measures: versions, ages, constants, missing values."""
+    return [*warnings_about_people(inspected), *_about_missing(inspected)]
+
+
+def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
+    """Return the warnings about measures but the ones on single measures: pages have tables."""
+    notes = filter(lambda note: _ZEROS not in note, inspected.table.notes)
+    return [
+        *notes,
+        *_about_versions(inspected),
+        *_about_ages(inspected.people.table, inspected.names),
+        *_about_constants(inspected),
+    ]
+
+
+def _about_missing(inspected: InspectedMeasures) -> list[str]:
+    """Return a warning on each measure that people lack, the most lacking first."""
+    measured = inspected.is_measured
+    missing = inspected.values[measured].isna()
+    zeros = inspected.zeros[measured]
+    sites = inspected.sites[measured].to_numpy()
+    counts = missing.sum().sort_values(ascending=False, kind="stable")
+    lacking = counts[counts > 0]
+    warnings = []
+    for name, n_missing in lacking.head(_N_SHOWN).items():
+        n_zeros = int(zeros[name].sum())
+        of_sites = sorted(set(sites[missing[name].to_numpy()]) - {""})
+        at = f" (sites {first_names(of_sites)})" * bool(of_sites)
+        are_zeros = f", 0 in {n_zeros}" * bool(n_zeros)
+        warnings.append(
+            f"'{name}' is missing in {n_missing} of {len(missing)} scans{are_zeros}{at}"
+        )
+    if len(lacking) > _N_SHOWN:
+        n_further = len(lacking) - _N_SHOWN
+        most = int(lacking.iloc[_N_SHOWN])
+        warnings.append(
+            f"{n_further} further measures are missing or 0 in at most {most} scans each"
+        )
+    return warnings
+
+
+def _about_constants(inspected: InspectedMeasures) -> list[str]:
+    """Return warnings on measures that are equal for everybody, or for everybody of a site."""
+    warnings = []
+    if inspected.constants:
+        warnings.append(
+            f"the same for everybody, so that nothing is learned of it: "
+            f"{first_names(inspected.constants, _N_SHOWN)}"
+        )
+    values = inspected.values.drop(columns=inspected.constants)
+    for site, of_site in values.groupby(inspected.sites):
+        n_known = of_site.notna().sum()
+        is_alike = (of_site.nunique() == 1) & (n_known >= _N_OF_SITE)
+        names = is_alike.index[is_alike].astype(str).tolist()
+        if site and names:
+            warnings.append(
+                f"site {site}: one value for everybody of the site in {first_names(names)}"
+            )
+    return warnings
+
+
+def _about_versions(inspected: InspectedMeasures) -> list[str]:
+    """Return a warning on each site whose people are of several programs or versions."""
+    programs = pd.DataFrame({"site": inspected.sites, "version": inspected.versions})
+    programs = programs[programs["version"] != ""]
+    mixed = []
+    for site, versions in programs.groupby("site")["version"]:
+        counts = versions.value_counts()
+        if len(counts) > 1:
+            numbers = counts.map(" ({})".format)
+            name = f"site {site}".removesuffix("site ") or "people without a site"
+            mixed.append(f"{name}: {', '.join(counts.index.astype(str) + numbers)}")
+    if not mixed:
+        return []
+    return [
+        f"several versions of the program within a site, which differ as scanners do (run one for "
+        f"all, or make a site of each): {'; '.join(mixed[:_N_SHOWN])}"
+    ]
+
+
+def _about_ages(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return warnings on ages that are not there, or that FreeSurfer is not made for."""
+    if "age" not in table:
+        return ["there is no column 'age': what is learned of ages needs it"]
+    ages = table["age"].to_numpy(dtype=float)
+    odd = np.flatnonzero((ages < _YOUNGEST) | (ages > _OLDEST)).tolist()
+    if not odd:
+        return []
+    listed = []
+    for row in odd:
+        listed.append(f"{names[row]} ({ages[row]:g})")
+    return [
+        f"column 'age': {len(odd)} below {_YOUNGEST:g} or above {_OLDEST:g} years, "
+        f"{first_names(listed)}: are they years?"
+    ]

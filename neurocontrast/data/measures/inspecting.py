@@ -1,0 +1,291 @@
+"""People and their regional measures, read to the end: all problems together, and none an error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
+from neurocontrast.data.columns import first_of, text_of
+from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.measures.contract import ways_out
+from neurocontrast.data.measures.finding import Choice, holds_measures
+from neurocontrast.data.measures.joining import find_measures, rows_of, sites_of, versions_of
+from neurocontrast.data.measures.merging import scan_name
+from neurocontrast.data.measures.names import UNITS, Kind, region_of
+from neurocontrast.data.measures.sheets import SOFTWARE
+from neurocontrast.data.measures.tables import MeasuresTable, read_chosen
+from neurocontrast.data.problems import Problem, Problems, first_names
+from neurocontrast.data.settings import MeasureDataSettings
+from neurocontrast.exceptions import DataError
+from neurocontrast.provenance import unify_subjects
+
+KINDS_OF_NUMBERS: tuple[Kind, ...] = ("thickness", "volume", "area")
+"""Kinds of measure in which no person has one number everywhere."""
+N_ALIKE = 5
+"""Measures of a person, at least, that are compared with those of others, or with each other."""
+_LACKS_ROW = "no table of measures has a row of this scan"
+
+
+@dataclass(frozen=True, eq=False)
+class InspectedMeasures:
+    """Hold people, their measures, and all that is wrong with both.
+
+    Parameters
+    ----------
+    people : Cohort
+        People without their measures; of a table of measures alone its scans.
+    lines : sequence of int
+        Line of each row in the table of people; empty without such a table.
+    problems : Problems
+        Reasons why `pretrain` would refuse the tables, and copies.
+    table : MeasuresTable
+        Measures as their tables list them.
+    values : DataFrame
+        Measures in the order of the people; NaN where one is missing, or 0 and cannot be.
+    zeros : DataFrame
+        Whether a value is 0 and cannot be.
+    versions : list of str
+        Program and version of each row, "" where none is known.
+    """
+
+    people: Cohort
+    lines: Sequence[int]
+    problems: Problems
+    table: MeasuresTable
+    values: pd.DataFrame
+    zeros: pd.DataFrame
+    versions: list[str]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Name of each row in messages."""
+        return self.people.names()
+
+    @cached_property
+    def sites(self) -> pd.Series:
+        """Site of each row, "" where none is known."""
+        table = self.people.table
+        if "site" not in table:
+            return pd.Series("", index=table.index)
+        return table["site"].astype(object).fillna("").astype(str)
+
+    @cached_property
+    def is_measured(self) -> npt.NDArray[np.bool_]:
+        """Whether a row has any measure."""
+        return self.values.notna().any(axis=1).to_numpy()
+
+    @cached_property
+    def constants(self) -> list[str]:
+        """Measures that are equal for everybody, of which nothing can be learned."""
+        n_values = self.values[self.is_measured].nunique()
+        return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()
+
+    def line(self, row: int) -> int | None:
+        """Return the line of a row in the table of people."""
+        if not len(self.lines):
+            return None
+        return self.lines[row]
+
+    def row_of(self, problem: Problem) -> int | None:
+        """Return the row of a problem, by its line or its name; None for no single row."""
+        if problem.line is not None and problem.line in self.lines:
+            return list(self.lines).index(problem.line)
+        if problem.name in self.names:
+            return self.names.index(problem.name)
+        return None
+
+    def add(self, row: int, problem: str, column: str = "") -> None:
+        """Add a problem of one row."""
+        self.problems.add(problem, column=column, line=self.line(row), name=self.names[row])
+
+
+def is_of_measures(participants: Path) -> bool:
+    """Tell whether a place holds measures, or people with ``measures.tsv`` beside them."""
+    if participants.is_dir() or holds_measures(participants):
+        return True
+    if not participants.is_file() or not find_measures(participants).is_file():
+        return False
+    return "path" not in read_sheet(participants).columns.astype(str).str.lower()
+
+
+def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
+    """Read people and their measures, and collect all problems.
+
+    Parameters
+    ----------
+    participants : path
+        Table of people, or a table or folder of measures.
+    settings : MeasureDataSettings
+        Tables of measures, what to take of them, and how many a person may lack.
+    """
+    participants = participants.expanduser()
+    choice = Choice(settings.atlas, settings.measure)
+    is_alone = settings.measures is None and (participants.is_dir() or holds_measures(participants))
+    if is_alone:
+        problems = Problems("measures")
+        table = read_chosen(participants, choice, collected=problems)
+        inspection = _people_of(participants, table)
+    else:
+        inspection = inspect_cohort(participants, channels=())
+        measures = settings.measures or _beside(participants)
+        sites = sites_of(inspection.cohort.table)
+        problems = Problems("measures")
+        table = read_chosen(measures, choice, sites=sites, collected=problems)
+    inspected = _joined(inspection, table, problems)
+    _add_lacking(inspected, settings.max_missing)
+    _add_alike(inspected)
+    _add_copies(inspected)
+    return inspected
+
+
+def _beside(participants: Path) -> Path:
+    """Return the table of measures beside a table of people; refuse people without one."""
+    measures = find_measures(participants)
+    if not measures.is_file():
+        raise DataError(
+            f"data.measures: missing, and there is no {measures.name} in the folder of "
+            f"{participants.name}. Name the table."
+        )
+    return measures
+
+
+def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
+    """Return the people of measures, with ages and sites where a table of both has them."""
+    if participants.suffix.lower() in (".tsv", ".csv"):
+        columns = list(map(str, read_sheet(participants)))
+        if "participant_id" in map(str.lower, columns):
+            inspection = inspect_cohort(participants, channels=())
+            listed = inspection.cohort
+            is_region = listed.table.columns.map(_is_region)
+            people = replace(listed, table=listed.table.loc[:, ~is_region.to_numpy(dtype=bool)])
+            return Inspection(people, inspection.problems, inspection.lines)
+    keys = table.values.index
+    names = keys.get_level_values(0).astype(str)
+    subjects = unify_subjects(map(table.subjects.get, keys, names))
+    people_table = pd.DataFrame(
+        {
+            "participant_id": names,
+            "subject_id": subjects,
+            "session": keys.get_level_values(1).astype(str),
+        }
+    )
+    cohort = Cohort(people_table, participants, participants.parent, channels=())
+    return Inspection(cohort, Problems(participants.name), [])
+
+
+def _is_region(column: object) -> bool:
+    """Tell whether a column has the name of a regional measure."""
+    return region_of(str(column)) is not None
+
+
+def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
+    """Add the problems of measures to the people's, with name and line of each scan."""
+    row_of: dict[str, int] = {}
+    for row, position in enumerate(positions):
+        if position >= 0:
+            row_of[scan_name(*inspected.table.values.index[position])] = row
+    for problem in problems.found:
+        if problem.name not in row_of:
+            inspected.problems.found.append(problem)
+            continue
+        sentence = problem.text
+        if problem.line is not None and len(inspected.lines):
+            sentence = f"{sentence} (line {problem.line} of the measures)"
+        inspected.add(row_of[problem.name], sentence, column=problem.column)
+    for hint in problems.hints:
+        inspected.problems.hint(hint)
+
+
+def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
+    """Return people and measures row by row; a person without a row is a problem."""
+    people = inspection.cohort
+    participants = people.table["participant_id"].astype(str).tolist()
+    rows = rows_of(table, participants, people.table["session"].astype(str).tolist())
+    zeros = pd.DataFrame(False, index=rows.values.index, columns=rows.values.columns)
+    for row, position in enumerate(rows.positions.tolist()):
+        if position >= 0:
+            columns = list(table.zeros.get(table.values.index[position], ()))
+            zeros.iloc[row, zeros.columns.get_indexer_for(zeros.columns.intersection(columns))] = (
+                True
+            )
+    versions = versions_of(table, rows)
+    stated = first_of(people.table, SOFTWARE)
+    if stated:
+        cells = people.table[stated].map(text_of)
+        of_measures = pd.Series(versions, index=cells.index, dtype=object)
+        versions = of_measures.where(of_measures != "", cells).tolist()
+    inspected = InspectedMeasures(
+        people, inspection.lines, inspection.problems, table, rows.values, zeros, versions
+    )
+    for row in rows.lacking.tolist():
+        inspected.add(row, _LACKS_ROW)
+    _pass_on(problems, inspected, rows.positions.tolist())
+    return inspected
+
+
+def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
+    """Add a problem for each person who lacks more measures than `pretrain` takes."""
+    values = inspected.values.drop(columns=inspected.constants)
+    is_missing_value = values.isna()
+    zeros = inspected.zeros[values.columns]
+    n_lacking = is_missing_value.sum(axis=1).to_numpy() - _n_bad_cells(inspected)
+    is_lacking = (n_lacking > max_missing * values.shape[1]) & inspected.is_measured
+    worst = 0.0
+    for row in np.flatnonzero(is_lacking).tolist():
+        lacking = is_missing_value.iloc[row]
+        n_zeros = int(zeros.iloc[row].sum())
+        are_zeros = f" {n_zeros} of them 0," * bool(n_zeros)
+        worst = max(worst, float(lacking.mean()))
+        inspected.add(
+            row,
+            f"lacks {int(lacking.sum())} of {values.shape[1]} measures,{are_zeros} "
+            f"'{lacking.idxmax()}' first; at most {max_missing * 100:g} % may be missing "
+            "(data.max_missing)",
+        )
+    if worst:
+        inspected.problems.hint(ways_out(worst))
+    elif not inspected.is_measured.all():
+        inspected.problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")
+
+
+def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
+    """Count the cells of each row that are problems already, since they cannot be read."""
+    n_bad = np.zeros(len(inspected.names), dtype=np.int64)
+    for problem in inspected.problems.found:
+        row = inspected.row_of(problem)
+        if row is not None and problem.column not in inspected.people.table:
+            n_bad[row] += bool(problem.column)
+    return n_bad
+
+
+def _add_alike(inspected: InspectedMeasures) -> None:
+    """Add a problem for each person all of whose thicknesses, volumes or areas are one number."""
+    kinds = inspected.values.columns.map(dict(inspected.table.kinds))
+    for kind in KINDS_OF_NUMBERS:
+        values = inspected.values.loc[:, np.asarray(kinds == kind)]
+        is_alike = (values.nunique(axis=1) == 1) & (values.notna().sum(axis=1) >= N_ALIKE)
+        for row in np.flatnonzero(is_alike).tolist():
+            of_person = values.iloc[row].dropna()
+            number = f"{of_person.iloc[0]:g} {UNITS[kind]}"
+            inspected.add(row, f"all {len(of_person)} measures of {kind} are {number}")
+
+
+def _add_copies(inspected: InspectedMeasures) -> None:
+    """Add a problem for each scan that has the same measures as another scan."""
+    values = inspected.values.round(6)
+    is_enough = values.notna().sum(axis=1) >= N_ALIKE
+    values = values[is_enough]
+    copies = values[values.duplicated(keep=False)]
+    for _, rows in copies.groupby(list(copies.columns), dropna=False).groups.items():
+        for row in rows:
+            others = list(map(inspected.names.__getitem__, rows.drop(row)))
+            inspected.add(int(row), f"has the measures of {first_names(others)}, every number")
+    if len(copies):
+        inspected.problems.hint(
+            "Of scans with the same measures find out whose they are, and take out the others."
+        )

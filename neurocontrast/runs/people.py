@@ -279,23 +279,21 @@ def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
         return
     columns = _columns_of(contracts)
     deviations = np.full((len(contracts), len(rows), len(columns)), np.nan)
+    of_rows = measures.values.iloc[rows]
     for number, contract in enumerate(contracts):
-        uncut = contract.model_copy(update={"clip": np.inf, "max_missing": 1.0})
-        raw = measures.values.reindex(columns=list(contract.columns)).to_numpy(float)[rows]
         places = pd.Index(columns).get_indexer(pd.Index(contract.columns))
-        z = uncut.standardised(raw, ["a person"] * len(rows), source="measures")
-        deviations[number][:, places] = np.where(np.isnan(raw), 0.0, z)
+        deviations[number][:, places] = contract.deviations(of_rows).fillna(0.0)
     middle = np.nanmedian(deviations, axis=0)
     clip = max(contract.clip for contract in contracts)
-    for of_rows, row in enumerate(rows.tolist()):
-        distances = np.abs(middle[of_rows])
+    for number, row in enumerate(rows.tolist()):
+        distances = np.abs(middle[number])
         far = np.flatnonzero(distances > clip)
         if not len(far):
             continue
         worst = far[np.argsort(-distances[far])][:_N_NAMED]
-        shown = ", ".join(f"{columns[at]} {middle[of_rows, at]:+.1f}" for at in worst)
+        shown = ", ".join(f"{columns[at]} {middle[number, at]:+.1f}" for at in worst)
         verb = "measure is" if len(far) == 1 else "measures are"
-        text = f"{len(far)} of {len(columns)} {verb} more than {clip:g} SD from the mean: {shown}"
+        text = f"{len(far)} of {len(columns)} {verb} more than {clip:g} SD from the median: {shown}"
         reasons.add(row, "measures", text)
 
 

@@ -90,7 +90,7 @@ def test_who_lies_outside_is_marked_with_the_reasons(weights, people, tmp_path):
     table = predicted(weights, people).table.set_index("participant_id")
     names = people["participant_id"]
     why = table["why_outside"]
-    assert "SD from the mean: Left-Hippocampus -" in why[names[0]]
+    assert "SD from the median: Left-Hippocampus -" in why[names[0]]
     assert "age 71.0 is outside of 18" in why[names[1]]
     assert "lacks 50 of" in why[names[3]]
     assert table.loc[names[:2], "outside"].all()

@@ -43,14 +43,13 @@ def sources_of_packages() -> Iterator[Source]:
     for distribution in metadata.distributions():
         if GROUP not in (distribution.read_text(_ENTRIES) or ""):
             continue
-        about = distribution.metadata
-        title = about["Name"] if "Name" in about else "a package without a name"
+        about = distribution.metadata.json
+        title = str(about.get("name", "a package without a name"))
         label = re.sub(r"[-_.]+", "-", title).lower()
         if label in seen:  # behind another on the path of modules, as it is to Python
             continue
         seen.add(label)
-        version = about["Version"] if "Version" in about else ""
-        origin = f"{title} {version}".strip()
+        origin = f"{title} {about.get('version', '')}".strip()
         try:
             entries = distribution.entry_points.select(group=GROUP)
         except DAMAGE as error:

@@ -238,14 +238,19 @@ class _Columns:
     is_calibrated_on: pd.Series
     percentiles: Floats | None
 
-    def table(self, reasons: Reasons) -> pd.DataFrame:
-        """Return one row a person."""
+    def _identifiers(self) -> pd.DataFrame:
+        """Return identifiers, with site and age where anybody has them."""
         tidy = self.predicted.tidy
         identifiers = ["participant_id", "session"]
         for column in ("site", AGE):
             if tidy[column].notna().any():
                 identifiers.append(column)
-        table = tidy[identifiers].copy()
+        return tidy[identifiers].copy()
+
+    def table(self, reasons: Reasons) -> pd.DataFrame:
+        """Return one row a person."""
+        tidy = self.predicted.tidy
+        table = self._identifiers()
         calibrated = {calibration.probe.fitted.target for calibration in self.calibrations}
         for probe in self.predicted.weights.probes:
             target = probe.fitted.target

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 
@@ -23,10 +23,11 @@ from neurocontrast.cli.command import (
 )
 from neurocontrast.data.listing import read_table
 from neurocontrast.page.wording import count_text, level_text
+from neurocontrast.provenance import Record
 from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
-    from neurocontrast.commands.predict_people import PeoplePredictions
+    from neurocontrast.commands.predicting import PeoplePredictions
     from neurocontrast.evaluation.record import Evaluation
     from neurocontrast.findings.external import ExternalTest
 
@@ -212,8 +213,8 @@ def predict(
 _REPEAT = "Next: mend them and repeat the command with --overwrite."
 
 
-def _failures(about: Mapping[str, Any]) -> list[str]:
-    """Return a line for each scan that failed, and what to do then."""
+def _failures(about: Record) -> list[str]:
+    """Return a line for each scan that failed, and the next step."""
     lines = []
     for scan in about["scans"]["failed"]:
         lines.append(f"failed: {scan['participant_id']}: {scan['error']}")
@@ -233,8 +234,8 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
     return Result(facts, title, notes=notes, path=written.location, exit_code=exit_code)
 
 
-def _probe_result(path: Path, about: Mapping[str, Any], exit_code: int) -> Result:
-    """Return how many scans the probe of an evaluation predicted, and how it was calibrated."""
+def _probe_result(path: Path, about: Record, exit_code: int) -> Result:
+    """Return how many scans the probe of an evaluation predicted, with its calibration."""
     from neurocontrast.commands.predict import describe_calibration
 
     outside = about["outlyingness"]

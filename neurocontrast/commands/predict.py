@@ -6,14 +6,15 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.commands.predicting import PeoplePredictions, Request
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable, read_table
@@ -33,15 +34,12 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, Recognised, describe_environment
+from neurocontrast.provenance import CONTENT, Description, Recognised, describe_environment
 from neurocontrast.reading import read_json
 from neurocontrast.runs.labels import people_of, read_labels, trained_on, truths_of
 from neurocontrast.runs.weights_at import are_embeddings, probes_of
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import folder_of
-
-if TYPE_CHECKING:
-    from neurocontrast.commands.predict_people import PeoplePredictions
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
 
@@ -69,7 +67,7 @@ class Predictions(Written):
         return "\n".join(lines)
 
 
-def describe_calibration(about: dict[str, Any]) -> list[str]:
+def describe_calibration(about: Description) -> list[str]:
     """List by how much `calibrate` moved each site, and from how many people.
 
     `about` is the content of the JSON file beside the predictions.
@@ -87,21 +85,6 @@ def describe_calibration(about: dict[str, Any]) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class Request:
-    """Arguments of `predict`."""
-
-    people: AnyTable
-    """Scans, measures or embeddings."""
-    out: Path | None
-    run: Path | None
-    images_root: str | os.PathLike[str] | None
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None
-    calibrate: AnyTable | None
-    features: bool
-    overwrite: bool
-
-
 @in_default_torch_state
 def predict(
     probe: str | os.PathLike[str],
@@ -114,7 +97,7 @@ def predict(
     calibrate: AnyTable | None = None,
     features: bool = False,
     overwrite: bool = False,
-    on_scan: Callable[[dict[str, Any]], None] | None = None,
+    on_scan: Callable[[Description], None] | None = None,
     progress: Progress | bool | None = None,
 ) -> Predictions | PeoplePredictions:
     """Predict people by weights, or apply the probe of an evaluation to embeddings or scans.
@@ -187,9 +170,12 @@ def predict(
     progress = as_progress(progress)
     probe = folder_of(probe)
     weights = _weights_at(probe, embeddings, run)
-    place = None if out is None else Path(out)
-    run = None if run is None else folder_of(run)
-    request = Request(embeddings, place, run, images_root, config, calibrate, features, overwrite)
+    if run is not None:
+        run = folder_of(run)
+    table = None
+    if out is not None:
+        table = Path(out)
+    request = Request(embeddings, table, run, images_root, config, calibrate, features, overwrite)
     if weights is None:
         return _apply_probe(probe, request, on_scan=on_scan, progress=progress)
     # The probe of an evaluation is applied to embeddings without torch.
@@ -202,7 +188,7 @@ def _apply_probe(
     probe: Path,
     request: Request,
     *,
-    on_scan: Callable[[dict[str, Any]], None] | None,
+    on_scan: Callable[[Description], None] | None,
     progress: Progress,
 ) -> Predictions:
     """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first."""
@@ -252,7 +238,7 @@ def _apply_probe(
     calibration = None
     if labels is not None and truths is not None:
         calibration = _calibrated(fitted, tidy, table, truths, labels.source)
-    outside: dict[str, Any] | None = None
+    outside: Description | None = None
     if fitted.distribution is not None:
         outside, far = count_outside(
             tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
@@ -297,7 +283,7 @@ def _read_features(
     fitted: FittedProbe,
     path: Path,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
-) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], list[str]]:
+) -> tuple[pd.DataFrame, npt.NDArray[np.floating], Description, list[str]]:
     """Return the rows and features of an embeddings table, what is recorded of it, and doubts about how it is read."""
     if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
         raise ConfigError(
@@ -326,7 +312,7 @@ def _read_features(
     return tidy, read.features, origin, list(filter(None, doubts))
 
 
-def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
+def _origin(fitted: FittedProbe, table: pd.DataFrame) -> Description:
     origin = {
         "format": 1,
         "target": fitted.target,
@@ -352,7 +338,7 @@ def _n_known(table: pd.DataFrame) -> int:
 
 def _calibrated(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats, file: str
-) -> dict[str, Any]:
+) -> Description:
     """Take each site's bias out of the predictions in `table`; return what was taken out."""
     scores = table["y_score"].to_numpy(dtype=float)
     sites = tidy["site"]
@@ -383,8 +369,8 @@ def _calibrated(
 def _doubts(
     fitted: FittedProbe,
     table: pd.DataFrame,
-    outside: dict[str, Any] | None,
-    calibration: dict[str, Any] | None,
+    outside: Description | None,
+    calibration: Description | None,
 ) -> Iterator[str]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     if not fitted.trained_on:

@@ -6,31 +6,26 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.commands.predict import Request
-from neurocontrast.commands.written import Written
+from neurocontrast.commands.predicting import PeoplePredictions, Request
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.evaluation.rows import Floats, encoder_digest
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, describe_environment
+from neurocontrast.provenance import CONTENT, Description, describe_environment
 from neurocontrast.runs.incoming import OpenedRun
 from neurocontrast.runs.labels import Labels, people_of, read_cells, truths_of
+from neurocontrast.runs.outside import Reasons, find_reasons, n_missing, percentiles_of
 from neurocontrast.runs.people import (
     AGE,
     Calibration,
     Predicted,
-    Reasons,
     WeightsFolder,
-    find_reasons,
-    n_missing,
-    percentiles_of,
     predict_scores,
 )
 from neurocontrast.runs.weights_at import are_embeddings
@@ -43,52 +38,8 @@ _NARROW = 5.0
 """Years that labelled people must span, or a warning says that the shift is of their age."""
 
 
-class PeoplePredictions(Written):
-    """Predictions of people: a table, a record of how they were made, and the file, if one was written.
-
-    Parameters
-    ----------
-    table : DataFrame
-        One row a person.
-    about : dict
-        Content of the JSON file beside the table.
-    lines : sequence of str
-        Summary for people.
-    location : path, optional
-        File of the table.
-    """
-
-    def __init__(
-        self,
-        table: pd.DataFrame,
-        about: dict[str, Any],
-        lines: list[str],
-        location: Path | None = None,
-    ) -> None:
-        if location is not None:
-            super().__init__(location)
-        self.table = table
-        self.about = about
-        self._lines = lines
-
-    def __repr__(self) -> str:
-        place = self.__dict__.get("location", "no file: give out")
-        return f"{type(self).__name__}('{place}')\n{self.summary()}"
-
-    def summary(self) -> str:
-        """Describe how many people were predicted, lie outside, and failed; and calibrations."""
-        return "\n".join(self._lines)
-
-
-def predict_people(
-    folder: Path,
-    probes: list[Path],
-    request: Request,
-    *,
-    on_scan: Callable[[dict[str, Any]], None] | None,
-    progress: Progress,
-) -> PeoplePredictions:
-    """Predict people's measures or scans by probes of weights; see `neurocontrast.predict`."""
+def _check(request: Request, probes: list[Path]) -> None:
+    """Refuse an output that exists, and embeddings, before anything is loaded."""
     if request.out is not None:
         check_output_file(request.out, ".tsv", overwrite=request.overwrite)
         record = request.out.with_suffix(".json")
@@ -98,6 +49,18 @@ def predict_people(
             f"embeddings: '{place_of(request.people)}' is a table of embeddings, for one probe. "
             f"Name it, for instance {probes[0]}, or give measures or scans."
         )
+
+
+def predict_people(
+    folder: Path,
+    probes: list[Path],
+    request: Request,
+    *,
+    on_scan: Callable[[Description], None] | None,
+    progress: Progress,
+) -> PeoplePredictions:
+    """Predict people's measures or scans by probes of weights; see `neurocontrast.predict`."""
+    _check(request, probes)
     weights = WeightsFolder.load(folder, probes)
     opened = OpenedRun.load(folder, request.config)
     for probe in weights.probes:
@@ -118,8 +81,7 @@ def predict_people(
     table = columns.table(reasons)
     about = _describe(predicted, table, reasons, calibrations, place_of(request.people).name)
     about["environment"] = describe_environment()
-    if opened.info["run"].get("licence"):
-        about["licence"] = opened.info["run"]["licence"]
+    about["licence"] = opened.info["run"].get("licence")
     about["encoder"] = encoder_digest(opened.info)
     about["warnings"] = [*dict.fromkeys(warnings), *_doubts(predicted, table)]
     for warning in about["warnings"]:
@@ -128,11 +90,17 @@ def predict_people(
         table = pd.concat([table, _features_of(predicted)], axis=1)
     if request.out is not None:
         write_table_with_json(request.out, table, about)
-    if on_scan is not None:
-        for row in json.loads(table.to_json(orient="records", double_precision=15)):
-            on_scan(row)
+    _tell(table, on_scan)
     lines = _summarise(about, calibrations, weights)
     return PeoplePredictions(table, about, lines, request.out)
+
+
+def _tell(table: pd.DataFrame, on_scan: Callable[[Description], None] | None) -> None:
+    """Call a function with each row of a table as a JSON object."""
+    if on_scan is None:
+        return
+    for row in json.loads(table.to_json(orient="records", double_precision=15)):
+        on_scan(row)
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
@@ -174,9 +142,9 @@ def _read_labels(
 def _calibrate(
     predicted: Predicted, tidy: pd.DataFrame, labels: dict[str, Labels], warnings: list[str]
 ) -> tuple[list[Calibration], pd.Series]:
-    """Move each site's predictions by the error of its labelled people; return what was done.
+    """Move each site's predictions by the error of its labelled people.
 
-    Also returns which people gave a shift: of them nothing is a test any more.
+    Returns the shifts, and which people gave one: of them nothing is a test any more.
     """
     is_used = pd.Series(False, tidy.index)
     if not labels:
@@ -235,13 +203,13 @@ def _check_ages(
     warnings: list[str],
 ) -> None:
     """Refuse ages in another unit than years, or of one age alone; warn of a narrow range."""
-    known = truths[is_labelled]
-    if len(known) < MIN_SHOTS:
+    labelled = truths[is_labelled]
+    if len(labelled) < MIN_SHOTS:
         return
-    ratio = float(np.median(known) / max(float(np.median(scores[is_labelled])), 1.0))
+    ratio = float(np.median(labelled) / max(float(np.median(scores[is_labelled])), 1.0))
     if not 1 / _MOST_RATIO < ratio < _MOST_RATIO:
         raise DataError(
-            f"{source}: column 'age': the median is {np.median(known):g}, and the same people are "
+            f"{source}: column 'age': the median is {np.median(labelled):g}, and the same people are "
             f"predicted as {np.median(scores[is_labelled]):.0f} years. Give ages in years."
         )
     for site in sorted(set(sites[is_labelled])):
@@ -270,14 +238,19 @@ class _Columns:
     is_calibrated_on: pd.Series
     percentiles: Floats | None
 
-    def table(self, reasons: Reasons) -> pd.DataFrame:
-        """Return one row a person."""
+    def _identifiers(self) -> pd.DataFrame:
+        """Return identifiers, with site and age where anybody has them."""
         tidy = self.predicted.tidy
         identifiers = ["participant_id", "session"]
         for column in ("site", AGE):
             if tidy[column].notna().any():
                 identifiers.append(column)
-        table = tidy[identifiers].copy()
+        return tidy[identifiers].copy()
+
+    def table(self, reasons: Reasons) -> pd.DataFrame:
+        """Return one row a person."""
+        tidy = self.predicted.tidy
+        table = self._identifiers()
         calibrated = {calibration.probe.fitted.target for calibration in self.calibrations}
         for probe in self.predicted.weights.probes:
             target = probe.fitted.target
@@ -308,7 +281,7 @@ def _describe(
     reasons: Reasons,
     calibrations: list[Calibration],
     source: str,
-) -> dict[str, Any]:
+) -> Description:
     """Describe predictions for the JSON file beside their table."""
     probes = {}
     for probe in predicted.weights.probes:
@@ -320,8 +293,10 @@ def _describe(
             "strength": fitted.strength,
             "threshold": fitted.threshold,
             "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on) or None},
-            "expected": None if probe.expected is None else probe.expected.model_dump(mode="json"),
+            "expected": None,
         }
+        if probe.expected is not None:
+            probes[fitted.target]["expected"] = probe.expected.model_dump(mode="json")
     failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
     by_target = {}
     for calibration in calibrations:
@@ -361,7 +336,7 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> dict[str, float 
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
-    """Return warnings about people learned from, and about what cannot be compared."""
+    """Return warnings about people learned from, and about people who cannot be compared."""
     doubts = []
     n_known = int(predicted.trained_on().sum())
     if n_known:
@@ -377,11 +352,13 @@ def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
 
 
 def _people(n_people: int) -> str:
-    return "1 person" if n_people == 1 else f"{n_people:,} people"
+    if n_people == 1:
+        return "1 person"
+    return f"{n_people:,} people"
 
 
 def _summarise(
-    about: dict[str, Any], calibrations: list[Calibration], weights: WeightsFolder
+    about: Description, calibrations: list[Calibration], weights: WeightsFolder
 ) -> list[str]:
     """Return the summary for people, line by line."""
     n_predicted = about["n"]["people"] - about["n"]["failed"]

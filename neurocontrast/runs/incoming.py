@@ -34,6 +34,7 @@ from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import Description
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 
@@ -76,7 +77,7 @@ class IncomingScans:
     tidy: pd.DataFrame  # the same rows as an evaluation reads them
     readings: list[Reading[Brains]]
     settings: Config
-    info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
+    info: Description  # what `encoder_digest` reads, as stored with an embeddings table
 
     @property
     def contracts(self) -> list[MeasuresContract]:
@@ -173,7 +174,7 @@ class IncomingScans:
                 of_scan.append(Reading(reading.network, source, scan))
             return np.concatenate(features), contents_of(of_scan, SILENT)[0]
 
-    def origin(self, table: pd.DataFrame) -> dict[str, Any]:
+    def origin(self, table: pd.DataFrame) -> Description:
         """Return the origin of a table of predictions: the source of the scans, and those that failed."""
         failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]].to_dict(
             "records"
@@ -191,7 +192,7 @@ class OpenedRun:
 
     folder: Path
     readers: list[Reader]
-    info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
+    info: Description  # what `encoder_digest` reads, as stored with an embeddings table
     settings: Config
 
     @classmethod

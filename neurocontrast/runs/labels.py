@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from neurocontrast.data.unmarked import unmarked_missing
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.rows import Floats
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.provenance import CONTENT, Recognised, subject_label
+from neurocontrast.provenance import CONTENT, Description, Recognised, subject_label
 
 
 def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
@@ -97,7 +96,7 @@ def truths_of(
     for line, row in zip(labels.cells.index, labels.cells.to_dict("records"), strict=True):
         name = row["participant_id"]
         cell = row[fitted.target]
-        where: dict[str, Any] = {"line": line, "name": name}
+        where: Description = {"line": line, "name": name}
         of_scan = _scans_of(row, rows, tidy)
         value = truth_of[cell]
         if not len(of_scan):

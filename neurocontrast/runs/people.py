@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import Self
@@ -16,13 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import Floats
-from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.page.wording import number_text
-from neurocontrast.provenance import CONTENT, KnownPeople, Recognised, Record, subject_label
+from neurocontrast.provenance import CONTENT, KnownPeople, Recognised, Record
 from neurocontrast.reading import read_json
 from neurocontrast.runs.incoming import EmbeddedScans, IncomingScans
 from neurocontrast.runs.labels import people_of, trained_on
@@ -30,13 +28,11 @@ from neurocontrast.weights.expected import ExpectedErrors, read_expected
 
 AGE = "age"
 _PROVENANCE = "provenance.json"
-_N_NAMED = 3
-"""Measures of a person that are named, those farthest out first."""
 
 
 @dataclass(frozen=True)
 class WeightsProbe:
-    """A probe of weights, and the error to expect of it at a new site."""
+    """Hold a probe of weights, and its expected error at a new site."""
 
     name: str
     """Name of its folder."""
@@ -55,7 +51,7 @@ class WeightsProbe:
 
     @property
     def score(self) -> str:
-        """Column of numbers, or of the probability of the positive class, which it names."""
+        """Column of numbers, or of the probability of the positive class, named in the column."""
         if self.fitted.kind == "continuous":
             return self.column
         return f"probability_{self.fitted.target}_{self.fitted.classes[-1]}"
@@ -76,8 +72,8 @@ class WeightsFolder:
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
         """Load probes of a folder."""
         loaded = []
-        for place in probes:
-            loaded.append(WeightsProbe(place.name, load_probe(place), read_expected(place)))
+        for path in probes:
+            loaded.append(WeightsProbe(path.name, load_probe(path), read_expected(path)))
         for probe in loaded:
             if probe.fitted.kind == "multiclass":
                 raise CheckpointError(
@@ -97,7 +93,7 @@ class WeightsFolder:
 
     @property
     def names_people(self) -> bool:
-        """Whether the encoder, or any probe, says whom it learned from."""
+        """Whether the encoder, or any probe, says whose data were learned from."""
         of_probes = any(probe.fitted.trained_on for probe in self.probes)
         return of_probes or bool(self.people.subjects)
 
@@ -117,24 +113,6 @@ def _learned_ages(provenance: Record) -> tuple[float, float] | None:
     if not ages:
         return None
     return float(ages[0]), float(ages[-1])
-
-
-@dataclass
-class Reasons:
-    """Reasons why each person lies outside of the people learned from, by kind."""
-
-    texts: list[list[str]]
-    counts: Counter[str] = field(default_factory=Counter)
-
-    @classmethod
-    def none(cls, n_people: int) -> Self:
-        """Begin without a reason."""
-        return cls([[] for _ in range(n_people)])
-
-    def add(self, row: int, kind: str, text: str) -> None:
-        """Add a reason of a person."""
-        self.texts[row].append(text)
-        self.counts[kind] += 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,141 +169,9 @@ def predict_scores(
     return Predicted(weights, incoming, embedded, scores, recognised, learned_from)
 
 
-def percentiles_of(predicted: Predicted) -> Floats | None:
-    """Return how far the features of people lie out, as percentiles of the people learned from.
-
-    Of several probes the largest counts; None where no probe says.
-    """
-    good = predicted.embedded.good
-    features = predicted.embedded.features[good]
-    of_probes = []
-    for probe in predicted.weights.probes:
-        if probe.fitted.distribution is not None:
-            of_probes.append(probe.fitted.distribution.percentiles(features)[1])
-    if not of_probes:
-        return None
-    percentiles = np.full(len(good), np.nan)
-    percentiles[good] = np.max(of_probes, axis=0)
-    return percentiles
-
-
-def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count the measures of each person that medians stand for; None of scans."""
-    columns = _columns_of(incoming.contracts)
-    if incoming.cohort.measures is None or not columns:
-        return None
-    values = incoming.cohort.measures.values.reindex(columns=columns)
-    return values.isna().sum(axis=1).to_numpy()
-
-
-def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
-    columns = dict[str, None]()
-    for contract in contracts:
-        columns |= dict.fromkeys(contract.columns)
-    return list(columns)
-
-
-def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats) -> Reasons:
-    """Say why people lie outside of the people learned from.
-
-    `ages` are known ages, NaN where one is not known; predicted ages are after calibration.
-    """
-    reasons = Reasons.none(len(predicted.tidy))
-    _add_missing(predicted, reasons)
-    if percentiles is not None:
-        for row in np.flatnonzero(percentiles > OUTSIDE_PERCENTILE).tolist():
-            text = (
-                f"features lie farther out than {percentiles[row]:.1f} % of the people learned from"
-            )
-            reasons.add(row, "features", text)
-    _add_far_measures(predicted, reasons)
-    _add_versions(predicted, reasons)
-    learned = predicted.weights.ages
-    if learned is not None:
-        _add_ages(ages, "age", learned, reasons)
-        if AGE in predicted.scores:
-            _add_ages(predicted.scores[AGE], "predicted age", learned, reasons)
-    return reasons
-
-
-def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people who lack too many measures to be predicted, but not all."""
-    measures = predicted.incoming.cohort.measures
-    if measures is None:
-        return
-    lacking = dict[int, str]()
-    for contract in predicted.incoming.contracts:
-        lacking |= contract.lacking(measures.values.reindex(columns=list(contract.columns)))
-    is_measured = measures.values.notna().any(axis=1).to_numpy()
-    for row, reason in sorted(lacking.items()):
-        if is_measured[row]:
-            reasons.add(row, "missing", reason)
-
-
-def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons: Reasons) -> None:
-    """Add people whose age is outside of the ages learned from."""
-    low, high = learned
-    for row in np.flatnonzero((ages < low) | (ages > high)).tolist():
-        text = f"{quantity} {ages[row]:.1f} is outside of {low:g} to {high:g} years learned from"
-        reasons.add(row, quantity, text)
-
-
-def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people with measures that are cut, since they lie too far from those learned from."""
-    contracts = predicted.incoming.contracts
-    measures = predicted.incoming.cohort.measures
-    rows = np.flatnonzero(predicted.embedded.good)
-    if measures is None or not contracts or not len(rows):
-        return
-    columns = _columns_of(contracts)
-    deviations = np.full((len(contracts), len(rows), len(columns)), np.nan)
-    of_rows = measures.values.iloc[rows]
-    for number, contract in enumerate(contracts):
-        places = pd.Index(columns).get_indexer(pd.Index(contract.columns))
-        deviations[number][:, places] = contract.deviations(of_rows).fillna(0.0)
-    middle = np.nanmedian(deviations, axis=0)
-    clip = max(contract.clip for contract in contracts)
-    for number, row in enumerate(rows.tolist()):
-        distances = np.abs(middle[number])
-        far = np.flatnonzero(distances > clip)
-        if not len(far):
-            continue
-        worst = far[np.argsort(-distances[far])][:_N_NAMED]
-        shown = ", ".join(f"{columns[at]} {middle[number, at]:+.1f}" for at in worst)
-        verb = "measure is" if len(far) == 1 else "measures are"
-        text = f"{len(far)} of {len(columns)} {verb} more than {clip:g} SD from the median: {shown}"
-        reasons.add(row, "measures", text)
-
-
-def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people whose tables name another program, or version, than those learned from."""
-    measures = predicted.incoming.cohort.measures
-    learned = set[str]()
-    for contract in predicted.incoming.contracts:
-        learned |= set(filter(None, contract.software.split("; ")))
-    if measures is None or not learned:
-        return
-    programs = {}
-    for (participant, session), program in measures.versions.items():
-        programs[subject_label(participant), session] = program
-    keys = predicted.tidy[["participant_id", "session"]].itertuples(index=False)
-    for row, (participant, session) in enumerate(keys):
-        key = (subject_label(participant), (session or "").removeprefix("ses-"))
-        program = programs.get(key, programs.get((key[0], ""), ""))
-        unknown = [name for name in filter(None, program.split("; ")) if not _is_of(name, learned)]
-        if unknown:
-            text = f"{' and '.join(unknown)}, learned from {', '.join(sorted(learned))}"
-            reasons.add(row, "version", text)
-
-
-def _is_of(program: str, learned: set[str]) -> bool:
-    """Tell whether a program is one of those learned from; ``FreeSurfer 6`` is every 6.x."""
-    return any(program == name or program.startswith(f"{name}.") for name in learned)
-
-
 @dataclass(frozen=True)
 class Calibration:
-    """Shift of each site of a target, and how many people gave it."""
+    """Hold the shift of each site of a target, and how many people gave the shift."""
 
     probe: WeightsProbe
     by_site: dict[str, tuple[int, float | None]]
@@ -342,11 +188,15 @@ class Calibration:
             return (
                 f"{target}, site {site}: not calibrated, {n_people} labelled people are not enough"
             )
-        unit = "" if self.probe.fitted.kind == "continuous" else " in log-odds"
-        text = (
+        unit = ""
+        if self.probe.fitted.kind != "continuous":
+            unit = " in log-odds"
+        moved_by = (
             f"{target}, site {site}: moved by {number_text(shift, signed=True)}{unit}, learned from "
             f"{n_people} labelled people"
         )
         expected = self.probe.expected
-        sentence = "" if expected is None else expected.sentence(n_people)
-        return f"{text}; {sentence}" if sentence else text
+        sentence = ""
+        if expected is not None:
+            sentence = expected.sentence(n_people)
+        return "; ".join(filter(None, [moved_by, sentence]))

@@ -26,11 +26,10 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 import torch
+from linear_rivals import LinearRivals
 from make_weights_measures_card import write_card
 from publishing import halve, publish_provenance
-from regions_data import choosing_sites, logarithms, read_people, standardise
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from regions_data import choosing_sites, read_people
 
 import neurocontrast
 from neurocontrast.data.settings import MeasureDataSettings
@@ -202,28 +201,18 @@ def predict(folder: Path, people: People, work: Path) -> pd.DataFrame:
     return predictions
 
 
-def predict_by_rivals(everybody: People, learned: pd.Series, new: pd.Series) -> pd.DataFrame:
+def predict_by_rivals(learned: People, new: People) -> pd.DataFrame:
     """Return predictions of rivals that learn from the same people's measures."""
-    rows = np.flatnonzero(learned)
-    x = standardise(logarithms(everybody.measures).reset_index(drop=True), rows)
-    table = everybody.table
-    folds = list(GroupKFold(N_GROUPS).split(rows, groups=table["site"].iloc[rows]))
-    alphas = list(EvaluationSettings.model_fields["alpha"].default)
-    penalties = list(EvaluationSettings.model_fields["C"].default)
-    ridge = GridSearchCV(
-        Ridge(), {"alpha": alphas}, cv=folds, scoring="neg_mean_absolute_error"
-    ).fit(x[rows], table["age"].iloc[rows])
-    logistic = GridSearchCV(
-        LogisticRegression(max_iter=2000), {"C": penalties}, cv=folds, scoring="neg_log_loss"
-    ).fit(x[rows], table["male"].iloc[rows])
-    of_new = x[np.flatnonzero(new)]
+    rivals = LinearRivals.fit(learned.table, learned.measures)
+    x = rivals.standardise(new.measures)
+    log_odds = rivals.male.apply(x)
     return pd.DataFrame(
         {
-            "age_ridge": ridge.predict(of_new),
-            "sex_logistic": logistic.predict_proba(of_new)[:, 1],
-            "age_median": table["age"].iloc[rows].median(),
+            "age_ridge": rivals.age.apply(x),
+            "sex_logistic": 1 / (1 + np.exp(-log_odds)),
+            "age_median": rivals.median_age,
         },
-        index=pd.Index(table.loc[new, "participant_id"]),
+        index=pd.Index(new.table["participant_id"]),
     )
 
 
@@ -231,10 +220,10 @@ def judge(everybody: People, new: pd.Series, work: Path) -> pd.DataFrame:
     """Predict people of sites left out, by weights and rivals of all others but those of the new site."""
     file = work / "predictions.tsv"
     if not file.is_file():
-        learned = ~new & (everybody.table["site"] != NEW)
-        folder = make_weights(everybody.rows(learned), work)
+        learned = everybody.rows(~new & (everybody.table["site"] != NEW))
+        folder = make_weights(learned, work)
         predictions = predict(folder, everybody.rows(new), work)
-        rivals = predict_by_rivals(everybody, learned, new)
+        rivals = predict_by_rivals(learned, everybody.rows(new))
         write_table(file, predictions.join(rivals).reset_index())
     return pd.read_csv(file, sep="\t")
 
@@ -313,6 +302,7 @@ def main() -> None:
     with atomic_folder(arguments.work / "package") as folder:
         shutil.copytree(weights, folder, dirs_exist_ok=True)
         state_answer(folder, everybody.rows(sites == NEW))
+        LinearRivals.fit(learned.table, learned.measures).write(folder)
         write_card(folder, learned.table, pd.concat(judged), new=NEW, chose=chose)
         check_no_identifiers(folder, everybody.table)
     for path in (arguments.work / "package").iterdir():

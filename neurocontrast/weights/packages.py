@@ -43,12 +43,12 @@ def sources_of_packages() -> Iterator[Source]:
     for distribution in metadata.distributions():
         if GROUP not in (distribution.read_text(_ENTRIES) or ""):
             continue
-        title = distribution.metadata.get("Name", "a package without a name")
+        title = distribution.metadata["Name"] or "a package without a name"
         label = re.sub(r"[-_.]+", "-", title).lower()
         if label in seen:  # behind another on the path of modules, as it is to Python
             continue
         seen.add(label)
-        origin = f"{title} {distribution.metadata.get('Version', '')}".strip()
+        origin = f"{title} {distribution.metadata['Version'] or ''}".strip()
         try:
             entries = distribution.entry_points.select(group=GROUP)
         except DAMAGE as error:

@@ -32,7 +32,7 @@ class Source:
     origin: str
     """Distribution with its version, such as ``neurocontrast-weights-measures 1.0``."""
     folder: Path | None
-    """Folder of the weights; None where there is none."""
+    """Folder of the weights; None where the package has no folder."""
     problem: str = ""
     """Why the weights cannot be used."""
 
@@ -73,7 +73,7 @@ def _source_of(name: str, value: str, origin: str) -> Source:
 
 
 def _folder_of_package(value: str) -> Path | None:
-    """Return the folder of a package without importing it; None where there is none."""
+    """Return the folder of a package without importing it; None of a missing one."""
     top, *below = value.split(".")
     if not top.isidentifier():
         return None

@@ -131,9 +131,9 @@ class MeasureDataSettings(MeasureTableSettings, _TableSettings):
     n_workers: Annotated[int, Field(ge=1)] = 1
     """Threads that read batches."""
     skip_unreadable: bool = False
-    """Whether `pretrain`, `embed` and `finetune` leave out people without measures, or who lack
-    more than `max_missing`, and list them in ``skipped.tsv``; by default such people are
-    refused."""
+    """Whether `pretrain`, `embed`, `finetune` and `explain` leave out people without measures, or
+    who lack more than `max_missing`, and list them in ``skipped.tsv`` (`explain` in a warning);
+    by default such people are refused."""
 
 
 SPLITS = ("train", "validation", "test")

@@ -1,14 +1,19 @@
-"""Make the weights that ship with the package, and their card: `neurocontrast/weights/brain-maps-lda`.
+"""Make the weights that ship with the package, and their cards, in `neurocontrast/weights`.
 
     neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
-    --imitations 3 python benchmarks/make_weights.py --prepared PREPARED --work WORK
+    --imitations 3 python benchmarks/make_weights.py brain-maps-lda --prepared PREPARED --work WORK
+    python benchmarks/make_weights.py brain-maps --prepared PREPARED --work WORK
 
-The encoder is the recipe tissue_discriminants, fitted to PREPARED/imitations.tsv: all healthy
+brain-maps-lda: the encoder is the recipe tissue_discriminants, fitted to PREPARED/imitations.tsv: all healthy
 people of london and ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic
 regression) are fitted to the real scans of the same people. novosibirsk, a scanner that nothing was
 learned from, is what the card's figures are of. Voxels where hardly anybody has tissue are left
 out, and weights are stored in half precision. The same PREPARED, seed and versions give the same
 bytes of weights.
+
+brain-maps: linear encoders and networks of `tissue_systems.py`, learned from the same people and
+joined; a probe is fitted to each, and their predictions averaged. Which encoders they are was
+chosen by `tissue.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import argparse
 import json
 import shutil
 import tempfile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +30,45 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 import torch
+from joined_weights import join_encoders, train_encoders
 from sklearn.metrics import roc_auc_score
 
 import neurocontrast
 from neurocontrast.data.settings import DataSettings
-from neurocontrast.data.sources import brains_of_run
 from neurocontrast.datasets import load_sample
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.encoders import load_encoder, read_contract
+from neurocontrast.encoders import read_contract
+from neurocontrast.encoders.members import read_record
 from neurocontrast.evaluation import load_probe
 from neurocontrast.files import atomic_folder, digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT
 from neurocontrast.runs.answer import features_of, ranges_of, write_answer
+from neurocontrast.runs.networks import load_networks, sources_of
 
 ROOT = Path(__file__).resolve().parents[1]
-NAME = "brain-maps-lda"
+TARGETS = ("age", "sex")
 LEARNED_FROM, NEW = ("london", "ucla"), ("novosibirsk",)
 LICENCE = "CC BY-SA 3.0"
 SEED, N_BOOTSTRAPS = 0, 2000
 ANSWER_OF = "sub-ds002748x01"
 """Person of the sample cohort (CC0) whose features and predictions are stated next to the weights."""
+MEAN = "features.layers.mean"
+"""Tensor that linear encoders alone have."""
+PUBLIC = (
+    "format",
+    "seed",
+    "joined",
+    "n_members",
+    "cohort",
+    "cohorts",
+    "simulated",
+    "n_training_scans",
+    "preprocessing",
+    "pretraining_subjects",
+    "pretraining_contents",
+    "pretraining_contents_complete",
+)
+"""Keys of ``provenance.json`` that are kept."""
 FAINT = 0.01
 """Voxels where a map is less than this on average, mostly outside the brain, are left out: two thousandths of the
 squared loadings, and two fifths of the file."""
@@ -65,34 +90,23 @@ def make_run(prepared: Path, work: Path) -> Path:
 
 
 def shrink(run: Path, folder: Path) -> dict[str, Any]:
-    """Write the run's encoder in half precision, with what is public of its provenance; return its description."""
+    """Write the run's encoder in half precision, with what is public of its provenance; return its description.
+
+    Of a linear encoder faint voxels are left out; a network's projection head stays behind.
+    """
     tensors = safetensors.torch.load_file(run / "encoder.safetensors")
-    kept = tensors["features.layers.mean"] >= FAINT
-    small = {name: each[..., kept] for name, each in tensors.items()}
+    contract = {**read_contract(run), "licence": LICENCE}
+    contract.pop("head", None)
+    if MEAN in tensors:
+        kept = tensors[MEAN] >= FAINT
+        tensors = {name: each[..., kept] for name, each in tensors.items()}
+        contract["n_voxels"] = int(kept.sum())
     small = {
         name: (each.half() if each.is_floating_point() else each).contiguous()
-        for name, each in small.items()
+        for name, each in tensors.items()
     }
     (folder / "encoder.safetensors").write_bytes(safetensors.torch.save(small))
-    public = (
-        "format",
-        "seed",
-        "cohort",
-        "simulated",
-        "n_training_scans",
-        "preprocessing",
-        "pretraining_subjects",
-        "pretraining_contents",
-        "pretraining_contents_complete",
-    )
-    known = json.loads((run / "provenance.json").read_text())
-    versions = {
-        name: known["environment"][name] for name in ("neurocontrast", "python", "packages")
-    }
-    write_json(
-        folder / "provenance.json", {"environment": versions, **{key: known[key] for key in public}}
-    )
-    contract = {**read_contract(run), "n_voxels": int(kept.sum()), "licence": LICENCE}
+    write_public(json.loads((run / "provenance.json").read_text()), folder)
     contract |= {"provenance": digest_of_file(folder / "provenance.json")}
     contract["weights"] = {
         "file": "encoder.safetensors",
@@ -100,6 +114,18 @@ def shrink(run: Path, folder: Path) -> dict[str, Any]:
     }
     write_json(folder / "encoder.json", contract)
     return contract
+
+
+def write_public(provenance: dict[str, Any], folder: Path) -> None:
+    """Write the keys of a run's provenance that say nothing of the machine."""
+    versions = {
+        name: provenance["environment"][name] for name in ("neurocontrast", "python", "packages")
+    }
+    content = {"environment": versions}
+    for key in PUBLIC:
+        if key in provenance:
+            content[key] = provenance[key]
+    write_json(folder / "provenance.json", content)
 
 
 def embed(folder: Path, prepared: Path, work: Path, sites: tuple[str, ...]) -> Path:
@@ -133,28 +159,35 @@ def state_answer(folder: Path) -> None:
     What training scans were like is measured on those in the sample: 80 of the 137 people, at 4 mm.
     """
     table = load_sample().table.set_index("participant_id")
-    encoder, contract = load_encoder(folder)
-    source = brains_of_run(folder, contract, DataSettings(), what="the answer is of brains")
+    networks = load_networks(folder)
+    sources = sources_of(networks, DataSettings(), what="the answer is of brains")
+    widest = max(sources, key=attrgetter("n_channels"))
     (folder / "answer").mkdir(exist_ok=True)
-    names = [f"answer/{channel}.nii.gz" for channel in source.channels]
-    for channel, name in zip(source.channels, names, strict=True):
-        shutil.copy(table.loc[ANSWER_OF, channel], folder / name)
-    features = features_of(encoder, source, [tuple(str(folder / name) for name in names)])
+    files = {}
+    for channel in widest.channels:
+        files[channel] = f"answer/{channel}.nii.gz"
+        shutil.copy(table.loc[ANSWER_OF, channel], folder / files[channel])
+    of_networks = []
+    for network, source in zip(networks, sources, strict=True):
+        scan = tuple(str(folder / files[channel]) for channel in source.channels)
+        of_networks.append(features_of(network.encoder, source, [scan]))
+    features = np.concatenate(of_networks)
     predictions = {place.parent.name: float(load_probe(place.parent).predict(features[None])[0])
                    for place in sorted(folder.glob("*/probe.json"))}  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
-        source = source.kept_in(Path(scratch))
+        source = widest.kept_in(Path(scratch))
         people = table[table["site"].isin(LEARNED_FROM)]
         cohort = source.cohort_of(people[list(source.channels)], Path(scratch))
         source.make_ready(cohort, SILENT)
-        write_answer(folder, names, features, predictions, ranges_of(source, cohort))
+        ranges = ranges_of(source, cohort)
+    write_answer(folder, list(files.values()), features, predictions, ranges)
 
 
 def measure(folder: Path, embeddings: Path, work: Path) -> dict[str, str]:
     """Return the figures of the card: people of the new scanner, with intervals over people."""
     truth = read_embeddings(embeddings).table.set_index("participant_id")
     figures = {}
-    for target in ("age", "sex"):
+    for target in TARGETS:
         out = neurocontrast.predict(
             folder / target, embeddings, out=work / f"{target}.tsv", overwrite=True
         )
@@ -183,14 +216,12 @@ def _with_interval(values: list[float], digits: int) -> str:
     return f"{values[0]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def write_card(
-    folder: Path, prepared: Path, contract: dict[str, Any], figures: dict[str, str]
-) -> None:
+def write_card(folder: Path, prepared: Path, template: str, figures: dict[str, str]) -> None:
     """Fill in the card."""
     people = pd.read_csv(prepared / "participants.tsv", sep="\t").drop_duplicates("subject_id")
     rows = [f"| {site} | {_people(people[people['site'] == site])} |" for site in LEARNED_FROM]
     cohort = json.loads((folder / "provenance.json").read_text())["cohort"]
-    text = (ROOT / "benchmarks/brain_maps_card.md").read_text(encoding="utf-8")
+    text = (ROOT / "benchmarks" / template).read_text(encoding="utf-8")
     facts = {
         "sites": "\n".join(rows),
         "new_people": _people(people[people["site"].isin(NEW)])
@@ -198,11 +229,9 @@ def write_card(
         .replace(" | ", ", ages "),
         "cohort": cohort["digest"],
         "n_scans": cohort["n_scans"],
-        "n_subjects": cohort["n_subjects"],
+        "n_subjects": cohort.get("n_subjects"),
         "seed": SEED,
-        "weights": contract["weights"]["sha256"],
         "version": neurocontrast.__version__,
-        "n_voxels": f"{contract['n_voxels']:,}",
         **figures,
     }
     write_text(folder / "README.md", text.format(**facts))
@@ -215,31 +244,79 @@ def _people(rows: pd.DataFrame) -> str:
     )
 
 
+def make_discriminants(folder: Path, prepared: Path, work: Path) -> dict[str, str]:
+    """Write brain-maps-lda, and return the figures of its card."""
+    contract = shrink(make_run(prepared, work), folder)
+    figures = add_probes(folder, prepared, work)
+    facts = {
+        "weights": contract["weights"]["sha256"],
+        "n_voxels": f"{contract['n_voxels']:,}",
+        **figures,
+    }
+    write_card(folder, prepared, "brain_maps_card.md", facts)
+    return figures
+
+
+def make_joined(folder: Path, prepared: Path, work: Path) -> dict[str, str]:
+    """Write brain-maps, and return the figures of its card."""
+    runs = train_encoders(prepared, work, LEARNED_FROM, SEED)
+    joined = join_encoders(runs, work / "joined", shrink)
+    shutil.copytree(joined, folder, dirs_exist_ok=True)
+    write_public(json.loads((joined / "provenance.json").read_text()), folder)
+    figures = add_probes(folder, prepared, work)
+    for target in TARGETS:
+        shrink_probe(folder / target)
+    digests = read_record(folder).weights or ()
+    facts = {"weights": ", ".join(f"`{digest:.12}…`" for digest in digests), **figures}
+    write_card(folder, prepared, "brain_maps_joined_card.md", facts)
+    return figures
+
+
+def add_probes(folder: Path, prepared: Path, work: Path) -> dict[str, str]:
+    """Fit the probes, state the known answer, and return the figures at the new scanner."""
+    learned = embed(folder, prepared, work, LEARNED_FROM)
+    for target in TARGETS:
+        fit_probe(learned, target, work, folder)
+    state_answer(folder)
+    return measure(folder, embed(folder, prepared, work, NEW), work)
+
+
+def shrink_probe(folder: Path) -> None:
+    """Store the axes of a probe's distribution in half precision, and all else in single precision."""
+    about = json.loads((folder / "probe.json").read_text())
+    arrays = {}
+    with np.load(folder / "probe.npz") as stored:
+        for name, array in stored.items():
+            arrays[name] = array.astype(np.float16 if name == "inside_axes" else np.float32)
+    np.savez(folder / "probe.npz", **arrays)
+    about["arrays"]["sha256"] = digest_of_file(folder / "probe.npz")
+    write_json(folder / "probe.json", about)
+
+
+MAKERS = {"brain-maps-lda": make_discriminants, "brain-maps": make_joined}
+
+
 def main() -> None:
     """Make everything."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("name", choices=MAKERS, help="weights to make")
     parser.add_argument(
         "--prepared", type=Path, required=True, help="folder that `prepare --imitations 3` wrote"
     )
     parser.add_argument(
         "--work", type=Path, required=True, help="folder for what is made on the way"
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "neurocontrast/weights" / NAME)
-    given = parser.parse_args()
+    parser.add_argument("--out", type=Path, help="folder to write; that of the package by default")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    run = make_run(given.prepared, given.work)
-    with atomic_folder(given.out) as folder:
-        contract = shrink(run, folder)
-        learned = embed(folder, given.prepared, given.work, LEARNED_FROM)
-        for target in ("age", "sex"):
-            fit_probe(learned, target, given.work, folder)
-        state_answer(folder)
-        figures = measure(folder, embed(folder, given.prepared, given.work, NEW), given.work)
-        write_card(folder, given.prepared, contract, figures)
-    size = sum(path.stat().st_size for path in given.out.rglob("*") if path.is_file())
-    print(f"{given.out}: {size / 1e6:.1f} MB", figures)
+    out = options.out or ROOT / "neurocontrast/weights" / options.name
+    options.work.mkdir(parents=True, exist_ok=True)
+    with atomic_folder(out) as folder:
+        figures = MAKERS[options.name](folder, options.prepared, options.work)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    print(f"{out}: {size / 1e6:.1f} MB", figures)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import safetensors.torch
 import torch
 
 from neurocontrast.config import Config, as_config
+from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
@@ -52,6 +53,8 @@ from neurocontrast.weights import load, names
 _SUFFIXES = (".pt", ".safetensors")
 _STATE = "monai.safetensors"
 """State dict with MONAI's names, beside the weights of an exported member."""
+_T1 = ("t1",)
+"""Channel of scans that are no maps."""
 _FEATURES = 1e-3
 _PREDICTIONS = 1e-2
 """Largest differences from a known answer: of features over the largest, of predictions over their size."""
@@ -205,11 +208,13 @@ def verify_weights(
     if scan is None:
         return Verification(checks)
     files = [scan] if isinstance(scan, str | os.PathLike) else list(scan)
+    columns = _columns_of(sources)
     facts = list[str]()
     doubts = list[str]()
-    for answer in answers:
-        source = sources[answer.numbers[0]]
-        of_scan = _doubts_of(source, files, answer.content["learned_from"])
+    of_all = [answer for answer in answers if len(answer.numbers) == len(networks)]
+    for answer in of_all or answers:
+        source = _compared_source(answer, sources)
+        of_scan = _doubts_of(source, columns, files, answer.content["learned_from"])
         facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
         doubts += [f"{answer.title}{doubt}" for doubt in of_scan[1]]
     return Verification(checks, facts, doubts)
@@ -228,12 +233,20 @@ class _Answer:
 
 
 def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
-    """Read the known answer of a run, or of each of its members."""
-    if len(networks) == 1 or (run / ANSWER).is_file():
-        return [_Answer(run, read_answer(run), tuple(range(len(networks))))]
+    """Read the known answer of a run of one encoder; of members that of each, and of all together.
+
+    Weights that ship have an answer of all members; their members may do without.
+    """
     answers = []
+    if len(networks) == 1 or (run / ANSWER).is_file():
+        answers.append(_Answer(run, read_answer(run), tuple(range(len(networks)))))
+    if len(networks) == 1:
+        return answers
+    is_answered = bool(answers)
     for number, network in enumerate(networks):
         folder = network.folder
+        if is_answered and not (folder / ANSWER).is_file():
+            continue
         answers.append(_Answer(folder, read_answer(folder), (number,), f"member {number}: "))
     return answers
 
@@ -243,13 +256,14 @@ def _compare(
 ) -> list[tuple[bool, str]]:
     """Compare features, and predictions of the probes, of the known sample with those stated."""
     stated = answer.content
+    columns = _columns_of([sources[number] for number in answer.numbers])
     of_networks = []
     for number in answer.numbers:
         if stated["sample"] is None:
             sample = phantom_of(sources[number])
         else:
-            of_scan = tuple(str(answer.folder / name) for name in stated["sample"])
-            sample = [of_scan if len(of_scan) > 1 else of_scan[0]]
+            files = [answer.folder / name for name in stated["sample"]]
+            sample = [_scan_of(sources[number], columns, files)]
         of_networks.append(features_of(networks[number].encoder, sources[number], sample))
     features = np.concatenate(of_networks)
     expected = np.asarray(stated["features"], dtype=float)
@@ -269,8 +283,38 @@ def _compare(
     return checks
 
 
+def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
+    """Return the columns with scans that the networks of a run read, each column once."""
+    columns = list[str]()
+    for source in sources:
+        if isinstance(source, BrainVolumes):
+            columns += columns_of(source.channels)
+    return tuple(dict.fromkeys(columns))
+
+
+def _scan_of(
+    source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
+) -> str | tuple[str, ...]:
+    """Return the files of a scan that a network reads, of those of all columns of its run."""
+    paths = dict(zip(columns, map(str, files), strict=True))
+    scan = tuple(map(paths.__getitem__, columns_of(source.channels)))
+    return scan if len(scan) > 1 else scan[0]
+
+
+def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
+    """Return the source by which a scan is compared with the scans learned from."""
+    for number in answer.numbers:
+        channels = sources[number].channels or _T1
+        if list(channels) == list(answer.content["learned_from"]):
+            return sources[number]
+    return sources[answer.numbers[0]]
+
+
 def _doubts_of(
-    source: Brains, files: Sequence[str | os.PathLike[str]], learned_from: Description
+    source: Brains,
+    columns: Sequence[str],
+    files: Sequence[str | os.PathLike[str]],
+    learned_from: Description,
 ) -> tuple[list[str], list[str]]:
     """Return how a scan, or a table of measures, compares with those learned from, in words."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
@@ -283,11 +327,11 @@ def _doubts_of(
                     f"scan: must be one table or folder of regional measures, found '{shown}'."
                 )
             return doubts_of_measures(source, cohort)
-        if len(files) != source.n_channels:
+        if len(files) != len(columns):
             raise DataError(
-                f"scan: the encoder takes {source.n_channels} files a scan, got {len(files)}."
+                f"scan: the encoder takes {len(columns)} files a scan, got {len(files)}."
             )
-        cohort = source.cohort_of([tuple(files)] if len(files) > 1 else files, Path(scratch))
+        cohort = source.cohort_of([_scan_of(source, columns, files)], Path(scratch))
         source.make_ready(cohort, SILENT)
         return doubts_of_scan(source, cohort, learned_from)
 

@@ -1,0 +1,101 @@
+"""Train the encoders of `brain-maps`, and join them in half precision; `make_weights.py` does the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tissue_systems import linear, network
+
+import neurocontrast
+from neurocontrast.data.settings import DataSettings
+from neurocontrast.encoders.members import members_of, read_record, write_members
+from neurocontrast.encoders.weights import folder_of_member
+from neurocontrast.files import digest_of_file
+from neurocontrast.runs.answer import features_of, phantom_of, write_answer
+from neurocontrast.runs.networks import load_networks, sources_of
+
+LINEAR = ("lda, grey + white + fluid, 14 mm",)
+"""Linear encoders of the run, which `tissue.py` chose."""
+N_NETWORKS = 5
+NETWORKS = "networks"
+"""Name of the run of networks."""
+Shrink = Callable[[Path, Path], dict[str, Any]]
+
+
+def train_encoders(prepared: Path, work: Path, sites: Sequence[str], seed: int) -> dict[str, Path]:
+    """Fit the linear encoders, and train the networks, unless that is done; return the runs by name.
+
+    Principal components learn from real scans alone, discriminants and networks from imitated ones
+    too, and networks from people whose age is known.
+    """
+    runs = {}
+    for name in LINEAR:
+        table = "imitations.tsv"
+        if name.startswith("pca"):
+            table = "participants.tsv"
+        short = name.replace(",", "").replace(" + ", "-").replace(" ", "-")
+        runs[short] = _train(
+            linear(name), prepared / table, work / short, {"site": list(sites)}, seed
+        )
+    config = network("conditional, tissue_shift")
+    config["training"]["members"] = N_NETWORKS
+    where = {"site": list(sites), "age": {"not": "n/a"}}
+    runs[NETWORKS] = _train(config, prepared / "imitations.tsv", work / NETWORKS, where, seed)
+    return runs
+
+
+def _train(
+    config: dict[str, Any], table: Path, run: Path, where: dict[str, Any], seed: int
+) -> Path:
+    data = {
+        **config["data"],
+        "participants": str(table),
+        "where": where,
+        "cache_dir": str(run.parent / "cache"),
+    }
+    trained = neurocontrast.pretrain(
+        {**config, "seed": seed, "data": data}, out=run, resume=run.is_dir()
+    )
+    return Path(trained.location)
+
+
+def join_encoders(runs: dict[str, Path], folder: Path, shrink: Shrink) -> Path:
+    """Write each encoder in half precision with its known answer, and join all; return the run.
+
+    The answer is the features of the phantom in half precision, not those that training stated.
+    """
+    small = {}
+    for name, run in runs.items():
+        small[name] = folder.parent / f"{folder.name}-{name}"
+        for number, member in enumerate(members_of(run)):
+            target = small[name]
+            if len(members_of(run)) > 1:
+                target = folder_of_member(small[name], number)
+            target.mkdir(parents=True, exist_ok=True)
+            shrink(member, target)
+            _answer_phantom(target)
+        if len(members_of(run)) > 1:
+            _record_members(run, small[name])
+    joined = neurocontrast.join(list(small.values()), names=list(small), out=folder, overwrite=True)
+    return Path(joined.location)
+
+
+def _answer_phantom(folder: Path) -> None:
+    networks = load_networks(folder)
+    source = sources_of(networks, DataSettings(), what="the answer is of brains")[0]
+    features = features_of(networks[0].encoder, source, phantom_of(source))
+    write_answer(folder, None, features, {}, {})
+
+
+def _record_members(run: Path, small: Path) -> None:
+    """Write ``members.json`` of a run whose weights have been made smaller, and its provenance."""
+    record = read_record(run)
+    digests = []
+    for number in range(len(record.seeds)):
+        digests.append(digest_of_file(folder_of_member(small, number) / "encoder.safetensors"))
+    write_members(small, record.model_copy(update={"weights": tuple(digests)}))
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    (small / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from tissue_systems import linear, network
 
 import neurocontrast
@@ -42,9 +43,19 @@ def train_encoders(prepared: Path, work: Path, sites: Sequence[str], seed: int) 
         )
     config = network("conditional, tissue_shift")
     config["training"]["members"] = N_NETWORKS
-    where = {"site": list(sites), "age": {"not": "n/a"}}
-    runs[NETWORKS] = _train(config, prepared / "imitations.tsv", work / NETWORKS, where, seed)
+    table = _people_of_known_age(prepared, work / "of_known_age.tsv")
+    runs[NETWORKS] = _train(config, table, work / NETWORKS, {"site": list(sites)}, seed)
     return runs
+
+
+def _people_of_known_age(prepared: Path, out: Path) -> Path:
+    """Write the imitated and real scans of people whose age is known, with absolute paths."""
+    table = pd.read_csv(prepared / "imitations.tsv", sep="\t", dtype=str, keep_default_na=False)
+    table = table[table["age"] != "n/a"]
+    for column in ("path", "gm", "wm", "csf"):
+        table[column] = [str((prepared / path).resolve()) for path in table[column]]
+    table.to_csv(out, sep="\t", index=False)
+    return out
 
 
 def _train(
@@ -79,8 +90,7 @@ def join_encoders(runs: dict[str, Path], folder: Path, shrink: Shrink) -> Path:
             _answer_phantom(target)
         if len(members_of(run)) > 1:
             _record_members(run, small[name])
-    joined = neurocontrast.join(list(small.values()), names=list(small), out=folder, overwrite=True)
-    return Path(joined.location)
+    return neurocontrast.join(list(small.values()), names=list(small), out=folder, overwrite=True)
 
 
 def _answer_phantom(folder: Path) -> None:

@@ -39,6 +39,7 @@ from neurocontrast.datasets import load_sample
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import read_contract
 from neurocontrast.encoders.members import read_record
+from neurocontrast.encoders.weights import folder_of_member
 from neurocontrast.evaluation import load_probe
 from neurocontrast.files import atomic_folder, digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT
@@ -266,8 +267,23 @@ def make_joined(folder: Path, prepared: Path, work: Path) -> dict[str, str]:
     figures = add_probes(folder, prepared, work)
     for target in TARGETS:
         shrink_probe(folder / target)
-    digests = read_record(folder).weights or ()
-    facts = {"weights": ", ".join(f"`{digest:.12}…`" for digest in digests), **figures}
+    record = read_record(folder)
+    digests = record.weights or ()
+    members = []
+    for number, member in enumerate(record.joined or ()):
+        contract = read_contract(folder_of_member(folder, number))
+        columns = ", ".join(contract["channels"])
+        smooth = contract["preprocessing"]["smooth_mm"]
+        members.append(
+            f"| {number} | {member.encoder} | {columns}; {smooth:g} mm | {contract['n_features']:,} |"
+        )
+    facts = {
+        "members": "\n".join(
+            ["| member | encoder | maps, smoothed by | features |", "|---|---|---|---|", *members]
+        ),
+        "weights": ", ".join(f"`{digest:.12}…`" for digest in digests),
+        **figures,
+    }
     write_card(folder, prepared, "brain_maps_joined_card.md", facts)
     return figures
 

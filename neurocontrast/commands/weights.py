@@ -328,8 +328,11 @@ def _doubts_of(
                 )
             return doubts_of_measures(source, cohort)
         if len(files) != len(columns):
+            listed = ""
+            if len(columns) > 1:
+                listed = f" ({', '.join(columns)})"
             raise DataError(
-                f"scan: the encoder takes {len(columns)} files a scan, got {len(files)}."
+                f"scan: the encoder takes {len(columns)} files a scan{listed}, got {len(files)}."
             )
         cohort = source.cohort_of([_scan_of(source, columns, files)], Path(scratch))
         source.make_ready(cohort, SILENT)

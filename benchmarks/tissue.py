@@ -102,9 +102,16 @@ class Study:
     """The scans, and the features of any encoder of them, kept in a folder."""
 
     def __init__(
-        self, prepared: Path, out: Path, volumes: Path | None, systems: Collection[str] = ()
+        self,
+        prepared: Path,
+        out: Path,
+        volumes: Path | None,
+        *,
+        systems: Collection[str] = (),
+        seeds: int = FEWER_SEEDS,
     ) -> None:
         self.systems = systems
+        self.n_seeds_of_members = min(seeds, FEWER_SEEDS)
         self.everybody, self.out, self.volumes = prepared / "participants.tsv", out, volumes
         self.table = read_cohort(self.everybody).table
         self.imitations = pd.read_csv(
@@ -198,7 +205,7 @@ class Study:
         """Return the predictions of one network, its components, both, five members, and joined runs."""
         runs = {}
         probed = {}
-        for number in range(FEWER_SEEDS):
+        for number in range(self.n_seeds_of_members):
             self.features(MEMBERS, HOME, number)
             runs[number] = read_members(
                 self.out / f"{_file_name(HOME)}-{number}/{_file_name(MEMBERS)}.parquet"
@@ -362,7 +369,14 @@ def main() -> None:
     warnings.simplefilter(
         "ignore"
     )  # of the median age, which has no ranks, and of processes without noise
-    study, found = Study(options.prepared, options.out, options.volumes, options.systems), []
+    study = Study(
+        options.prepared,
+        options.out,
+        options.volumes,
+        systems=options.systems,
+        seeds=options.seeds,
+    )
+    found = []
     for seed in range(options.seeds):
         for learned in options.learned:
             if learned == FOLDS and seed >= N_FOLDS:

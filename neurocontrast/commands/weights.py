@@ -211,8 +211,7 @@ def verify_weights(
     columns = _columns_of(sources)
     facts = list[str]()
     doubts = list[str]()
-    of_all = [answer for answer in answers if len(answer.numbers) == len(networks)]
-    for answer in of_all or answers:
+    for answer in answers:
         source = _compared_source(answer, sources)
         of_scan = _doubts_of(source, columns, files, answer.content["learned_from"])
         facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
@@ -233,20 +232,12 @@ class _Answer:
 
 
 def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
-    """Read the known answer of a run of one encoder; of members that of each, and of all together.
-
-    Weights that ship have an answer of all members; their members may do without.
-    """
-    answers = []
+    """Read the known answer of a run, or of each of its members."""
     if len(networks) == 1 or (run / ANSWER).is_file():
-        answers.append(_Answer(run, read_answer(run), tuple(range(len(networks)))))
-    if len(networks) == 1:
-        return answers
-    is_answered = bool(answers)
+        return [_Answer(run, read_answer(run), tuple(range(len(networks))))]
+    answers = []
     for number, network in enumerate(networks):
         folder = network.folder
-        if is_answered and not (folder / ANSWER).is_file():
-            continue
         answers.append(_Answer(folder, read_answer(folder), (number,), f"member {number}: "))
     return answers
 
@@ -256,7 +247,7 @@ def _compare(
 ) -> list[tuple[bool, str]]:
     """Compare features, and predictions of the probes, of the known sample with those stated."""
     stated = answer.content
-    columns = _columns_of([sources[number] for number in answer.numbers])
+    columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
     of_networks = []
     for number in answer.numbers:
         if stated["sample"] is None:
@@ -295,7 +286,7 @@ def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
 def _scan_of(
     source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
 ) -> str | tuple[str, ...]:
-    """Return the files of a scan that a network reads, of those of all columns of its run."""
+    """Return the files of a scan that a network reads, among the files of all columns."""
     paths = dict(zip(columns, map(str, files), strict=True))
     scan = tuple(map(paths.__getitem__, columns_of(source.channels)))
     return scan if len(scan) > 1 else scan[0]

@@ -149,7 +149,9 @@ def predict_both(
 ) -> Floats:
     """Return age and log odds of "male" from both blocks, each target with its weight."""
     age = member.predicted(table, probed, weights.age)
-    sex = member.predicted(table, probed, weights.sex)
+    sex = age
+    if weights.sex != weights.age:
+        sex = member.predicted(table, probed, weights.sex)
     return np.stack([age[:, 0], sex[:, 1]], axis=1)
 
 

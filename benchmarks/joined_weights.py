@@ -19,7 +19,7 @@ from neurocontrast.runs.answer import features_of, phantom_of, write_answer
 from neurocontrast.runs.networks import load_networks, sources_of
 
 LINEAR = ("lda, grey + white + fluid, 14 mm",)
-"""Linear encoders of the run, which `tissue.py` chose."""
+"""Linear encoders of the run. `tissue.py` has tried six runs, and none has been chosen to ship yet."""
 N_NETWORKS = 5
 NETWORKS = "networks"
 """Name of the run of networks."""

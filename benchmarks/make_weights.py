@@ -12,8 +12,8 @@ out, and weights are stored in half precision. The same PREPARED, seed and versi
 bytes of weights.
 
 brain-maps: linear encoders and networks of `tissue_systems.py`, learned from the same people and
-joined; a probe is fitted to each, and their predictions averaged. Which encoders they are was
-chosen by `tissue.py`.
+joined; a probe is fitted to each, and their predictions averaged. `tissue.py` judges such runs;
+none ships yet.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ def features_of(
 ) -> np.ndarray:
     """Fit an encoder on a table, unless that is done; return the features of all scans of another."""
     data = {**config["data"], "participants": str(learned), "cache_dir": str(cache)}
-    if not (folder / "encoder.json").is_file():
-        neurocontrast.pretrain({**config, "data": data}, out=folder, resume=folder.is_dir())
     made = folder.with_suffix(".parquet")
     if not made.is_file():
+        if not (folder / "encoder.json").is_file():
+            neurocontrast.pretrain({**config, "data": data}, out=folder, resume=folder.is_dir())
         config = {"data": {"cache_dir": str(cache), "n_workers": 1}}
         neurocontrast.embed(folder, participants=everybody, out=made, config=config)
     return read_embeddings(made).features.astype(float)
@@ -48,14 +48,15 @@ def predictions(
     probed: np.ndarray,
     *,
     sizes: Sequence[int] = (),
+    weights: Sequence[float] = (),
     gaussian_process: bool = False,
 ) -> np.ndarray:
     """Return age and log odds of "male" of all scans, (n, 2), by probes fitted on the probed rows.
 
     Age by ridge regression, or by a Gaussian process, which far from the people that it knows
     returns to their mean; sex by logistic regression. `sizes` are those of blocks of features that
-    are joined: each block gets the same total variance. The rotation to principal components
-    changes no prediction, and makes thousands of features cheap.
+    are joined: each block gets the same total variance, or the share that `weights` name. The
+    rotation to principal components changes no prediction, and makes thousands of features cheap.
     """
     age, male = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(dtype=int)
     aged, width = probed & ~np.isnan(age), np.sqrt(features.shape[1])
@@ -65,14 +66,13 @@ def predictions(
         if gaussian_process
         else RidgeCV(np.logspace(-3, 7, 41))
     )
-    regress = make_pipeline(BlockScaler(sizes), PCA(), regression).fit(features[aged], age[aged])
+    scaler = BlockScaler(sizes, weights=weights)
+    regress = make_pipeline(scaler, PCA(), regression).fit(features[aged], age[aged])
     logistic = LogisticRegressionCV(
         Cs=np.logspace(-7, 3, 21), cv=5, scoring="neg_log_loss", max_iter=2000, l1_ratios=(0.0,),
         use_legacy_attributes=False,
     )  # fmt: skip
-    classify = make_pipeline(BlockScaler(sizes), PCA(), logistic).fit(
-        features[probed], male[probed]
-    )
+    classify = make_pipeline(scaler, PCA(), logistic).fit(features[probed], male[probed])
     return np.stack([regress.predict(features), classify.decision_function(features)], axis=1)
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,14 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tissue_members import (
+    COMPARED_MEMBERS,
+    JOINED_RUNS,
+    choice_of,
+    read_members,
+    rows_of_joined_runs,
+    rows_of_members,
+)
 from tissue_systems import (
     BEST,
     BY_PROCESS,
@@ -53,13 +61,16 @@ from tissue_systems import (
     JOINED,
     LINEAR,
     MEANS,
+    MEMBERS,
     NETWORKS,
+    five_members,
     linear,
     network,
     write_anatomy,
 )
 
 from neurocontrast.data import read_cohort
+from neurocontrast.files import write_text
 
 __all__ = ["GRID", "HOME", "LINEAR", "features_of", "predictions", "score"]
 
@@ -67,12 +78,15 @@ NEW = ("novosibirsk", "ucla")
 PLACES = (f"{HOME}, held out", *NEW)
 FOLDS = f"{HOME}, four fifths"
 """Five folds of london's people, one a seed: more to learn from than two thirds."""
+N_FOLDS = 5
+LEARNED = (HOME, *(f"{HOME} + {new}" for new in reversed(NEW)), FOLDS)
+"""Sites that encoders and probes learn from."""
 FEWER_SEEDS = 3
 """Seeds of variants of the network, which nothing is settled on."""
 
 
 def systems_of(learned: str, seed: int, *, with_anatomy: bool) -> Iterator[str]:
-    """Yield the names of the encoders that are fitted for these sites, in this seed."""
+    """Yield the names of the encoders that are fitted for some sites, in a seed."""
     if learned != HOME:
         yield from FIVE
         return
@@ -80,12 +94,24 @@ def systems_of(learned: str, seed: int, *, with_anatomy: bool) -> Iterator[str]:
     for name in NETWORKS:
         if ("," not in name or seed < FEWER_SEEDS) and (with_anatomy or "anatomy" not in name):
             yield f"network, {name}"
+    if seed < FEWER_SEEDS:
+        yield MEMBERS
 
 
 class Study:
     """The scans, and the features of any encoder of them, kept in a folder."""
 
-    def __init__(self, prepared: Path, out: Path, volumes: Path | None) -> None:
+    def __init__(
+        self,
+        prepared: Path,
+        out: Path,
+        volumes: Path | None,
+        *,
+        systems: Collection[str] = (),
+        seeds: int = FEWER_SEEDS,
+    ) -> None:
+        self.systems = systems
+        self.n_seeds_of_members = min(seeds, FEWER_SEEDS)
         self.everybody, self.out, self.volumes = prepared / "participants.tsv", out, volumes
         self.table = read_cohort(self.everybody).table
         self.imitations = pd.read_csv(
@@ -130,11 +156,12 @@ class Study:
             scans = scans[scans["age"] != "n/a"]
         if name.startswith("pca") or "alone" in name:
             scans = scans[~scans["session"].str.contains("imitated")]
-        config = (
-            linear(name)
-            if name in LINEAR
-            else network(name.removeprefix("network, "), self.out / "anatomy.tsv")
-        )
+        if name in LINEAR:
+            config = linear(name)
+        elif name == MEMBERS:
+            config = five_members()
+        else:
+            config = network(name.removeprefix("network, "), self.out / "anatomy.tsv")
         run = folder / _file_name(name)
         file = run.with_suffix(".tsv")
         if not file.is_file():
@@ -146,11 +173,14 @@ class Study:
         probed, places = self.rows(learned, seed)
         features = {}
         for name in systems_of(learned, seed, with_anatomy=self.volumes is not None):
+            if self.systems and name not in self.systems:
+                continue
             if (
                 not only_there
                 or (self.out / f"{_file_name(learned)}-{seed}/{_file_name(name)}.parquet").is_file()
             ):
                 features[name] = self.features(name, learned, seed)
+        members = features.pop(MEMBERS, None)
         predicted = {name: predictions(each, self.table, probed) for name, each in features.items()}
         for name in (name for name in BY_PROCESS if name in features):
             predicted[f"{name}; process"] = predictions(
@@ -164,10 +194,26 @@ class Study:
         for name, members in MEANS.items():
             if set(members) <= predicted.keys():
                 predicted[name] = np.mean([predicted[member] for member in members], axis=0)
+        if members is not None:
+            predicted |= self._of_members(predicted, seed)
         rows = [self._rows_of(each, places, system=name) for name, each in predicted.items()]
         if learned == HOME:
             rows = [*self._baselines(probed, places), *rows]
         return pd.concat(rows).assign(learned=learned, seed=seed) if rows else pd.DataFrame()
+
+    def _of_members(self, predicted: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+        """Return the predictions of one network, its components, both, five members, and joined runs."""
+        runs = {}
+        probed = {}
+        for number in range(self.n_seeds_of_members):
+            self.features(MEMBERS, HOME, number)
+            runs[number] = read_members(
+                self.out / f"{_file_name(HOME)}-{number}/{_file_name(MEMBERS)}.parquet"
+            )
+            probed[number] = self.rows(HOME, number)[0]
+        rows, networks, weights = rows_of_members(runs, probed, seed, self.table)
+        write_text(self.out / f"weights-{seed}.txt", "\n".join(map(str, weights)) + "\n")
+        return rows | rows_of_joined_runs(predicted, networks)
 
     def _baselines(
         self, probed: np.ndarray, places: dict[str, np.ndarray]
@@ -266,7 +312,7 @@ def differences_of(tested: pd.DataFrame) -> str:
         "| first − second | years " + " | years ".join(columns) + " | sex AUC, new sites |",
         "|---" * 6 + "|",
     ]
-    for names in COMPARED:
+    for names in (*COMPARED, *COMPARED_MEMBERS):
         pair = [tested[tested["system"] == name] for name in names]
         seeds = set(pair[0]["seed"]) & set(pair[1]["seed"])
         if not seeds:
@@ -310,6 +356,12 @@ def main() -> None:
         "--volumes", type=Path, help="regional volumes, for the kernel on them; otherwise left out"
     )
     parser.add_argument(
+        "--systems", nargs="+", default=(), help="encoders of the tables; all by default"
+    )
+    parser.add_argument(
+        "--learned", nargs="+", choices=LEARNED, default=LEARNED, help="sites learned from"
+    )
+    parser.add_argument(
         "--tables", action="store_true", help="of the encoders that are there alone"
     )
     options = parser.parse_args()
@@ -317,25 +369,34 @@ def main() -> None:
     warnings.simplefilter(
         "ignore"
     )  # of the median age, which has no ranks, and of processes without noise
-    study, found = Study(options.prepared, options.out, options.volumes), []
+    study = Study(
+        options.prepared,
+        options.out,
+        options.volumes,
+        systems=options.systems,
+        seeds=options.seeds,
+    )
+    found = []
     for seed in range(options.seeds):
-        for learned in (
-            HOME,
-            *(f"{HOME} + {new}" for new in reversed(NEW)),
-            *([FOLDS] if seed < 5 else []),
-        ):
+        for learned in options.learned:
+            if learned == FOLDS and seed >= N_FOLDS:
+                continue
             found.append(study.tested(learned, seed, only_there=options.tables))
             pd.concat(found).to_csv(options.out / "predictions.tsv", sep="\t", index=False)
         print(f"seed {seed} of {options.seeds} done", flush=True)
     tested = pd.concat(found)
     alone = tested[tested["learned"] == HOME]
     text = [f"## {HOME} learned from\n", table_of(alone), "## Differences\n", differences_of(alone)]
-    rest = alone[(alone["half"] == 2) & (alone["system"].isin(MEANS) | (alone["system"] == BEST))]
+    judged = alone["system"].isin({BEST, *MEANS, *JOINED_RUNS})
+    rest = alone[(alone["half"] == 2) & judged]
     text += [
         "## The half of the people that chose nothing\n",
         table_of(rest),
         differences_of(alone[alone["half"] == 2]),
     ]
+    if set(JOINED_RUNS) & set(alone["system"]):
+        of_seeds = alone[alone["seed"] < FEWER_SEEDS]
+        text += ["## Runs that are joined\n", choice_of(of_seeds, PLACES[0], NEW)]
     with_ucla, with_new = (tested[tested["learned"] == f"{HOME} + {new}"] for new in reversed(NEW))
     others = pd.concat([with_ucla, with_new[with_new["place"] == NEW[1]]])
     text += [

@@ -39,6 +39,8 @@ NETWORKS = (
 """A loss, and what else is changed: as many steps without imitations, views with `augment.tissue_shift`, a kernel on
 regional volumes too; intensities in place of maps."""
 
+MEMBERS = "network, conditional, tissue_shift, five members with components"
+"""Five networks in one run, of seeds of their own, with principal components beside each."""
 BEST = "lda, grey + white + fluid, 14 mm"
 _LOSSES = (
     "untrained",
@@ -162,6 +164,14 @@ def network(name: str, anatomy: Path | None = None) -> dict[str, Any]:
         config["objective"] = {**objectives["conditional"], "kernel": [*age_sex, alike]}
     elif variant == "intensities":
         config["data"] = {**GRID, **INTENSITIES}
+    return config
+
+
+def five_members() -> dict[str, Any]:
+    """Return the configuration of five networks with `tissue_shift`, and components beside each."""
+    config = network("conditional, tissue_shift")
+    config["encoder"]["beside"] = {"n_components": 400}
+    config["training"]["members"] = 5
     return config
 
 

@@ -75,7 +75,7 @@ plt.show()
 # ----------------------------------------------------
 #
 # In each of five folds every encoder is trained end to end on the labels of the others, and the five probabilities
-# are averaged. The same measures by a linear model stand beside, in the same folds. With 79 people a linear model
+# are averaged. A linear model of the same measures is fitted in the same folds. With 79 people a linear model
 # is hard to beat: fine-tuning pays with hundreds of labels, if at all (the page on evidence).
 evaluation = neurocontrast.finetune(
     "measures",

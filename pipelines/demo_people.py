@@ -4,7 +4,7 @@
 
 PREDICTIONS.tsv is written by `neurocontrast predict measures` of the people of ds000222, who come
 with the repository. Linear models of the same measures, learned from the same people as the
-weights, and the median age stand beside.
+weights, and the median age are compared.
 """
 
 from __future__ import annotations

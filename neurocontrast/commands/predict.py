@@ -152,7 +152,7 @@ def predict(
         more. With weights ages and sexes of any people of the site, in columns of these names;
         where nobody has a site, all are of one.
     features : bool
-        With weights, whether the table has the features too, ``feature_0000`` …
+        With weights, whether the table has the features too, as ``feature_0000`` and so on.
     overwrite : bool
         Whether an `out` that exists is replaced.
     on_scan : callable, optional

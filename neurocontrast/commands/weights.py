@@ -17,6 +17,7 @@ import safetensors.torch
 import torch
 
 from neurocontrast.config import Config, as_config
+from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
@@ -58,6 +59,8 @@ from neurocontrast.weights import folder_of, names
 _SUFFIXES = (".pt", ".safetensors")
 _STATE = "monai.safetensors"
 """State dict with MONAI's names, beside the weights of an exported member."""
+_T1 = ("t1",)
+"""Channel of scans that are no maps."""
 _FEATURES = 1e-3
 _PREDICTIONS = 1e-2
 """Largest differences from a known answer: of features over the largest, of predictions over
@@ -213,11 +216,12 @@ def verify_weights(
     if scan is None:
         return Verification(checks)
     files = [scan] if isinstance(scan, str | os.PathLike) else list(scan)
+    columns = _columns_of(sources)
     facts = list[str]()
     doubts = list[str]()
     for answer in answers:
-        source = sources[answer.numbers[0]]
-        of_scan = _doubts_of(source, files, answer.content["learned_from"])
+        source = _compared_source(answer, sources)
+        of_scan = _doubts_of(source, columns, files, answer.content["learned_from"])
         facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
         doubts += [f"{answer.title}{doubt}" for doubt in of_scan[1]]
     return Verification(checks, facts, doubts)
@@ -258,17 +262,15 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
     return answers
 
 
-def _known_sample(answer: _Answer, source: Brains) -> object:
+def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
     """Return the known sample: the phantom, the files of a scan, or a table of measures."""
     names = answer.content["sample"]
     if names is None:
         return phantom_of(source)
     if isinstance(source, RegionalMeasures):
         return source.unlisted(answer.folder / names[0])
-    of_scan = tuple(map(str, map(answer.folder.joinpath, names)))
-    if len(of_scan) > 1:
-        return [of_scan]
-    return [of_scan[0]]
+    files = list(map(answer.folder.joinpath, names))
+    return [_scan_of(source, columns, files)]
 
 
 def _compare(
@@ -276,9 +278,10 @@ def _compare(
 ) -> list[tuple[bool, str]]:
     """Compare features, and predictions of the probes, of the known sample with those stated."""
     stated = answer.content
+    columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
     of_networks = []
     for number in answer.numbers:
-        sample = _known_sample(answer, sources[number])
+        sample = _known_sample(answer, sources[number], columns)
         of_networks.append(features_of(networks[number].encoder, sources[number], sample))
     features = np.concatenate(of_networks)
     expected = np.asarray(stated["features"], dtype=float)
@@ -298,8 +301,38 @@ def _compare(
     return checks
 
 
+def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
+    """Return the columns with scans that the networks of a run read, each column once."""
+    columns = list[str]()
+    for source in sources:
+        if isinstance(source, BrainVolumes):
+            columns += columns_of(source.channels)
+    return tuple(dict.fromkeys(columns))
+
+
+def _scan_of(
+    source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
+) -> str | tuple[str, ...]:
+    """Return the files of a scan that a network reads, among the files of all columns."""
+    paths = dict(zip(columns, map(str, files), strict=True))
+    scan = tuple(map(paths.__getitem__, columns_of(source.channels)))
+    return scan if len(scan) > 1 else scan[0]
+
+
+def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
+    """Return the source by which a scan is compared with the scans learned from."""
+    for number in answer.numbers:
+        channels = sources[number].channels or _T1
+        if list(channels) == list(answer.content["learned_from"]):
+            return sources[number]
+    return sources[answer.numbers[0]]
+
+
 def _doubts_of(
-    source: Brains, files: Sequence[str | os.PathLike[str]], learned_from: Description
+    source: Brains,
+    columns: Sequence[str],
+    files: Sequence[str | os.PathLike[str]],
+    learned_from: Description,
 ) -> tuple[list[str], list[str]]:
     """Compare a scan, or a table of measures, with the training's, in words."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
@@ -312,11 +345,14 @@ def _doubts_of(
                     f"scan: must be one table or folder of regional measures, found '{shown}'."
                 )
             return doubts_of_measures(source, cohort)
-        if len(files) != source.n_channels:
+        if len(files) != len(columns):
+            listed = ""
+            if len(columns) > 1:
+                listed = f" ({', '.join(columns)})"
             raise DataError(
-                f"scan: the encoder takes {source.n_channels} files a scan, got {len(files)}."
+                f"scan: the encoder takes {len(columns)} files a scan{listed}, got {len(files)}."
             )
-        cohort = source.cohort_of([tuple(files)] if len(files) > 1 else files, Path(scratch))
+        cohort = source.cohort_of([_scan_of(source, columns, files)], Path(scratch))
         source.make_ready(cohort, SILENT)
         return doubts_of_scan(source, cohort, learned_from)
 

@@ -196,12 +196,17 @@ def _read_groups(
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Return metadata and features, without a second copy of the features in memory."""
     features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
-    known = [file.schema_arrow.empty_table().drop_columns(names)]
+    columns = file.schema_arrow.names
+    # By position: a look-up by name passes over all columns, and several members have thousands.
+    numbers = dict(zip(columns, range(len(columns)), strict=True))
+    wanted = list(map(numbers.__getitem__, names))
+    others = sorted(set(numbers.values()).difference(wanted))
+    known = [file.schema_arrow.empty_table().select(others)]
     for group in map(file.read_row_group, range(file.num_row_groups)):
         part = features[sum(map(len, known)) :][: len(group)]
-        for position, name in enumerate(names):
-            part[:, position] = group[name].to_numpy()
-        known.append(group.drop_columns(names))
+        for position, number in enumerate(wanted):
+            part[:, position] = group.column(number).to_numpy()
+        known.append(group.select(others))
     # An index of pandas would be taken for the positions of rows, or hide a column.
     table = pyarrow.concat_tables(known).unify_dictionaries().to_pandas(ignore_metadata=True)
     return table.loc[:, ~table.columns.str.startswith("__index_level_")], features

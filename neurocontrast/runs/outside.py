@@ -59,7 +59,7 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 
 
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count the measures of each person that medians stand for; None of scans."""
+    """Count the missing measures of each person, which medians replace; None of scans."""
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:
         return None

@@ -82,7 +82,7 @@ class ExpectedErrors(BaseModel):
 
 
 def read_expected(probe: Path) -> ExpectedErrors | None:
-    """Read ``expected.json`` in the folder of a probe; None where there is none."""
+    """Read ``expected.json`` in the folder of a probe; None for a probe without."""
     path = probe / FILE
     if not path.is_file():
         return None

@@ -521,6 +521,27 @@ def test_members_that_read_other_columns_of_a_table(of_maps, maps, whole, cached
     assert "`PLACE` is a table (`.tsv`) with the columns `path`, `gm`, `wm`." in card.read_text()
 
 
+def test_a_scan_is_compared_by_each_member_with_the_files_that_it_reads(of_maps, maps, whole):
+    _, joined = of_maps
+    scan = pd.read_csv(maps, sep="\t", dtype=str).iloc[0]
+    folder = maps.parent
+    files = [folder / scan["path"], folder / scan["gm"], folder / scan["wm"]]
+    verified = nc.verify_weights(joined, scan=files)
+    assert verified.passed
+    assert len(verified.checks) == 3
+    read = []
+    for number in range(3):
+        names = [fact for fact in verified.facts if fact.startswith(f"member {number}: ")]
+        read.append([name.split(": ")[1] for name in names if " MNI space" in name])
+    assert read == [
+        [files[0].name],
+        [files[1].name, files[2].name],
+        [files[2].name, files[1].name],
+    ]
+    with pytest.raises(DataError, match=r"takes 3 files a scan \(path, gm, wm\), got 2"):
+        nc.verify_weights(joined, scan=files[1:])
+
+
 def test_weights_that_ship_are_joined_without_their_probes(of_maps, tmp_path):
     shipped = load("brain-maps-lda")
     joined = nc.join([shipped, of_maps[0][0]], out=tmp_path / "joined")

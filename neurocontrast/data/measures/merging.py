@@ -39,7 +39,7 @@ class Merged:
     with_facts: bool = False
     """Whether columns of age, sex and site are taken, too."""
     facts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-    """Cells of age, sex and site that stand beside the measures, as written, by column."""
+    """Cells of age, sex and site beside the measures, as written, by column."""
     spelled: dict[str, str] = field(
         default_factory=dict
     )  # participants: the name without "sub-", and as first read

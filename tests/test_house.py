@@ -44,18 +44,18 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 1_535, 0),
-    Ratchet("functions over 30 statements", 18, 0),
+    Ratchet("lines over 100 columns", 1_531, 0),
+    Ratchet("functions over 30 statements", 17, 0),
     Ratchet("files over 250 statements", 8, 0),
     Ratchet("functions over 8 branches", 21, 0),
     Ratchet("functions over 7 parameters", 18, 0),
-    Ratchet("mappings of any value", 304, 60),
-    Ratchet("generic stored names", 997, 150),
+    Ratchet("mappings of any value", 295, 60),
+    Ratchet("generic stored names", 992, 150),
     Ratchet("double assignments", 16, 16),
-    Ratchet("conditional expressions", 1_089, 550),
-    Ratchet("comprehensions", 1_481, 880),
+    Ratchet("conditional expressions", 1_079, 550),
+    Ratchet("comprehensions", 1_478, 880),
     Ratchet("fmt: skip", 0, 0),
-    Ratchet("first lines of docstrings that need another", 478, 0),
+    Ratchet("first lines of docstrings that need another", 473, 0),
 )
 """Limits by the thousand statements (6, 25 and 40) are given for 22,000 statements."""
 

@@ -236,7 +236,7 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
 
 def _probe_result(path: Path, about: Record, exit_code: int) -> Result:
     """Return how many scans the probe of an evaluation predicted, with its calibration."""
-    from neurocontrast.commands.predict import describe_calibration
+    from neurocontrast.commands.predicting import describe_calibration
 
     outside = about["outlyingness"]
     n_failed = about.get("scans", {}).get("n_failed", 0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.commands.predicting import PeoplePredictions, Request
+from neurocontrast.commands.predicting import (
+    PeoplePredictions,
+    Request,
+    describe_calibration,
+    tell_rows,
+)
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable, read_table
@@ -32,11 +36,11 @@ from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
-from neurocontrast.page.wording import count_text, number_text
+from neurocontrast.page.wording import count_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, Description, Recognised, describe_environment
 from neurocontrast.reading import read_json
-from neurocontrast.runs.labels import people_of, read_labels, trained_on, truths_of
+from neurocontrast.runs.labels import Labels, people_of, read_labels, trained_on, truths_of
 from neurocontrast.runs.weights_at import are_embeddings, probes_of
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import folder_of
@@ -65,24 +69,6 @@ class Predictions(Written):
         if n_failed:
             lines.append(f"failed: {count_text(n_failed, 'scan')}")
         return "\n".join(lines)
-
-
-def describe_calibration(about: Description) -> list[str]:
-    """List by how much `calibrate` moved each site, and from how many people.
-
-    `about` is the content of the JSON file beside the predictions.
-    """
-    lines = []
-    for site, shift in (about.get("calibration") or {}).get("by_site", {}).items():
-        people = f"{shift['n_subjects']} labelled people"
-        if shift["shift"] is None:
-            lines.append(f"not calibrated: site {site}, {people} are not enough")
-            continue
-        size = number_text(shift["shift"], signed=True)
-        if about["kind"] != "continuous":
-            size += " in log-odds"
-        lines.append(f"calibrated: site {site} moved by {size}, learned from {people}")
-    return lines
 
 
 @in_default_torch_state
@@ -184,6 +170,86 @@ def predict(
     return predict_people(*weights, request, on_scan=on_scan, progress=progress)
 
 
+@dataclass(frozen=True, eq=False)
+class _Applied:
+    """Predictions of a probe, and the rows, labels and people that they are of."""
+
+    tidy: pd.DataFrame
+    """All rows."""
+    read: pd.DataFrame
+    """Rows with features; scans that cannot be read have none."""
+    table: pd.DataFrame
+    labels: Labels | None
+    truths: Floats | None
+    people: Recognised
+    doubts: Sequence[str]
+    origin: Description
+
+
+def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
+    """Apply a probe to a table of embeddings."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = embeddings_file(request.people, Path(scratch))
+        tidy, features, origin, doubts = _read_features(fitted, path, request.config)
+    labels = read_labels(fitted, tidy, request.calibrate)
+    people = people_of(fitted, tidy)
+    truths = truths_of(fitted, tidy, labels, people)
+    table = _predictions(fitted, tidy, features, people)
+    return _Applied(tidy, tidy, table, labels, truths, people, doubts, origin)
+
+
+def _apply_to_scans(
+    fitted: FittedProbe, run: Path, request: Request, progress: Progress
+) -> _Applied:
+    """Embed scans by a run, and apply a probe to the features of those that can be read."""
+    from neurocontrast.runs.incoming import open_scans
+
+    scans = open_scans(
+        run, request.people, fitted, images_root=request.images_root, config=request.config
+    )
+    tidy = scans.tidy
+    labels = read_labels(fitted, tidy, request.calibrate)
+    _ = truths_of(fitted, tidy, labels, people_of(fitted, tidy))  # before any scan is read
+    embedded = scans.embed(progress)
+    good = embedded.good
+    read = tidy.assign(**{CONTENT: embedded.contents})[good]
+    people = people_of(fitted, read)
+    truths = truths_of(fitted, tidy, labels, people)
+    predicted = _predictions(fitted, read, embedded.features[good], people)
+    table = predicted.reindex(tidy.index)  # empty cells for bad scans
+    table = table.assign(**tidy[_IDENTIFIERS]).join(embedded.notes(tidy.index))
+    origin = scans.origin(table)
+    return _Applied(tidy, read, table, labels, truths, people, scans.cohort.warnings, origin)
+
+
+def _check_request(request: Request) -> Path:
+    """Refuse arguments that the probe of an evaluation does not read; return the table to write."""
+    if request.out is None:
+        raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
+    if request.features:
+        raise ConfigError("features: is for weights; embed gives those of a run. Leave it out.")
+    if request.run is None and request.images_root is not None:
+        raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
+    check_output_file(request.out, ".tsv", overwrite=request.overwrite)
+    check_output_file(request.out.with_suffix(".json"), ".json", overwrite=request.overwrite)
+    return request.out
+
+
+def _describe_outside(
+    fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame
+) -> Description | None:
+    """Count the scans outside of the probe's training scans; None for a probe that cannot say."""
+    if fitted.distribution is None:
+        return None
+    outside, notices = count_outside(
+        tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
+    )
+    outside["message"] = None
+    if notices:
+        outside["message"] = notices[0].message
+    return outside
+
+
 def _apply_probe(
     probe: Path,
     request: Request,
@@ -192,67 +258,26 @@ def _apply_probe(
     progress: Progress,
 ) -> Predictions:
     """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first."""
-    if request.out is None:
-        raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
-    if request.features:
-        raise ConfigError("features: is for weights; embed gives those of a run. Leave it out.")
-    embeddings = request.people
-    run = request.run
-    images_root = request.images_root
-    config = request.config
-    calibrate = request.calibrate
-    overwrite = request.overwrite
-    target = request.out
-    if run is None and images_root is not None:
-        raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
-    check_output_file(target, ".tsv", overwrite=overwrite)
-    check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
+    target = _check_request(request)
     fitted = load_probe(probe)
-    if run is None:
-        with tempfile.TemporaryDirectory() as scratch:
-            path = embeddings_file(embeddings, Path(scratch))
-            tidy, features, origin, doubts = _read_features(fitted, path, config)
-        read = tidy
-        labels = read_labels(fitted, tidy, calibrate)
-        people = people_of(fitted, read)
-        truths = truths_of(fitted, tidy, labels, people)
-        table = _predictions(fitted, read, features, people)
+    if request.run is None:
+        applied = _apply_to_embeddings(fitted, request)
     else:
-        from neurocontrast.runs.incoming import open_scans
-
-        scans = open_scans(Path(run), embeddings, fitted, images_root=images_root, config=config)
-        tidy = scans.tidy
-        doubts = list(scans.cohort.warnings)
-        labels = read_labels(fitted, tidy, calibrate)
-        _ = truths_of(fitted, tidy, labels, people_of(fitted, tidy))  # before any scan is read
-        embedded = scans.embed(progress)
-        good = embedded.good
-        features = embedded.features
-        read = tidy.assign(**{CONTENT: embedded.contents})[good]
-        people = people_of(fitted, read)
-        truths = truths_of(fitted, tidy, labels, people)
-        predicted = _predictions(fitted, read, features[good], people)
-        table = predicted.reindex(tidy.index)  # empty cells for bad scans
-        table = table.assign(**tidy[_IDENTIFIERS]).join(embedded.notes(tidy.index))
-        origin = scans.origin(table)
+        applied = _apply_to_scans(fitted, request.run, request, progress)
+    tidy = applied.tidy
+    table = applied.table
     calibration = None
-    if labels is not None and truths is not None:
-        calibration = _calibrated(fitted, tidy, table, truths, labels.source)
-    outside: Description | None = None
-    if fitted.distribution is not None:
-        outside, far = count_outside(
-            tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
-        )
-        outside["message"] = far[0].message if far else None
-    doubts += _doubts(fitted, table, outside, calibration)
-    doubts += _doubts_of_people(fitted, read, people)
+    if applied.labels is not None and applied.truths is not None:
+        calibration = _calibrated(fitted, tidy, table, applied.truths, applied.labels.source)
+    outside = _describe_outside(fitted, tidy, table)
+    doubts = [*applied.doubts, *_doubts(fitted, table, outside, calibration)]
+    doubts += _doubts_of_people(fitted, applied.read, applied.people)
     for message in doubts:
         progress.warning(message)
-    about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
+    about = _origin(fitted, table) | applied.origin
+    about |= {"outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, about)
-    if on_scan is not None:
-        for record in json.loads(table.to_json(orient="records", double_precision=15)):
-            on_scan(record)
+    tell_rows(table, on_scan)
     return Predictions(target)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from neurocontrast.commands.predicting import PeoplePredictions, Request
+from neurocontrast.commands.predicting import PeoplePredictions, Request, tell_rows
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.evaluation.rows import Floats, encoder_digest
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
@@ -27,6 +26,7 @@ from neurocontrast.runs.people import (
     Predicted,
     WeightsFolder,
     predict_scores,
+    targets_of,
 )
 from neurocontrast.runs.weights_at import are_embeddings
 
@@ -66,13 +66,15 @@ def predict_people(
     for probe in weights.probes:
         opened.check_probe(probe.fitted)
     incoming = opened.list_scans(request.people, images_root=request.images_root)
-    warnings = [warning for reading in incoming.readings for warning in reading.cohort.warnings]
+    warnings = list[str]()
+    for reading in incoming.readings:
+        warnings += reading.cohort.warnings
     tidy = incoming.tidy
     labels = _read_labels(weights, tidy, request.calibrate)
     embedded = incoming.embed(progress)
     contents = tidy.assign(**{CONTENT: embedded.contents})
     predicted = predict_scores(weights, incoming, embedded, contents)
-    zero_shot = {target: scores.copy() for target, scores in predicted.scores.items()}
+    zero_shot = dict(predicted.scores)
     calibrations, is_calibrated_on = _calibrate(predicted, contents, labels, warnings)
     percentiles = percentiles_of(predicted)
     ages = tidy[AGE].to_numpy(float)
@@ -90,24 +92,16 @@ def predict_people(
         table = pd.concat([table, _features_of(predicted)], axis=1)
     if request.out is not None:
         write_table_with_json(request.out, table, about)
-    _tell(table, on_scan)
+    tell_rows(table, on_scan)
     lines = _summarise(about, calibrations, weights)
     return PeoplePredictions(table, about, lines, request.out)
-
-
-def _tell(table: pd.DataFrame, on_scan: Callable[[Description], None] | None) -> None:
-    """Call a function with each row of a table as a JSON object."""
-    if on_scan is None:
-        return
-    for row in json.loads(table.to_json(orient="records", double_precision=15)):
-        on_scan(row)
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
     """Return the features of everybody as columns, named as in a table of embeddings."""
     features = predicted.embedded.features
-    names = [f"feature_{number:04d}" for number in range(features.shape[1])]
-    return pd.DataFrame(features, index=predicted.tidy.index, columns=names)
+    columns = map("feature_{:04d}".format, range(features.shape[1]))
+    return pd.DataFrame(features, index=predicted.tidy.index, columns=list(columns))
 
 
 def _read_labels(
@@ -117,14 +111,14 @@ def _read_labels(
     if calibrate is None:
         return {}
     source = place_of(calibrate).name
-    fitted = {probe.fitted.target: probe.fitted for probe in weights.probes}
+    fitted = weights.fitted
     cells = read_cells(calibrate, [])
     if "participant_id" not in cells:
         hint = suggestion("participant_id", map(str, cells))
         raise DataError(
             f"{source}: column 'participant_id' is needed.{hint} It has: {one_of(map(str, cells))}."
         )
-    targets = [target for target in fitted if target in cells]
+    targets = list(filter(cells.__contains__, fitted))
     if not targets:
         raise DataError(
             f"{source}: no column is a target of these weights ({one_of(fitted)}). "
@@ -175,11 +169,11 @@ def _calibrate(
             probe.fitted.kind,
         )
         predicted.scores[target] = shift_scores(scores, sites, shifts, probe.fitted.kind)
-        moved = [site for site, shift in shifts.items() if shift.shift is not None]
+        calibration = Calibration.of_shifts(probe, shifts)
+        moved = calibration.moved_sites()
         people = sites.astype(str) + "\0" + tidy["subject_id"].astype(str)
         is_used |= sites.isin(moved) & people.isin(people[is_labelled])
-        by_site = {site: (shift.n_subjects, shift.shift) for site, shift in shifts.items()}
-        calibrations.append(Calibration(probe, by_site))
+        calibrations.append(calibration)
         _warn_of_unmoved(target, sites, moved, warnings)
     return calibrations, is_used
 
@@ -251,7 +245,7 @@ class _Columns:
         """Return one row a person."""
         tidy = self.predicted.tidy
         table = self._identifiers()
-        calibrated = {calibration.probe.fitted.target for calibration in self.calibrations}
+        calibrated = targets_of(self.calibrations)
         for probe in self.predicted.weights.probes:
             target = probe.fitted.target
             columns = self.predicted.columns_of(probe, self.predicted.scores[target])
@@ -368,7 +362,7 @@ def _summarise(
     lines = [title]
     for calibration in calibrations:
         lines += calibration.lines()
-    calibrated = {calibration.probe.fitted.target for calibration in calibrations}
+    calibrated = targets_of(calibrations)
     for probe in weights.probes:
         if probe.fitted.target not in calibrated and probe.expected is not None:
             sentence = probe.expected.sentence(0)

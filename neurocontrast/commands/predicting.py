@@ -1,9 +1,10 @@
-"""Arguments of `predict`, and the predictions of people that it returns."""
+"""Arguments of `predict`, and the tables and summaries that it returns."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pandas as pd
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config
 from neurocontrast.data.listing import AnyTable
+from neurocontrast.page.wording import number_text
 from neurocontrast.provenance import Description
 
 
@@ -66,3 +68,29 @@ class PeoplePredictions(Written):
     def summary(self) -> str:
         """Describe how many people were predicted, lie outside, and failed; and calibrations."""
         return "\n".join(self._lines)
+
+
+def describe_calibration(about: Description) -> list[str]:
+    """List by how much `calibrate` moved each site, and from how many people.
+
+    `about` is the content of the JSON file beside the predictions.
+    """
+    lines = []
+    for site, shift in (about.get("calibration") or {}).get("by_site", {}).items():
+        people = f"{shift['n_subjects']} labelled people"
+        if shift["shift"] is None:
+            lines.append(f"not calibrated: site {site}, {people} are not enough")
+            continue
+        size = number_text(shift["shift"], signed=True)
+        if about["kind"] != "continuous":
+            size += " in log-odds"
+        lines.append(f"calibrated: site {site} moved by {size}, learned from {people}")
+    return lines
+
+
+def tell_rows(table: pd.DataFrame, on_scan: Callable[[Description], None] | None) -> None:
+    """Call a function with each row of a table as a JSON object."""
+    if on_scan is None:
+        return
+    for row in json.loads(table.to_json(orient="records", double_precision=15)):
+        on_scan(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -32,7 +33,10 @@ class Reasons:
     @classmethod
     def none(cls, n_people: int) -> Self:
         """Begin without a reason."""
-        return cls([[] for _ in range(n_people)])
+        texts = list[list[str]]()
+        for _ in range(n_people):
+            texts.append([])
+        return cls(texts)
 
     def add(self, row: int, kind: str, reason: str) -> None:
         """Add a reason of a person."""
@@ -133,7 +137,7 @@ def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
         places = pd.Index(columns).get_indexer(pd.Index(contract.columns))
         deviations[number][:, places] = contract.deviations(of_rows).fillna(0.0)
     middle = np.nanmedian(deviations, axis=0)
-    clip = max(contract.clip for contract in contracts)
+    clip = max(map(attrgetter("clip"), contracts))
     for number, row in enumerate(rows.tolist()):
         distances = np.abs(middle[number])
         far = np.flatnonzero(distances > clip)

@@ -6,7 +6,7 @@ A person who lies outside of the people learned from is marked, with the reasons
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
@@ -18,6 +18,7 @@ import pandas as pd
 
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import Floats
+from neurocontrast.evaluation.stored_probe import SiteShift
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.page.wording import number_text
 from neurocontrast.provenance import CONTENT, KnownPeople, Recognised, Record
@@ -90,6 +91,14 @@ class WeightsFolder:
         provenance = _provenance_of(folder)
         people = KnownPeople.of_pretraining(provenance)
         return cls(folder, tuple(loaded), _learned_ages(provenance), people)
+
+    @property
+    def fitted(self) -> dict[str, FittedProbe]:
+        """Probes by target."""
+        of_targets = {}
+        for probe in self.probes:
+            of_targets[probe.fitted.target] = probe.fitted
+        return of_targets
 
     @property
     def names_people(self) -> bool:
@@ -177,6 +186,22 @@ class Calibration:
     by_site: dict[str, tuple[int, float | None]]
     """Labelled people and shift of each site; None where they cannot tell it."""
 
+    @classmethod
+    def of_shifts(cls, probe: WeightsProbe, shifts: Mapping[str, SiteShift]) -> Self:
+        """Keep shifts of sites with the number of people who gave each."""
+        by_site = {}
+        for site, shift in shifts.items():
+            by_site[site] = (shift.n_subjects, shift.shift)
+        return cls(probe, by_site)
+
+    def moved_sites(self) -> list[str]:
+        """List the sites whose predictions were moved."""
+        moved = []
+        for site, (_, shift) in self.by_site.items():
+            if shift is not None:
+                moved.append(site)
+        return moved
+
     def lines(self) -> list[str]:
         """Say by how much each site was moved, and which error to expect."""
         return list(starmap(self._line, self.by_site.items()))
@@ -200,3 +225,11 @@ class Calibration:
         if expected is not None:
             sentence = expected.sentence(n_people)
         return "; ".join(filter(None, [moved_by, sentence]))
+
+
+def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
+    """Return the targets whose predictions were moved at some site, or were to be moved."""
+    targets = set[str]()
+    for calibration in calibrations:
+        targets.add(calibration.probe.fitted.target)
+    return targets

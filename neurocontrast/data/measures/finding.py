@@ -1,11 +1,14 @@
 """Tables of measures among the files of a folder, and the choice between atlases and measures."""
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+
+import pandas as pd
 
 from neurocontrast.data.layouts.homes import Member, choose_homes, home_of
 from neurocontrast.data.layouts.longitudinal import (
@@ -272,6 +275,13 @@ def _head(path: Path) -> str:
 def _has_regions(head: str) -> bool:
     columns = head.partition("\n")[0].replace(",", "\t").replace(";", "\t").split("\t")
     return names_measures(column.strip(' "\r') for column in columns)
+
+
+def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
+    """Return whether scans are a table, or a folder, of measures."""
+    if isinstance(scans, pd.DataFrame):
+        return names_measures(scans.columns)
+    return holds_measures(Path(scans))
 
 
 def names_measures(columns: Iterable[object]) -> bool:

@@ -159,17 +159,17 @@ def people_of_table(table: MeasuresTable, place: Path) -> Cohort:
     Cells that cannot be read are missing, and a warning says so.
     """
     keys = [*table.values.index, *table.unread]
-    names = [name for name, _ in keys]
-    subjects = unify_subjects(map(table.subjects.get, keys, names))
-    people = pd.DataFrame({"participant_id": names, "session": [session for _, session in keys]})
+    people = pd.DataFrame(keys, columns=["participant_id", "session"])
+    subjects = unify_subjects(map(table.subjects.get, keys, people["participant_id"]))
     facts, warnings = _facts_of(table, keys)
     if (place / _PARTICIPANTS).is_file():
         of_folder, of_table = _facts_of_folder(place / _PARTICIPANTS, people)
         facts = facts.combine_first(of_folder)
         warnings += of_table
-    columns = [name for name in _FACTS if name in facts and facts[name].notna().any()]
     people.insert(1, "subject_id", subjects)
-    people[columns] = facts[columns]
+    for column in filter(facts.__contains__, _FACTS):
+        if facts[column].notna().any():
+            people[column] = facts[column]
     root = place.parent
     return Cohort(people, place, root, tuple(warnings), channels=())
 
@@ -182,7 +182,7 @@ def _facts_of(
     if not len(written.columns):
         return written, []
     written = written.fillna("")
-    written.insert(0, "participant_id", [f"row-{row}" for row in range(len(keys))])
+    written.insert(0, "participant_id", list(map("row-{}".format, range(len(keys)))))
     inspection = inspect_cohort(written, channels=(), check_images=False)
     return inspection.cohort.table, _notes_on_facts(inspection, keys)
 
@@ -202,8 +202,7 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
         candidates = rows_of.get((person, session)) or rows_of.get(person, [])
         # Two rows that fit a scan do not say which of them is of the scan.
         rows.append(candidates[0] if len(candidates) == 1 else -1)
-    columns = [name for name in _FACTS if name in listed]
-    facts = listed[columns].reindex(rows).reset_index(drop=True)
+    facts = listed[list(filter(listed.__contains__, _FACTS))].reindex(rows).reset_index(drop=True)
     return facts, _notes_on_facts(inspection, keys)
 
 

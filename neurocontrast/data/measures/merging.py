@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import filterfalse, starmap
 
 import numpy as np
 import pandas as pd
 
 from neurocontrast.data.cells import is_missing
 from neurocontrast.data.codes import base_name
-from neurocontrast.data.measures.names import Region
+from neurocontrast.data.measures.names import Region, region_of
 from neurocontrast.data.measures.sheets import Sheet
 from neurocontrast.data.measures.units import may_be_empty
 from neurocontrast.data.problems import Problems, first_names
@@ -151,3 +151,19 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
                 f"{len(columns)} columns): taken as missing."
             )
     return frame.mask(zeros)
+
+
+def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
+    """Return the region of a column of a sheet, or that of a column to keep; else None."""
+    region = region_of(column, side=sheet.side, measure=sheet.measure)
+    if region is not None and sheet.atlas and region.atlas != "aseg":
+        return region._replace(atlas=sheet.atlas)
+    if region is None and column in keep:
+        return Region(column, "other", "")
+    return region
+
+
+def holds_numbers(cells: Sequence[str]) -> bool:
+    """Tell whether a column has values, and all are numbers."""
+    filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
+    return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())

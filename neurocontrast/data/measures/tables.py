@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import filterfalse, starmap
+from itertools import starmap
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,10 +21,12 @@ from neurocontrast.data.measures.finding import Choice, sheets_at
 from neurocontrast.data.measures.merging import (
     Merged,
     add_versions,
+    holds_numbers,
+    region_of_column,
     scan_name,
     without_zeros,
 )
-from neurocontrast.data.measures.names import Kind, Region, region_of
+from neurocontrast.data.measures.names import Kind
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import (
     People,
@@ -323,9 +325,9 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     chosen: dict[str, str] = {}
     left_out: list[str] = []
     for column, cells in sheet.cells.items():
-        region = _region_of(column, sheet, keep)
+        region = region_of_column(column, sheet, keep)
         if region is None:
-            if not merged.takes(column) and _holds_numbers(cells):
+            if not merged.takes(column) and holds_numbers(cells):
                 left_out.append(column)
         elif region.name in chosen:
             problems.add(
@@ -351,22 +353,6 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     add_versions(sheet, index, merged)
     first = frame[~frame.index.duplicated()]
     merged.frames.append((sheet.source.name, without_zeros(sheet, first, merged)))
-
-
-def _region_of(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region of a column of a sheet, or that of a column to keep; else None."""
-    region = region_of(column, side=sheet.side, measure=sheet.measure)
-    if region is not None and sheet.atlas and region.atlas != "aseg":
-        return region._replace(atlas=sheet.atlas)
-    if region is None and column in keep:
-        return Region(column, "other", "")
-    return region
-
-
-def _holds_numbers(cells: Sequence[str]) -> bool:
-    """Tell whether a column has values, and all are numbers."""
-    filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
-    return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:

@@ -18,14 +18,13 @@ from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.measures import (
     MeasuresContract,
     add_measures,
-    holds_measures,
     join_measures,
     measures_of,
     read_measures,
 )
 from neurocontrast.data.measures.contents import contents_of_measures
 from neurocontrast.data.measures.contract import ways_out, ways_out_of_frames
-from neurocontrast.data.measures.finding import Choice, names_measures
+from neurocontrast.data.measures.finding import Choice, are_measures
 from neurocontrast.data.measures.joining import people_of_table, with_damage
 from neurocontrast.data.measures.tables import read_chosen
 from neurocontrast.data.measures.units import People, check_units_of_people
@@ -133,16 +132,11 @@ class RegionalMeasures(Source):
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
         """Return everybody in a table or folder of measures, where `data` names no other."""
         _check_no_images(images_root)
-        place = place_of(scans)
-        if isinstance(scans, pd.DataFrame):
-            holds = self.data.measures is None and names_measures(scans.columns)
-        else:
-            holds = self.data.measures is None and holds_measures(place)
-        if not holds:
+        if self.data.measures is not None or not are_measures(scans):
             return None
         choice = Choice(**self._taken)
         table = read_chosen(scans, choice, skip=self.skips, with_facts=True)
-        people = people_of_table(table, place)
+        people = people_of_table(table, place_of(scans))
         return self._compared(join_measures(people, table, all_measured=not table.unread))
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:

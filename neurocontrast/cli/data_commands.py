@@ -284,7 +284,9 @@ def qc(
     ] = None,
     run: Annotated[
         Path | None,
-        option("Run, or weights, of regional measures: whom to compare with.", metavar="RUN"),
+        option(
+            "Run of regional measures, or weights by name: whom to compare with.", metavar="RUN"
+        ),
     ] = None,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:

@@ -34,6 +34,7 @@ from neurocontrast.findings.measure_quality import MeasureQuality, render_measur
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import read_json
+from neurocontrast.weights import folder_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ def compare_measures(
     """Compare people with their site, or with the people a run learned from; write the page."""
     contract = None
     if run is not None:
-        contract = contract_of(Path(run))
+        contract = contract_of(folder_of(run))
     check_writable(target / "qc.tsv", parameter="out")
     with progress.task("Reading measures", None, "table"):
         inspected = inspect_measures(participants, MeasureDataSettings())

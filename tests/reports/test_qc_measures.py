@@ -147,3 +147,11 @@ def test_a_folder_of_measures_alone_has_a_page(study, tmp_path):
     assert len(found.table) == 59
     assert set(found.table["site"]) == {"all"}
     assert found.table["participant_id"].iloc[0] == "sub-003"
+
+
+def test_weights_go_by_name(study, tmp_path):
+    table, _, _ = study
+    with pytest.raises(ConfigError, match="was not trained on regional measures"):
+        neurocontrast.qc(table, tmp_path / "qc", run="brain-maps-lda")
+    with pytest.raises(ConfigError, match="Did you mean 'brain-maps-lda'"):
+        neurocontrast.qc(table, tmp_path / "qc", run="brain-map-lda")

@@ -33,7 +33,7 @@ from neurocontrast.encoders.members import (
 from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import hold, write_json
-from neurocontrast.progress import Progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import KnownPeople, describe_environment, join_people, version
 from neurocontrast.runs.folder import (
     FREE_TO_DIFFER,
@@ -45,7 +45,12 @@ from neurocontrast.runs.folder import (
     text_of_changes,
 )
 from neurocontrast.runs.initial import initial_of_member
-from neurocontrast.runs.parts import build_parts, read_cohort_of, read_skipped
+from neurocontrast.runs.parts import (
+    build_parts,
+    leave_out_unlearnable,
+    read_cohort_of,
+    read_skipped,
+)
 from neurocontrast.seeds import derive_seed
 
 SourceOf = Callable[[Config], AnySource]
@@ -210,7 +215,10 @@ def open_members(
     """Check the members of a run before any is trained, and write or read who they are."""
     is_new = check_new(folder, resume=resume)
     if is_new:
-        cohort = read_cohort_of(settings, source_of(settings))
+        source = source_of(settings)
+        everybody = read_cohort_of(settings, source)
+        # Members leave the same people out, and name them.
+        cohort, _ = leave_out_unlearnable(settings, source, everybody, SILENT)
         record = plan_members(settings, cohort)
         check_members(settings, record, source_of, cohort)
         warn_of_learned_sites(settings, record, cohort, progress)

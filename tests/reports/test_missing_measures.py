@@ -97,6 +97,18 @@ def test_training_leaves_them_out_as_if_they_were_not_in_the_table(tables, tmp_p
     assert len(pd.read_csv(run / "metrics.csv")) == 2
 
 
+def test_every_member_of_a_run_leaves_them_out(tables, tmp_path):
+    options = [*FAST, RULE, "training.members=2", "data.skip_unreadable=true"]
+    config = load_config("measures", [f"data.participants={tables[1]}", *options])
+    run = neurocontrast.pretrain(config, out=tmp_path / "run")
+    for number in range(2):
+        skipped = pd.read_csv(run / "members" / str(number) / "skipped.tsv", sep="\t")
+        assert set(skipped["scan"]) == {"sub-03", "sub-07", "sub-11"}
+    strict = load_config("measures", [f"data.participants={tables[1]}", *options[:-1]])
+    with pytest.raises(DataError, match="sub-11: no table"):
+        neurocontrast.pretrain(strict, out=tmp_path / "strict")
+
+
 def test_doctor_counts_them(tables):
     _, lacking, _ = tables
     with pytest.raises(DataError, match="sub-11: no table"):

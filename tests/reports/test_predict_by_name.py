@@ -265,6 +265,12 @@ def test_tables_that_are_not_understood_are_refused(weights, people, tmp_path, c
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_are_in_the_order_of_the_table(weights, people):
+    shuffled = people.sample(frac=1, random_state=1)
+    table = predicted(weights, shuffled).table
+    assert table["participant_id"].tolist() == shuffled["participant_id"].tolist()
+
+
 def test_a_person_who_is_there_twice_has_an_error(weights, people):
     table = predicted(weights, twice(people)).table
     name = people["participant_id"][0]

@@ -153,12 +153,14 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
 
 
 def people_of_table(table: MeasuresTable, place: Path) -> Cohort:
-    """Return everybody of a table of measures, unread scans last, with age, sex and site where known.
+    """Return everybody of a table of measures, in its order, with age, sex and site where known.
+
+    Scans that cannot be read are last.
 
     Age, sex and site are columns beside the measures, or of the ``participants.tsv`` of a folder.
     Cells that cannot be read are missing, and a warning says so.
     """
-    keys = [*table.values.index, *table.unread]
+    keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])
     subjects = unify_subjects(map(table.subjects.get, keys, people["participant_id"]))
     facts, warnings = _facts_of(table, keys)

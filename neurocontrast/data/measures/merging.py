@@ -83,6 +83,13 @@ class Merged:
         """Return measures without the scans that are skipped."""
         return values[~values.index.isin(list(self.unread))]
 
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        """List participant and session of all scans in the order of the tables."""
+        keys = dict[tuple[str, str], None]()
+        for _, frame in self.frames:
+            keys |= dict.fromkeys(frame.index)
+        return tuple(keys)
+
     def joined(self) -> pd.DataFrame:
         """Return all values, by scan and region.
 

@@ -91,6 +91,8 @@ class MeasuresTable:
     """Reasons by participant and session of the scans that were skipped; `values` has none."""
     facts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
     """Cells of age, sex and site beside the measures of a scan, as written, by column."""
+    listed: Sequence[tuple[str, str]] = ()
+    """Participant and session in the order of the tables; rows of `values` are sorted."""
     zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """Measures by participant and session that were 0, and are missing in `values`."""
     versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -280,6 +282,7 @@ def _merge(
         zeros=merged.zeros,
         versions=dict(zip(merged.versions, map("; ".join, merged.versions.values()), strict=True)),
         facts=merged.facts,
+        listed=merged.listed(),
     )
 
 

@@ -224,9 +224,7 @@ def test_predict_and_explain_follow(tables, run, tmp_path):
     second = neurocontrast.evaluate(
         again, out=tmp_path / "ev2", n_folds=2, n_bootstraps=0, allow_overlap=True
     )
-    with pytest.raises(DataError, match=r"data\.max_missing=0\.1 allows more"):
-        neurocontrast.explain(second, run=run, participants=people)
-    neurocontrast.explain(second, run=run, participants=people, config=settings)
+    assert neurocontrast.explain(second, run=run, participants=people).exists()
 
 
 def test_columns_that_nobody_has_are_refused_once_and_filled_where_that_is_asked(

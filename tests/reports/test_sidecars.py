@@ -9,13 +9,13 @@ import pytest
 
 from neurocontrast import index
 from neurocontrast.commands.check import check
-from neurocontrast.commands.predict import _read_cells
 from neurocontrast.commands.prepare import prepare
 from neurocontrast.data import read_cohort
 from neurocontrast.data.measures.joining import read_measures
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.runs.labels import read_cells
 
 SEXES = {"Levels": {"1": "female", "2": "male"}}
 
@@ -232,12 +232,12 @@ def test_measures_of_people_are_read_by_the_same_rule(tmp_path):
 def test_labels_that_calibrate_are_decoded(tmp_path):
     described = {"age": {"Units": "months"}, "sex": SEXES}
     path = write_table(tmp_path, {"age": [120, 240], "sex": [1, 2]}, described, name="labels")
-    labels = _read_cells(path, "age")
+    labels = read_cells(path, ["age"])
     assert labels["age"].tolist() == ["10", "20"]
     assert labels["sex"].tolist() == ["F", "M"]
     path.with_suffix(".json").write_text(json.dumps({"age": {"Units": "decades"}}))
     with pytest.raises(DataError, match=r"(?s)labels\.tsv: .*decades"):
-        _read_cells(path, "age")
+        read_cells(path, ["age"])
 
 
 def test_ages_that_identify_are_judged_in_years(tmp_path):

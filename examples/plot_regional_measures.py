@@ -2,7 +2,7 @@
 Regional measures: weights, a new site, its calibration
 =======================================================
 
-Weights of regional measures, learned from people of some forty sites, tell the ages of 79 people of a hospital that
+Weights of regional measures, learned from people of 37 sites, tell the ages of 79 people of a hospital that
 they never saw. Ten people of known age shift them. Then the same five encoders are trained on for a question of the
 hospital's own.
 """

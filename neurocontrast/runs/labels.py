@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cells import is_missing
-from neurocontrast.data.columns import levels_of, no_column, number_in
+from neurocontrast.data.cells import Refusal, is_missing
+from neurocontrast.data.columns import as_age, levels_of, no_column, number_in
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown
@@ -104,8 +104,7 @@ def truths_of(
         elif value is None and labels.gaps and is_missing(cell):
             continue
         elif value is None:
-            allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
-            rule = f"must be {allowed}{suggestion(cell, fitted.classes)}"
+            rule = _rule_of(fitted, cell)
             problems.add(f"found {shown(cell)}; {rule}", column=fitted.target, **where)
         elif is_trained_on[of_scan].any():
             problems.add(
@@ -124,6 +123,17 @@ def truths_of(
             line_of |= dict.fromkeys(of_scan, (line, cell))
     problems.raise_if_any()
     return truths
+
+
+def _rule_of(fitted: FittedProbe, cell: str) -> str:
+    """Say which labels are allowed, for one that is not."""
+    if fitted.kind != "continuous":
+        return f"must be {one_of(fitted.classes)}{suggestion(cell, fitted.classes)}"
+    if fitted.target == "age":
+        age = as_age(cell)
+        if isinstance(age, Refusal):
+            return age.rule
+    return "must be a number"
 
 
 def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:

@@ -169,7 +169,7 @@ def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_
             "new",
             "line 3, nobody, column 'participant_id': no scan belongs to this participant",
         ),
-        (word, "new", "found 'old'; must be a number"),
+        (word, "new", "found 'old'; an age is a number of years"),
         (
             pd.concat([table, table[:1], table[1:2].assign(age="33")]),
             "new",

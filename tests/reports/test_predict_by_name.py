@@ -211,10 +211,10 @@ def change_columns(labels):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (change_months, "Give ages in years|found '2"),
+        (change_months, "Give ages in years|an age is a number of years"),
         (change_one_age, "all 10 labelled people of site .* are 22 years old"),
         (change_stranger, "sub-nobody.*no scan belongs to this participant"),
-        (change_word, "found 'old'; must be a number"),
+        (change_word, "found 'old'; an age is a number of years"),
         (change_columns, r"no column is a target of these weights \('age', 'sex'\)"),
     ],
 )

@@ -21,6 +21,7 @@ from neurocontrast.evaluation.metrics import (
     finite_or_none,
 )
 from neurocontrast.evaluation.models import Model, OutOfFold, Prediction, ProbeModel
+from neurocontrast.evaluation.models.kernel import OF_KERNEL
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.significance import fold_p_value, holm, permutation_test
@@ -258,7 +259,8 @@ def look_at_rival(
     """Return a warning where a model without an encoder or network does as well as the embedding.
 
     They are compared by the leading `metric`; `by` names the model's estimator. Where the embedding
-    beside the model's features does better than the model alone, the warning says so.
+    beside the features of the model, or of the linear one on the same scans, does better than the
+    model alone, the warning says so.
     """
     ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
     if model.rival is None or not model.rival.over or ours is None or theirs is None:
@@ -268,7 +270,8 @@ def look_at_rival(
     what = model.rival.what
     if by:
         what += f" by {by}"
-    together = figures.get(f"{model.name}_beside", {}).get(metric, {}).get("pooled")
+    linear = model.name.removesuffix(OF_KERNEL)
+    together = figures.get(f"{linear}_beside", {}).get(metric, {}).get("pooled")
     facts = {
         "model": model.name,
         "What": what[:1].upper() + what[1:],
@@ -281,6 +284,8 @@ def look_at_rival(
     if model.rival.lacks:
         return [Notice.of("network_no_gain", **facts)]
     if together is not None and _is_better(metric, together, theirs):
+        if linear != model.name:
+            return [Notice.of("kernel_as_good_alone", **facts)]
         return [Notice.of("as_good_alone", **facts)]
     return [Notice.of("as_good", **facts)]
 

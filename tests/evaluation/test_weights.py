@@ -149,6 +149,22 @@ def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, cod
     assert ("no gain" in notice.message) == (code == "regional_as_good")
 
 
+@pytest.mark.parametrize(
+    ("together", "code"),
+    [(0.85, "voxels_kernel_as_good_alone"), (0.8, "voxels_kernel_as_good")],
+)
+def test_a_kernel_is_no_end_where_the_embedding_adds_more_to_a_linear_model(together, code):
+    figures = {
+        "metrics": {"auc": {"pooled": 0.7}},
+        "voxels_kernel": {"auc": {"pooled": 0.8}},
+        "voxels_beside": {"auc": {"pooled": together}},
+    }
+    rival = Rival("voxels", "60 components", "the scans as they are")
+    (notice,) = look_at_rival(figures, Model("voxels_kernel", rival=rival), "auc")
+    assert notice.code == code
+    assert ("no gain" in notice.message) == (code == "voxels_kernel_as_good")
+
+
 def test_weights_are_written_of_every_fold_and_overall(make_cohort):
     result = run_study(study_of(make_cohort))
     probe = result.evaluation.probe

@@ -16,6 +16,9 @@ from neurocontrast.evaluation.rows import Floats, Rows
 if TYPE_CHECKING:
     from neurocontrast.evaluation.study import Study
 
+OF_KERNEL = "_kernel"
+"""End of the name of a second rival, after that of the linear one."""
+
 
 @dataclass(frozen=True)
 class MeasureDesign:
@@ -53,7 +56,7 @@ def make_second(study: Study, first: ProbeModel) -> ProbeModel | None:
     probe = kernel_probe(study.target.kind)
     return replace(
         first,
-        name=f"{first.name}_kernel",
+        name=f"{first.name}{OF_KERNEL}",
         design=design,
         estimator=probe,
         rival=rival,

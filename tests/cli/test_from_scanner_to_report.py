@@ -74,6 +74,7 @@ def test_the_commands_of_the_page_of_measures_lead_to_a_report(tmp_path, monkeyp
     people["cohort"] = np.where(n < 120, "volunteers", "study")
     people.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
     commands = commands_of(ROOT / "docs" / "from_freesurfer_to_report.md")
-    assert [run(words[1:]) for words in commands] == [0] * 6
+    assert [run(words[1:]) for words in commands] == [0] * 9
+    assert len(pd.read_csv(tmp_path / "people.tsv", sep="\t")) == len(people)
     page = (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8")
     assert "Right-VentralDC" in page

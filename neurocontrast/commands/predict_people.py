@@ -11,6 +11,7 @@ import pandas as pd
 
 from neurocontrast.commands.predicting import PeoplePredictions, Request, tell_rows
 from neurocontrast.data.listing import AnyTable, place_of
+from neurocontrast.embedding.table import feature_names
 from neurocontrast.evaluation.rows import Floats, encoder_digest
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -100,8 +101,8 @@ def predict_people(
 def _features_of(predicted: Predicted) -> pd.DataFrame:
     """Return the features of everybody as columns, named as in a table of embeddings."""
     features = predicted.embedded.features
-    columns = map("feature_{:04d}".format, range(features.shape[1]))
-    return pd.DataFrame(features, index=predicted.tidy.index, columns=list(columns))
+    columns = feature_names(features.shape[1])
+    return pd.DataFrame(features, index=predicted.tidy.index, columns=columns)
 
 
 def _read_labels(

@@ -27,6 +27,7 @@ from neurocontrast.embedding.readers import (
     contents_of,
     load_readers,
 )
+from neurocontrast.embedding.table import feature_names
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import KnownPeople
@@ -235,9 +236,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""
         del input_features
         check_is_fitted(self)
-        return np.array(
-            [f"feature_{number:04d}" for number in range(self.n_features_out_)], dtype=object
-        )
+        return np.array(feature_names(self.n_features_out_), dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -30,6 +30,11 @@ _PEOPLE = ("pretraining_subjects", "pretraining_contents", "pretraining_contents
 _N_FEATURES = "n_features"
 
 
+def feature_names(n_features: int) -> list[str]:
+    """Name the columns of features, ``feature_0000`` first."""
+    return list(map(f"{_FEATURE}{{:04d}}".format, range(n_features)))
+
+
 @dataclass(frozen=True, eq=False)
 class Embeddings:
     """Features of scans with their metadata."""
@@ -63,7 +68,7 @@ def write_embeddings(
             f"features are not finite for {', '.join(names)}. Look at these scans with `neurocontrast check`."
         )
     known = {name: pyarrow.array(_plain(metadata[name])) for name in metadata.columns}
-    names = [f"{_FEATURE}{position:04d}" for position in range(features.shape[1])]
+    names = feature_names(features.shape[1])
     text = json.dumps({"format": _FORMAT, **info}, ensure_ascii=False, allow_nan=False)
     fields = [(name, values.type) for name, values in known.items()] + [
         (name, pyarrow.from_numpy_dtype(features.dtype)) for name in names

@@ -131,8 +131,12 @@ def _problem_of(sources: list[Source]) -> str:
 
 def names() -> list[str]:
     """Return the names of the weights that ship, and of those of installed packages."""
+    return _usable(_sources())
+
+
+def _usable(of_names: dict[str, list[Source]]) -> list[str]:
     usable = []
-    for name, sources in _sources().items():
+    for name, sources in of_names.items():
         if not _problem_of(sources):
             usable.append(name)
     return usable
@@ -180,11 +184,14 @@ def load(name: str) -> Weights:
     >>> sorted(brain_maps.probes)
     ['age', 'sex']
     """
-    sources = _sources()
+    return _load(name, _sources())
+
+
+def _load(name: str, sources: dict[str, list[Source]]) -> Weights:
     if name not in sources:
         if name in _ELSEWHERE:
             raise ConfigError(f"weights: '{name}' is not installed. Get it by {_ELSEWHERE[name]}.")
-        usable = names()
+        usable = _usable(sources)
         raise ConfigError(
             f"weights: none are named '{name}'.{suggestion(name, [*usable, *_ELSEWHERE])} "
             f"There are: {one_of(usable)}."
@@ -198,11 +205,11 @@ def load(name: str) -> Weights:
     return Weights(name, source.folder, source.origin)
 
 
-def _refuse_misspelt(path: Path) -> None:
+def _refuse_misspelt(path: Path, sources: dict[str, list[Source]]) -> None:
     """Refuse a path that leads nowhere and is nearly the name of weights."""
     if path.exists():
         return
-    hint = suggestion(path.parts[0], [*names(), *_ELSEWHERE])
+    hint = suggestion(path.parts[0], [*_usable(sources), *_ELSEWHERE])
     if hint:
         raise ConfigError(
             f"weights: '{path}' is no file or folder, and no weights are named so.{hint}"
@@ -239,10 +246,11 @@ def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
         return path
     name, *probe = path.parts
     is_run = any(map(Path.is_file, map(path.joinpath, _OF_RUNS)))
-    if name not in _sources():
+    sources = _sources()
+    if name not in sources:
         if name in _ELSEWHERE and not path.exists():
-            load(name)
-        _refuse_misspelt(path)
+            _load(name, sources)
+        _refuse_misspelt(path, sources)
         return path
     if is_run:
         raise ConfigError(
@@ -252,7 +260,7 @@ def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
         )
     if probe and path.exists():
         return path
-    weights = load(name)
+    weights = _load(name, sources)
     if not probe:
         return weights.path
     if probe[0] not in weights.probes:

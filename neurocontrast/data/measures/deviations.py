@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.measures.contract import MeasuresContract
-from neurocontrast.data.measures.inspecting import InspectedMeasures
+from neurocontrast.data.measures.inspecting import InspectedMeasures, count_versions
 
 N_DEVIATIONS = 5.0
 """Robust deviations (1.4826 median absolute deviations) beyond which a measure is outside."""
@@ -248,7 +248,7 @@ def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
 
 def _programs(versions: pd.Series) -> str:
     """Return the programs of people, with their numbers where there are several."""
-    counts = versions.replace("", "not known").value_counts()
-    if len(counts) == 1:
-        return str(counts.index[0])
-    return ", ".join(counts.index.astype(str) + counts.map(" ({})".format))
+    stated = versions.replace("", "not known")
+    if stated.nunique() == 1:
+        return str(stated.iloc[0])
+    return ", ".join(count_versions(stated))

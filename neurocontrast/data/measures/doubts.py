@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.measures.inspecting import InspectedMeasures
+from neurocontrast.data.measures.inspecting import InspectedMeasures, count_versions
 from neurocontrast.data.problems import first_names
 
 _N_OF_SITE = 5
@@ -83,11 +83,10 @@ def _about_versions(inspected: InspectedMeasures) -> list[str]:
     programs = programs[programs["version"] != ""]
     mixed = []
     for site, versions in programs.groupby("site")["version"]:
-        counts = versions.value_counts()
+        counts = count_versions(versions)
         if len(counts) > 1:
-            numbers = counts.map(" ({})".format)
             name = f"site {site}".removesuffix("site ") or "people without a site"
-            mixed.append(f"{name}: {', '.join(counts.index.astype(str) + numbers)}")
+            mixed.append(f"{name}: {', '.join(counts)}")
     if not mixed:
         return []
     return [

@@ -14,14 +14,19 @@ from neurocontrast.data.columns import first_of, text_of
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.contract import ways_out
 from neurocontrast.data.measures.finding import Choice, holds_measures
-from neurocontrast.data.measures.joining import find_measures, rows_of, sites_of, versions_of
+from neurocontrast.data.measures.joining import (
+    find_measures,
+    measures_beside,
+    rows_of,
+    sites_of,
+    versions_of,
+)
 from neurocontrast.data.measures.merging import scan_name
 from neurocontrast.data.measures.names import UNITS, Kind, region_of
 from neurocontrast.data.measures.sheets import SOFTWARE
 from neurocontrast.data.measures.tables import MeasuresTable, read_chosen
 from neurocontrast.data.problems import Problem, Problems, first_names
 from neurocontrast.data.settings import MeasureDataSettings
-from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import unify_subjects
 
 KINDS_OF_NUMBERS: tuple[Kind, ...] = ("thickness", "volume", "area")
@@ -85,6 +90,16 @@ class InspectedMeasures:
         n_values = self.values[self.is_measured].nunique()
         return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()
 
+    @cached_property
+    def _rows(self) -> dict[int | str, int]:
+        """Row by its line, and by its name: the first of several."""
+        rows: dict[int | str, int] = {}
+        for row, name in enumerate(self.names):
+            rows.setdefault(name, row)
+        for row, line in enumerate(self.lines):
+            rows.setdefault(line, row)
+        return rows
+
     def line(self, row: int) -> int | None:
         """Return the line of a row in the table of people."""
         if not len(self.lines):
@@ -93,11 +108,9 @@ class InspectedMeasures:
 
     def row_of(self, problem: Problem) -> int | None:
         """Return the row of a problem, by its line or its name; None for no single row."""
-        if problem.line is not None and problem.line in self.lines:
-            return list(self.lines).index(problem.line)
-        if problem.name in self.names:
-            return self.names.index(problem.name)
-        return None
+        if problem.line is not None and problem.line in self._rows:
+            return self._rows[problem.line]
+        return self._rows.get(problem.name)
 
     def add(self, row: int, problem: str, column: str = "") -> None:
         """Add a problem of one row."""
@@ -132,7 +145,7 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
         inspection = _people_of(participants, table)
     else:
         inspection = inspect_cohort(participants, channels=())
-        measures = settings.measures or _beside(participants)
+        measures = settings.measures or measures_beside(participants)
         sites = sites_of(inspection.cohort.table)
         problems = Problems("measures")
         table = read_chosen(measures, choice, sites=sites, collected=problems)
@@ -141,17 +154,6 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
     _add_alike(inspected)
     _add_copies(inspected)
     return inspected
-
-
-def _beside(participants: Path) -> Path:
-    """Return the table of measures beside a table of people; refuse people without one."""
-    measures = find_measures(participants)
-    if not measures.is_file():
-        raise DataError(
-            f"data.measures: missing, and there is no {measures.name} in the folder of "
-            f"{participants.name}. Name the table."
-        )
-    return measures
 
 
 def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
@@ -176,6 +178,12 @@ def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
     )
     cohort = Cohort(people_table, participants, participants.parent, channels=())
     return Inspection(cohort, Problems(participants.name), [])
+
+
+def count_versions(versions: pd.Series) -> list[str]:
+    """List programs and versions, the most frequent first, each with its number of people."""
+    counts = versions.value_counts()
+    return (counts.index.astype(str) + counts.map(" ({})".format)).tolist()
 
 
 def _is_region(column: object) -> bool:

@@ -98,6 +98,17 @@ def read_measures(
     )
 
 
+def measures_beside(participants: Path) -> Path:
+    """Return the table of measures beside a table of people; refuse people without one."""
+    measures = find_measures(participants)
+    if not measures.is_file():
+        raise DataError(
+            f"data.measures: missing, and there is no {measures.name} in the folder of "
+            f"{participants.name}. Name the table."
+        )
+    return measures
+
+
 def add_measures(
     people: Cohort,
     measures: Tables | None,
@@ -109,12 +120,7 @@ def add_measures(
 ) -> Cohort:
     """Return people, or scans, joined with their regional measures; the parameters are those of `read_measures`."""
     if measures is None:
-        measures = find_measures(people.source)
-        if not measures.is_file():
-            raise DataError(
-                f"data.measures: missing, and there is no {measures.name} in the folder of "
-                f"{people.source.name}. Name the table."
-            )
+        measures = measures_beside(people.source)
     sites = sites_of(people.table)
     table = read_chosen(measures, Choice(atlas, measure), sites=sites, skip=skip)
     return join_measures(people, table, all_measured=all_measured)

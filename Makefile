@@ -19,13 +19,13 @@ help:
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml weights/measures/pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml weights/measures/pyproject.toml weights/brains/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "neurocontrast needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11 ..."; exit 2; }
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 2; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,images,prepare,slurm]' -e ./weights/measures
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,images,prepare,slurm]' -e ./weights/measures -e ./weights/brains
 	@touch $@
 
 demo: setup

@@ -17,6 +17,7 @@ import argparse
 import json
 import shutil
 import tempfile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +30,25 @@ from sklearn.metrics import roc_auc_score
 
 import neurocontrast
 from neurocontrast.data.settings import DataSettings
-from neurocontrast.data.sources import brains_of_run
 from neurocontrast.datasets import load_sample
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.encoders import load_encoder, read_contract
+from neurocontrast.encoders import read_contract
 from neurocontrast.evaluation import load_probe
 from neurocontrast.files import atomic_folder, write_json, write_text
 from neurocontrast.progress import SILENT
 from neurocontrast.runs.answer import features_of, ranges_of, write_answer
+from neurocontrast.runs.networks import load_networks, sources_of
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "brain-maps-lda"
 LEARNED_FROM, NEW = ("london", "ucla"), ("novosibirsk",)
 LICENCE = "CC BY-SA 3.0"
+TARGETS = ("age", "sex")
 SEED, N_BOOTSTRAPS = 0, 2000
 ANSWER_OF = "sub-ds002748x01"
 """Person of the sample cohort (CC0) whose features and predictions are stated next to the weights."""
+MEAN = "features.layers.mean"
+"""Tensor that linear encoders alone have."""
 FAINT = 0.01
 """Voxels where a map is less than this on average, mostly outside the brain, are left out: two thousandths of the
 squared loadings, and two fifths of the file."""
@@ -66,13 +70,19 @@ def make_run(prepared: Path, work: Path) -> Path:
 
 
 def shrink(run: Path, folder: Path) -> dict[str, Any]:
-    """Write the run's encoder in half precision, with what is public of its provenance; return its description."""
+    """Write the run's encoder in half precision, with what is public of its provenance; return its description.
+
+    Of a linear encoder faint voxels are left out; the projection head of a network stays behind.
+    """
     tensors = safetensors.torch.load_file(run / "encoder.safetensors")
-    kept = tensors["features.layers.mean"] >= FAINT
-    small = {name: each[..., kept] for name, each in tensors.items()}
-    weights = halve(small, folder / "encoder.safetensors")
-    contract = {**read_contract(run), "n_voxels": int(kept.sum()), "licence": LICENCE}
-    contract |= {"provenance": publish_provenance(run, folder), "weights": weights}
+    contract = {**read_contract(run), "licence": LICENCE}
+    contract.pop("head", None)
+    if MEAN in tensors:
+        kept = tensors[MEAN] >= FAINT
+        tensors = {name: tensor[..., kept] for name, tensor in tensors.items()}
+        contract["n_voxels"] = int(kept.sum())
+    contract["weights"] = halve(tensors, folder / "encoder.safetensors")
+    contract["provenance"] = publish_provenance(run, folder)
     write_json(folder / "encoder.json", contract)
     return contract
 
@@ -103,33 +113,41 @@ def fit_probe(embeddings: Path, target: str, work: Path, folder: Path) -> None:
 
 
 def state_answer(folder: Path) -> None:
-    """Put a public scan of the sample cohort next to the weights, with its features and predictions, all by itself.
+    """Put a public scan of the sample cohort next to the weights, with its features and predictions.
 
-    What training scans were like is measured on those in the sample: 80 of the 137 people, at 4 mm.
+    Ranges of training scans are measured on those in the sample: 80 of the 137 people, at 4 mm.
     """
     table = load_sample().table.set_index("participant_id")
-    encoder, contract = load_encoder(folder)
-    source = brains_of_run(folder, contract, DataSettings(), what="the answer is of brains")
+    networks = load_networks(folder)
+    sources = sources_of(networks, DataSettings(), what="the answer is of brains")
+    widest = max(sources, key=attrgetter("n_channels"))
     (folder / "answer").mkdir(exist_ok=True)
-    names = [f"answer/{channel}.nii.gz" for channel in source.channels]
-    for channel, name in zip(source.channels, names, strict=True):
-        shutil.copy(table.loc[ANSWER_OF, channel], folder / name)
-    features = features_of(encoder, source, [tuple(str(folder / name) for name in names)])
-    predictions = {place.parent.name: float(load_probe(place.parent).predict(features[None])[0])
-                   for place in sorted(folder.glob("*/probe.json"))}  # fmt: skip
+    files = {}
+    for channel in widest.channels:
+        files[channel] = f"answer/{channel}.nii.gz"
+        shutil.copy(table.loc[ANSWER_OF, channel], folder / files[channel])
+    of_networks = []
+    for network, source in zip(networks, sources, strict=True):
+        scan = tuple(str(folder / files[channel]) for channel in source.channels)
+        of_networks.append(features_of(network.encoder, source, [scan]))
+    features = np.concatenate(of_networks)
+    predictions = {}
+    for target in TARGETS:
+        predictions[target] = float(load_probe(folder / target).predict(features[None])[0])
     with tempfile.TemporaryDirectory() as scratch:
-        source = source.kept_in(Path(scratch))
+        source = widest.kept_in(Path(scratch))
         people = table[table["site"].isin(LEARNED_FROM)]
         cohort = source.cohort_of(people[list(source.channels)], Path(scratch))
         source.make_ready(cohort, SILENT)
-        write_answer(folder, names, features, predictions, ranges_of(source, cohort))
+        ranges = ranges_of(source, cohort)
+    write_answer(folder, list(files.values()), features, predictions, ranges)
 
 
 def measure(folder: Path, embeddings: Path, work: Path) -> dict[str, str]:
     """Return the figures of the card: people of the new scanner, with intervals over people."""
     truth = read_embeddings(embeddings).table.set_index("participant_id")
     figures = {}
-    for target in ("age", "sex"):
+    for target in TARGETS:
         out = neurocontrast.predict(
             folder / target, embeddings, out=work / f"{target}.tsv", overwrite=True
         )
@@ -157,15 +175,10 @@ def write_card(
     folder: Path, prepared: Path, contract: dict[str, Any], figures: dict[str, str]
 ) -> None:
     """Fill in the card."""
-    people = pd.read_csv(prepared / "participants.tsv", sep="\t").drop_duplicates("subject_id")
-    rows = [f"| {site} | {_people(people[people['site'] == site])} |" for site in LEARNED_FROM]
     cohort = json.loads((folder / "provenance.json").read_text())["cohort"]
     text = (ROOT / "benchmarks/brain_maps_card.md").read_text(encoding="utf-8")
     facts = {
-        "sites": "\n".join(rows),
-        "new_people": _people(people[people["site"].isin(NEW)])
-        .replace(" (", " people (")
-        .replace(" | ", ", ages "),
+        **people_of_card(prepared),
         "cohort": cohort["digest"],
         "n_scans": cohort["n_scans"],
         "n_subjects": cohort["n_subjects"],
@@ -176,6 +189,19 @@ def write_card(
         **figures,
     }
     write_text(folder / "README.md", text.format(**facts))
+
+
+def people_of_card(prepared: Path) -> dict[str, str]:
+    """Return the people learned from, a row a site, and those of the new scanner, as cards say them."""
+    people = pd.read_csv(prepared / "participants.tsv", sep="\t").drop_duplicates("subject_id")
+    rows = []
+    for site in LEARNED_FROM:
+        rows.append(f"| {site} | {_people(people[people['site'] == site])} |")
+    new_people = _people(people[people["site"].isin(NEW)])
+    return {
+        "sites": "\n".join(rows),
+        "new_people": new_people.replace(" (", " people (").replace(" | ", ", ages "),
+    }
 
 
 def _people(rows: pd.DataFrame) -> str:
@@ -200,7 +226,7 @@ def main() -> None:
     with atomic_folder(given.out) as folder:
         contract = shrink(run, folder)
         learned = embed(folder, given.prepared, given.work, LEARNED_FROM)
-        for target in ("age", "sex"):
+        for target in TARGETS:
             fit_probe(learned, target, given.work, folder)
         state_answer(folder)
         figures = measure(folder, embed(folder, given.prepared, given.work, NEW), given.work)

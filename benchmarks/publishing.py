@@ -20,7 +20,9 @@ __all__ = ["PUBLIC", "halve", "people_text", "publish_provenance", "with_interva
 PUBLIC = (
     "format",
     "seed",
+    "joined",
     "cohort",
+    "cohorts",
     "simulated",
     "n_training_scans",
     "n_members",

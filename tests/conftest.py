@@ -1,5 +1,6 @@
 """Fixtures that every part of the tests uses."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -52,8 +53,21 @@ def install_weights(site: Path, name: str, folder: Path, *, title: str, version:
 @pytest.fixture(scope="session")
 def measures_weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The weights `measures` of this checkout, by name, whether or not they are installed."""
-    site = tmp_path_factory.mktemp("site-packages")
-    checkout = ROOT / "weights" / "measures"
+    with installed_weights("measures", tmp_path_factory.mktemp("site-packages")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def brains_weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The weights `brain-maps` of this checkout, by name, whether or not they are installed."""
+    with installed_weights("brains", tmp_path_factory.mktemp("site-packages")) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def installed_weights(project_folder: str, site: Path) -> Iterator[Path]:
+    """Put weights of this checkout on the path of modules, as pip installs them."""
+    checkout = ROOT / "weights" / project_folder
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     ((name, package),) = project["entry-points"]["neurocontrast.weights"].items()
     options = {"title": project["name"], "version": project["version"]}

@@ -266,9 +266,18 @@ def test_weights_are_listed_and_verified(evaluated):
 
 
 @pytest.mark.slow
-def test_the_distributions_of_the_weights_hold_them_alone_with_their_licence(weights_distributions):
-    wheel, source = weights_distributions
-    folder = ROOT / "weights" / "measures"
+@pytest.mark.parametrize(
+    ("project", "licence_file", "licence_name", "most_bytes"),
+    [
+        ("measures", "LICENSE", "CC-BY-NC-SA-4.0", 6e6),
+        ("brains", "neurocontrast_weights_brains/README.md", "CC-BY-SA-3.0", 45e6),
+    ],
+)
+def test_the_distributions_of_the_weights_hold_them_alone_with_their_licence(
+    tracked_files, tmp_path, project, licence_file, licence_name, most_bytes
+):
+    wheel, source = build(tracked_files / "weights" / project, tmp_path)
+    folder = ROOT / "weights" / project
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=folder, check=True, capture_output=True, text=True
     ).stdout
@@ -278,15 +287,15 @@ def test_the_distributions_of_the_weights_hold_them_alone_with_their_licence(wei
         about = message_from_bytes(
             archive.read(next(name for name in names if name.endswith("/METADATA")))
         )
-        (licence,) = [name for name in names if name.endswith("/licenses/LICENSE")]
-        assert archive.read(licence) == (folder / "LICENSE").read_bytes()
+        (licence,) = [name for name in names if name.endswith(f"/licenses/{licence_file}")]
+        assert archive.read(licence) == (folder / licence_file).read_bytes()
     assert {name for name in names if ".dist-info/" not in name} == files
-    assert about["License-Expression"] == "CC-BY-NC-SA-4.0"
+    assert about["License-Expression"] == licence_name
     assert [name for name in about.get_all("Requires-Dist") if "neurocontrast" in name]
-    assert wheel.stat().st_size < 6e6
+    assert wheel.stat().st_size < most_bytes
     with tarfile.open(source) as archive:
         paths = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
-    assert {*files, "LICENSE", "pyproject.toml"} <= paths
+    assert {*files, licence_file, "pyproject.toml"} <= paths
     pytest.importorskip("twine")
     checked = [sys.executable, "-m", "twine", "check", "--strict", wheel, source]
     assert subprocess.run(checked, capture_output=True, text=True).stdout.count("PASSED") == 2

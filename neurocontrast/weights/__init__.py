@@ -1,7 +1,8 @@
 """Weights by name: encoders with a card, and probes that predict from their features.
 
 `brain-maps-lda` ships with this package, others with packages of their own (entry point group
-``neurocontrast.weights``), such as ``neurocontrast-weights-measures``.
+``neurocontrast.weights``): `brain-maps` with ``neurocontrast-weights-brains``, and `measures` with
+``neurocontrast-weights-measures``.
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ __all__ = ["CARD", "Weights", "folder_of", "load", "names", "not_installed", "pr
 
 _FOLDER = Path(__file__).parent
 _ELSEWHERE = {
+    "brain-maps": (
+        "pip install neurocontrast-weights-brains, or in a checkout of neurocontrast "
+        "pip install ./weights/brains"
+    ),
     "measures": (
         "pip install neurocontrast-weights-measures, or in a checkout of neurocontrast "
         "pip install ./weights/measures"
-    )
+    ),
 }
 """Name of weights that are a package of their own → how it is installed."""
 _OF_RUNS = (*FILES, "probe.json", "evaluation.json")

@@ -1,0 +1,1 @@
+"""Weights `brain-maps` of neurocontrast: ``neurocontrast.weights.load("brain-maps")``; see README.md."""

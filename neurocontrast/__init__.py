@@ -15,7 +15,6 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.commands.bundle import bundle
     from neurocontrast.commands.check import check
-    from neurocontrast.commands.convert import convert
     from neurocontrast.commands.embed import embed
     from neurocontrast.commands.evaluate import evaluate
     from neurocontrast.commands.explain import explain
@@ -46,7 +45,6 @@ _PLACES = {
     "config": ["load_config"],
     "provenance": ["version"],
     "commands.check": ["check"],
-    "commands.convert": ["convert"],
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],

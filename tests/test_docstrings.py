@@ -104,5 +104,5 @@ def test_packages_are_found_from_the_root():
     assert {*neurocontrast.__all__, "losses", "kernels", "evaluation"} <= set(dir(neurocontrast))
     assert not {"Any", "import_module", "annotations", "TYPE_CHECKING"} & set(dir(neurocontrast))
     assert neurocontrast.kernels.Gaussian.__module__.startswith("neurocontrast.kernels")
-    for name in ("index", "convert", "qc"):
+    for name in ("index", "pretrain", "qc"):
         assert callable(getattr(neurocontrast, name))

@@ -42,7 +42,6 @@ def _group(name: str, about: str, commands: Mapping[str, Callable[..., Result]])
 
 _BEFORE_TRAINING = (
     data.simulate,
-    data.convert,
     data.index,
     data.prepare,
     data.qc,

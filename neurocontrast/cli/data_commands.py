@@ -1,4 +1,4 @@
-"""The commands that make and check scans, images and tables: `simulate`, `convert`, `index` …; and `config …`."""
+"""The commands that make and check scans, images and tables: `simulate`, `index` …; and `config …`."""
 
 import json
 from collections.abc import Sequence
@@ -110,40 +110,6 @@ def _cohort_result(participants: Path) -> Result:
         next=following,
         path=participants,
     )
-
-
-def convert(
-    given: Given,
-    root: Annotated[
-        Path, argument("ROOT", "Folder of one folder per person, with the DICOM series below.")
-    ],
-    out: Annotated[Path, option("BIDS tree to write.")],
-    series: Annotated[
-        str | None, option("Text in the description of the series to take.", metavar="TEXT")
-    ] = None,
-    metadata_from_dicom: Annotated[
-        bool, option("Take age and sex from the headers.", "--metadata-from-dicom")
-    ] = False,
-    skip: Annotated[
-        bool, option("Leave out people with a problem, and list them in convert.json.", "--skip")
-    ] = False,
-    show_names: Annotated[
-        bool,
-        option(
-            "Show folders and descriptions, which can hold names; never stored.", "--show-names"
-        ),
-    ] = False,
-    n_workers: Annotated[int, option("Processes.")] = 2,
-    overwrite: Overwrite = False,
-) -> Result:
-    """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
-
-    Each folder must hold one series. All problems are listed at once (exit code 2), and then
-    nothing is written.
-    """
-    tree = neurocontrast.convert(**given.options, progress=given.progress)
-    notes = ["These images hold faces; the images of `prepare` do not."]
-    return Result({"tree": str(tree)}, "A BIDS tree.", notes=notes, next=("index", tree), path=tree)
 
 
 def index(

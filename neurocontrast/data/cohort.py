@@ -450,7 +450,9 @@ def _check_files(
             if problem := located.add(path):
                 wrong[at] = problem
         elif not path.lower().endswith(IMAGE_ENDINGS):
-            folder = " (a folder: convert DICOM with dcm2niix)" if os.path.isdir(path) else ""  # noqa: PTH112
+            folder = ""
+            if os.path.isdir(path):  # noqa: PTH112
+                folder = " (a folder: make a BIDS tree of DICOM files with heudiconv or dcm2bids)"
             wrong[at] = (
                 f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
             )

@@ -63,7 +63,7 @@ MEASURES = "measures"
 """Name of the layout of a folder that holds tables of regional measures, and no images."""
 
 _N_SHOWN = 4
-_DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
+_DICOM = " Make a BIDS tree of DICOM files first, with heudiconv or dcm2bids."
 
 
 @dataclass

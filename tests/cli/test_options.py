@@ -6,7 +6,7 @@ import pytest
 
 from neurocontrast.cli import run
 from neurocontrast.cli.command import Evaluating, in_flags
-from neurocontrast.cli.data_commands import convert
+from neurocontrast.cli.data_commands import index, prepare
 from neurocontrast.exceptions import DataError
 
 NUMBERS = {"n_folds": 7, "n_repeats": 1, "seed": 9}
@@ -125,7 +125,10 @@ def test_a_wrong_option_is_named_by_its_key(capsys, tmp_path):
     ],
 )
 def test_messages_name_options_as_flags(message, shown):
-    assert in_flags(message, inspect.signature(convert, eval_str=True).parameters) == shown
+    parameters = {}
+    for command in (index, prepare):
+        parameters.update(inspect.signature(command, eval_str=True).parameters)
+    assert in_flags(message, parameters) == shown
 
 
 def test_messages_name_keys_without_a_flag_by_set():

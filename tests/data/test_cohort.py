@@ -109,7 +109,7 @@ def test_missing_images_are_named_with_their_near_miss(write_table, tmp_path):
     with pytest.raises(DataError, match="images_root: there is no folder"):
         read_cohort(path, images_root=tmp_path / "nowhere")
     (tmp_path / "dicom").mkdir()
-    with pytest.raises(DataError, match="dcm2niix"):
+    with pytest.raises(DataError, match="heudiconv or dcm2bids"):
         read_cohort(write_table("participant_id\tpath", "s1\tdicom"))
 
 

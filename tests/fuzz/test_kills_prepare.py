@@ -1,26 +1,20 @@
-"""`prepare` and `convert`, killed at any file that they write: the next call ends with the bytes of an unkilled one."""
+"""`prepare`, killed at any file that it writes: the next call ends with the bytes of an unkilled one."""
 
 import shutil
 
 import nibabel as nib
-import numpy as np
 import pandas as pd
 import pytest
 
 pytest.importorskip("SimpleITK")
-pytest.importorskip("dcm2niix")
-pytest.importorskip("pydicom")
 
-from neurocontrast import convert
 from neurocontrast.commands.prepare import prepare
-from tests.dicom_series import write_series
 from tests.fuzz import kills
 from tests.prepare.test_records import contents, write_study
 
 pytestmark = pytest.mark.slow
 
 N_KILLS = 4
-"""Of each kind: 4 of `prepare` and 8 of `convert`."""
 FAST = {"spacing_mm": 8.0, "bias": False, "registration": False, "n_workers": 0}
 OTHER = FAST | {"spacing_mm": 7.0, "imitations": 1}
 
@@ -30,17 +24,6 @@ def call(name, paths, options, kill_at=0):
     return kills.call(
         f"neurocontrast.commands.{name}", name, paths, options, paths[1].parent, kill_at
     )
-
-
-@pytest.fixture(scope="module")
-def export(tmp_path_factory):
-    """Two people's series of DICOM files, and one that is left out."""
-    root = tmp_path_factory.mktemp("export")
-    voxels = np.random.default_rng(0).integers(1, 1000, (12, 14, 10))
-    for person in ("p-1", "p-2"):
-        write_series(root / person / "1", voxels)
-    write_series(root / "p-2" / "2", voxels, description="t2_space", number=4)
-    return root
 
 
 def assert_table_is_true(out):
@@ -72,26 +55,3 @@ def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(tmp_pa
         assert contents(out) == contents(second)
         prepare(brains, back, **FAST)
         assert contents(back) == contents(first)
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_convert_killed_at_any_file(export, tmp_path, overwrite):
-    whole = tmp_path / "whole" / "bids"
-    options = {"n_workers": 0, "skip": True, "overwrite": overwrite}
-    earlier = (
-        convert(export, tmp_path / "earlier", n_workers=0, skip=True, series="t2")
-        if overwrite
-        else None
-    )
-    if earlier:
-        shutil.copytree(earlier, whole)
-    n_written = call("convert", (export, whole), options)
-    for at in kills.spread(n_written, N_KILLS):
-        out = tmp_path / f"killed-{at}" / "bids"
-        out.parent.mkdir()
-        if earlier:
-            shutil.copytree(earlier, out)
-        call("convert", (export, out), options, kill_at=at)
-        convert(export, out, **options)
-        assert contents(out) == contents(whole)
-        assert [path.name for path in out.parent.iterdir()] == ["bids"]

@@ -42,8 +42,8 @@ def contents(folder):
         for path in folder.rglob("*")
         if path.is_file()
     }
-    for name in {"prepare.json", "convert.json"} & set(found):
-        found[name] = {**json.loads(found[name]), "environment": None}
+    if "prepare.json" in found:
+        found["prepare.json"] = {**json.loads(found["prepare.json"]), "environment": None}
     return found
 
 

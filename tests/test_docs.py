@@ -45,7 +45,6 @@ PAGES_OF_SETTINGS = (
     "training",
     "several_encoders",
     "several_processes",
-    "losses",
 )
 
 

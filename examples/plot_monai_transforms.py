@@ -2,8 +2,8 @@
 Your MONAI transforms
 =====================
 
-Any MONAI ``Compose`` can replace the preprocessing, and another in place of the random views: in Python as
-objects, or in a recipe as a list. Here both are seen at work on real brains, and an encoder is trained with them.
+Any MONAI ``Compose`` can replace the preprocessing, and another the random views, given from Python. Here both are
+seen at work on real brains, and an encoder is trained with them.
 """
 
 # %%

@@ -117,6 +117,29 @@ def qc(
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. None shows
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+
+    Notes
+    -----
+    A scan is flagged by a bound on a measure, or where the measure is odd for the site: beyond 6
+    robust standard deviations (1.4826 median absolute deviations) from the median of the site's
+    people, at sites of ten people or more. A person with several scans counts once, by their
+    median.
+
+    - ``correlation`` with the MNI152 template inside its brain, at 4 mm: below 0.4, or low for the
+      site. (Over the whole box a brain upside down has more than 0.8.)
+    - ``dice``, overlap with the template's brain: below 0.8, or low for the site. ``brain_ml``,
+      volume in MNI space: outside 1,300 to 2,700 mL, or odd for the site.
+    - ``shift_mm``, translation by which the template fits best: above 5 mm, or high for the site.
+    - ``flip_gain``: above 0, where the template fits better front to back, upside down, or both.
+    - ``site_correlation`` with the mean of the site's other people: below 0.5, or low for the site.
+    - ``asymmetry``, correlation of the left-right asymmetry with that of the site's other people:
+      below -0.05.
+    - ``cjv`` and ``efc``, MRIQC's coefficient of joint variation and entropy focus criterion: high
+      for the site.
+    - ``scale_min`` and ``scale_max``, affine scales of `prepare`: below 0.6, above 1.5, or odd for
+      the site.
+    - ``iqr``, CAT12's grade: above 4; ``euler``, FreeSurfer's Euler number (mean of the
+      hemispheres): below -217; or odd for the site.
     """
     progress = as_progress(progress)
     if is_of_measures(Path(participants).expanduser()):

@@ -64,7 +64,8 @@ class LoadScand(EachImage):
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape
     (1, D, H, W), float32, with its axes as they are stored and the affine of its header. Axes of
     length 1 before or behind the volume are dropped. A list of files on one grid, such as tissue
-    maps, becomes an image of as many channels.
+    maps, becomes an image of as many channels. `monai.transforms.LoadImaged` checks nothing of
+    this.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def test_the_package_s_own_steps_given_make_the_features_of_its_settings(whole, 
 
 
 def loaded_by_monai(width=1.0):
-    """Return transforms as docs/data.md shows them, and a function with a setting."""
+    """Return transforms as docs/scans.md shows them, and a function with a setting."""
     return Compose(
         [
             LoadImaged("image", ensure_channel_first=True),

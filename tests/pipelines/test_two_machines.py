@@ -27,7 +27,7 @@ RECIPE = {
 }  # fmt: skip
 ON_TWO = ["--set", "training.devices=1", "--set", "training.num_nodes=2"]
 OWN = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-# As docs/training.md says: otherwise restarted processes find the addresses of those before them.
+# As docs/several_processes.md says: otherwise restarted processes find the addresses of those before them.
 ENVIRONMENT = {**os.environ, **OWN, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 

@@ -1,12 +1,15 @@
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 from pydantic import ValidationError
 
+from neurocontrast.config import load_config
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms import AugmentSettings, Preprocessing
+from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews
 from tests.transforms.conftest import AT_SITE
 
 
@@ -29,11 +32,23 @@ def test_sites_is_all_that_imitates_sites_and_the_cutout():
     )
 
 
-def test_the_settings_that_the_documentation_gives_are_settings():
-    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
-    (block,) = (part for part in text.split("```yaml\n")[1:] if part.startswith("augment:"))
-    settings = AugmentSettings.model_validate(yaml.safe_load(block.split("```")[0])["augment"])
+@pytest.mark.parametrize("recipe", ["yaware", "conditional", "ntxent"])
+def test_recipes_that_the_documentation_names_have_all_operations_of_sites(recipe):
+    settings = load_config(recipe).augment
     assert {name for name, value in settings if value is not None} == {*AT_SITE, "cutout"}
+
+
+def test_the_transforms_of_the_documentation_make_views():
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    given = {}
+    pretrain = SimpleNamespace(pretrain=lambda *_, **options: given.update(options))
+    exec(compile(snippet, "training.md", "exec"), {"neurocontrast": pretrain, "config": {}})
+    volume = torch.zeros(1, 1, 16, 18, 16)
+    volume[..., 3:12, 3:12, 3:12] = torch.rand(9, 9, 9, generator=torch.Generator().manual_seed(0))
+    first, second = TwoViews(given["augment"], seed=0)(volume, ["sub-01"], epoch=0)
+    assert first.shape == volume.shape
+    assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("name", AT_SITE)

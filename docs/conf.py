@@ -92,6 +92,7 @@ API = {
     "neurocontrast.data": "Tables of scans, and scans as a ``monai.data.Dataset``.",
     "neurocontrast.transforms": "Preprocessing and random views, as MONAI transforms.",
     "neurocontrast.encoders": "Networks, linear encoders, and what features are read from them.",
+    "neurocontrast.training": "Settings of pretraining and fine-tuning, the loop, and what it measures.",
     "neurocontrast.embedding": "Features of scans in a table, and an encoder as a scikit-learn transformer.",
     "neurocontrast.evaluation": "Splitters, transformers and studies that keep sites and people apart.",
     "neurocontrast.explanation": "Maps of the brain for a linear score.",

@@ -208,9 +208,14 @@ def evaluate(
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
         one, to the embedding and to what it is compared with; an instance, a class, or a function
-        of no argument. ``probe="package.module:Object"`` imports one.
+        of no argument. ``probe="package.module:Object"`` imports one. It is cloned for each fold, a
+        `random_state` of None is set from the seed, and classes are 0, 1, … in the order of
+        ``classes`` in ``evaluation.json``, of two the positive one last.
     cv : splitter, or iterable of index pairs, optional
-        Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
+        Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`
+        and, where it takes them, `sites`. A repeat ends where a scan would be tested for the second
+        time. Where every split tests one whole site that it does not train on, sites count as held
+        out, and the baseline goes without them.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None

@@ -95,8 +95,9 @@ class EvaluationSettings(Settings):
     """Columns of the baseline. Absent ones, the target, text of which most subjects have a value of their own, and the
     site if sites are left out, are dropped."""
     voxels: Literal["auto", "on", "input", "off"] = "auto"
-    """Whether principal components of the scans' voxels are a further baseline. ``auto``: if the scans are at hand;
-    ``on``: at 4 mm; ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit."""
+    """Whether principal components of the scans' voxels are a further baseline. ``auto``: if the scans are at hand, at
+    4 mm in a box of 192 × 228 × 192 mm; ``on``: the same, and scans that are not at hand are an
+    error; ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit."""
     scans: str | None = None
     """Table of the same scans, if the paths in the embeddings table do not lead to them."""
     regional: tuple[str, ...] = ()

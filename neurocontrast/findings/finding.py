@@ -75,6 +75,23 @@ class Finding:
         section.
     last : bool
         Whether the finding is measured after the others, since it uses what they found.
+
+    Notes
+    -----
+    `measure`, `check` and `open_folder` of this package take further findings as
+    ``findings=(*FINDINGS, MINE)``. A section knows no HTML, and takes nouns (scans, images) from
+    ``files.words``.
+
+    Examples
+    --------
+    >>> from neurocontrast.page.blocks import Paragraph
+    >>> def count(inputs):
+    ...     counts = pd.Series(inputs.study.target.labels()).value_counts()
+    ...     return Found({"headcount": len(counts)}, {"headcount": counts.reset_index()})
+    >>> def show(files):
+    ...     text = f"{files.summary.headcount} classes."
+    ...     return Section("headcount", "Headcount", [Paragraph(text)])
+    >>> MINE = Finding("headcount", show, count)
     """
 
     name: str

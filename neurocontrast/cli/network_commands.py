@@ -47,6 +47,11 @@ _Skip = Annotated[
     ),
 ]
 
+_SkipUnlisted = Annotated[
+    bool | None,
+    option("Leave out scans, or people with measures, that cannot be used.", "--skip"),
+]
+
 
 def pretrain(
     given: Configured,
@@ -196,10 +201,7 @@ def explain(
         ),
     ] = None,
     images_root: ImagesRoot = None,
-    skip: Annotated[
-        bool | None,
-        option("Leave out scans, or people with measures, that cannot be used.", "--skip"),
-    ] = None,
+    skip: _SkipUnlisted = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`.
@@ -244,7 +246,7 @@ def bundle(
     )
 
 
-def doctor(given: Configured, participants: _RunTable = None, skip: _Skip = None) -> Result:
+def doctor(given: Configured, participants: _RunTable = None, skip: _SkipUnlisted = None) -> Result:
     """Show versions, devices, and all that `pretrain` would refuse (writes nothing)."""
     data = {"participants": participants, "skip_unreadable": skip}
     settings = given.resolve(check_objective=True, data=data)

@@ -107,7 +107,7 @@ class _CCLK(Objective):
             rest = pairs.log_sum_exp(without="sample") - twins
             return twins, torch.where(clamped, floor, mean), rest, clamped.to(mean)
 
-        twins, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
+        twins, mean, rest, clamped = pool.between([(view, 1 - view)]).each_anchor(of_anchors)
         return *self.pull_and_push(mean, rest, pool.n_samples), twins, clamped
 
 

@@ -11,8 +11,9 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
-from neurocontrast.losses.core import EMPTY, Pairs, Pool, distances, softplus_of
+from neurocontrast.losses.core import Pairs, Pool, distances
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.reductions import EMPTY, softplus_of
 from neurocontrast.settings import Column, NonNegative
 
 
@@ -62,7 +63,8 @@ class EpsilonSupInfoNCE(Objective):
             # positive p.
             of_positives = softplus_of(negatives[..., None, None] + self.epsilon - pairs.s)
             summed = (of_positives * same.unsqueeze(1)).masked_fill(pairs.itself, 0).sum((2, 3))
-            return summed / pairs.mass(same).clamp_min(1), pairs.mass(same)
+            n_positives = pairs.mass(same)
+            return summed / n_positives.clamp_min(1), n_positives
 
         values, n_positives = pool.each_anchor(contrast)
         n_negatives = pool.n_candidates - n_positives

@@ -26,6 +26,7 @@ from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.losses.reductions import (
     EMPTY,
     Contrast,
+    Distances,
     LogSumExp,
     LogSumExpOfAll,
     Mean,
@@ -473,9 +474,7 @@ class _InBlocks(torch.autograd.Function):
 
 def distances(cosines: Tensor) -> Tensor:
     """Return L2 distances of unit vectors; 0, without gradient, below the level of rounding."""
-    squared = 2 - 2 * cosines
-    equal = squared <= 4 * torch.finfo(squared.dtype).eps
-    return squared.masked_fill(equal, 1).sqrt().masked_fill(equal, 0)
+    return cast(Tensor, Distances.apply(cosines))
 
 
 def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:

@@ -248,6 +248,24 @@ class LogSumExpOfAll(torch.autograd.Function):
         return (logarithms - total).exp_().mul_(gradient)
 
 
+class Distances(torch.autograd.Function):
+    """L2 distances of unit vectors of given cosines; see `neurocontrast.losses.core.distances`."""
+
+    @staticmethod
+    def forward(ctx: Any, cosines: Tensor) -> Tensor:
+        squared = 2 - 2 * cosines
+        equal = squared <= 4 * torch.finfo(squared.dtype).eps
+        apart = squared.masked_fill_(equal, 0).sqrt_()
+        ctx.save_for_backward(apart)
+        return apart
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (apart,) = ctx.saved_tensors
+        return torch.div(gradient, apart).neg_().masked_fill_(apart == 0, 0)
+
+
 def softplus_of(x: Tensor) -> Tensor:
     """Return log(1 + exp x), which is x to the last digit of float64 from 40 on."""
     return softplus(x, threshold=40.0)

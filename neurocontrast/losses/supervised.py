@@ -1,5 +1,6 @@
 """Losses of one column: of labels, of a number whose order counts, and of a column that is predicted."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -246,15 +247,19 @@ class RankNContrast(Objective):
         if y.device.type == "cpu":
             self.check(pool.metadata)
 
-        def of_anchors(pairs: Pairs, temperature: Tensor) -> tuple[Tensor]:
+        def of_anchors(pairs: Pairs, *learned: Tensor) -> tuple[Tensor]:
             apart = (y[pairs.samples].unsqueeze(1) - y).abs()
+            (temperature,) = learned or (self.tau,)
             return (_sum_over_positives(distances(pairs.s) / -temperature, apart, pairs.itself),)
 
-        (totals,) = pool.each_anchor(
-            of_anchors, torch.as_tensor(self.tau, dtype=pool.anchors.dtype)
-        )
-        # On an accelerator nothing asks for missing values: they make the loss NaN.
-        return {"contrast": pool.mean(totals) / max(1, pool.n_candidates) + 0 * y.sum()}
+        learned = list[Tensor]()
+        if isinstance(self.tau, Tensor):
+            learned.append(self.tau.to(pool.anchors.dtype))
+        (totals,) = pool.each_anchor(of_anchors, *learned)
+        contrast = pool.mean(totals) / max(1, pool.n_candidates)
+        if y.device.type != "cpu":  # nothing asked for missing values: they make the loss NaN
+            contrast = contrast + 0 * y.sum()
+        return {"contrast": contrast}
 
 
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
@@ -392,6 +397,8 @@ def check_complete(
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:
         raise DataError(f"objective.column: '{name}' is a vector; name a single column.")
+    if kind == "continuous" and math.isfinite(float(values.sum())):
+        return  # as no single value that is not finite would leave the sum
     wrong = values < 0 if kind == "categorical" else ~values.isfinite()
     if wrong.any():
         rows = cast(list[int], wrong.nonzero()[:, 0].tolist())

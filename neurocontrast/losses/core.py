@@ -239,8 +239,8 @@ class Pool:
     """Compared with the anchors in all views, or with `by_view` in the anchor's own."""
     metadata: Metadata
     """Columns of the n samples."""
-    scale: float = 1.0
-    """1/τ."""
+    scale: float | Tensor = 1.0
+    """1/τ, a tensor without gradient where τ learns."""
     processes: Processes = field(default_factory=Processes)
     """Processes that hold the same pool, and share its blocks."""
     sample_weights: Tensor | None = None

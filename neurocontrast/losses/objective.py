@@ -266,7 +266,7 @@ class Objective(Configurable, nn.Module):
                 scale, Tensor
             ):  # its gradient goes through the embeddings, which are multiplied by 1
                 embeddings = embeddings * (scale / scale.detach()).sqrt().reshape(()).to(embeddings)
-                scale = float(scale.detach())
+                scale = scale.detach().reshape(())  # stays on its device, which is not waited for
             processes = Processes()
             if is_distributed():
                 processes = Processes(

@@ -40,7 +40,7 @@ class Unit(torch.autograd.Function):
         return None, *across.to(ctx.dtype).unbind()
 
 
-def compare(anchors: Tensor, candidates: Tensor, scale: float, *, by_view: bool) -> Tensor:
+def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_view: bool) -> Tensor:
     """Return the similarities of anchors (V, n_i, d) with candidates (V, n, d), (V, n_i, C, n).
 
     `by_view` compares each view of the anchors with the candidates of the same number alone, C = 1;
@@ -57,7 +57,7 @@ class Similarities(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, anchors: Tensor, candidates: Tensor | None, scale: float, by_view: bool
+        ctx: Any, anchors: Tensor, candidates: Tensor | None, scale: float | Tensor, by_view: bool
     ) -> Tensor:
         ctx.scale = scale
         ctx.by_view = by_view
@@ -82,8 +82,10 @@ class Similarities(torch.autograd.Function):
             return of_anchors, of_candidates, None, None
 
 
-def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float) -> Tensor:
+def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
     """Return (G + Gᵀ) z · scale, the gradient of z as anchors and as candidates, (V, n, d)."""
+    if isinstance(scale, Tensor):
+        return _of_symmetric(of_pairs, z, 1.0).mul_(scale)
     if of_pairs.ndim == 3:
         return torch.bmm(of_pairs, z).baddbmm_(of_pairs.mT, z, beta=scale, alpha=scale)
     rows = z.flatten(0, 1)

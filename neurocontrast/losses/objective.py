@@ -131,6 +131,8 @@ class Objective(Configurable, nn.Module):
     def columns(self) -> dict[str, Kind]:
         """The metadata columns that are needed, and how they are read."""
         kernels = self._kernels()
+        if len(kernels) == 1:
+            return kernels[0].columns
         return Product(*kernels).columns if kernels else {}
 
     @property

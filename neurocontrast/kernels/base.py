@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add, mul
 from typing import Any, Literal
 
 import numpy as np
@@ -226,7 +228,7 @@ class Product(_Composite):
         super().__init__([kernel for part in nested for kernel in part])
 
     def combine(self, values: Iterable[Any]) -> Any:
-        return math.prod(values)
+        return reduce(mul, values)
 
 
 class WeightedSum(_Composite):
@@ -257,7 +259,11 @@ class WeightedSum(_Composite):
         super().__init__([kernel for _, kernel in flat])
 
     def combine(self, values: Iterable[Any]) -> Any:
-        return sum(factor * value for factor, value in zip(self.factors, values, strict=True))
+        weighted = (
+            value if factor == 1 else factor * value
+            for factor, value in zip(self.factors, values, strict=True)
+        )
+        return reduce(add, weighted)
 
     def extra_repr(self) -> str:
         return f"factors={self.factors}"

@@ -19,10 +19,18 @@ class _Codes(ColumnKernel):
         """Say which rows have codes of at least 0; NaN and negative codes are missing."""
         return (values >= 0).all(dim=1)
 
+    def are_observed(self, values: Tensor) -> bool:
+        if type(self).observed is _Codes.observed:
+            return bool(values.min().item() >= 0)  # false for NaN, which is the smallest
+        return super().are_observed(values)
+
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        equal = rows[:, 0].unsqueeze(1) == cols[:, 0]
-        for dimension in range(1, rows.shape[1]):
-            equal &= rows[:, dimension].unsqueeze(1) == cols[:, dimension]
+        if rows.shape[1] == 1:
+            equal = rows == cols.T
+        else:
+            equal = torch.ones(len(rows), len(cols), dtype=torch.bool, device=rows.device)
+            for of_rows, of_cols in zip(rows.T, cols.T, strict=True):
+                equal &= of_rows.unsqueeze(1) == of_cols
         weights = self.of_equality(equal, dtype)
         if (
             rows.device.type != "cpu"

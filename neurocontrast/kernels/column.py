@@ -69,10 +69,12 @@ class ColumnKernel(Configurable, Kernel):
         )
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
-        """The column as (n, p), or an error that names it."""
+        """Return the column as (n, p), or refuse metadata without the column."""
         column = column_of(
             metadata, self.column, needed_by=type(self).__name__, words=self.kind == "categorical"
-        ).detach()
+        )
+        if column.requires_grad:
+            column = column.detach()
         if self.kind == "continuous":
             if dtype is None:
                 dtype = (
@@ -81,14 +83,23 @@ class ColumnKernel(Configurable, Kernel):
                     else torch.float32
                 )
             column = column.to(dtype)
-        return column if column.ndim == 2 else column.unsqueeze(1)
+        if column.ndim == 1:
+            column = column.unsqueeze(1)
+        return column
 
     def observed(self, values: Tensor) -> Tensor:
         """Which rows of (n, p) values have nothing missing."""
         return ~values.isnan().any(dim=1)
 
+    def are_observed(self, values: Tensor) -> bool:
+        """Say whether no value is missing, in two operators where `observed` is the package's."""
+        is_own = type(self).observed is ColumnKernel.observed
+        if is_own and not math.isnan(float(values.sum())):  # NaN of any value, and of +∞ − ∞
+            return True
+        return bool(self.observed(values).all())
+
     def scaled(self, values: Tensor) -> Tensor:
-        """Features of (n, p) values that are computed once a batch, such as y/σ; by default the values."""
+        """Return features of (n, p) values, once a batch, such as y/σ; by default the values."""
         return values
 
     @abstractmethod
@@ -107,8 +118,8 @@ class ColumnKernel(Configurable, Kernel):
         own = self.own(rows, len(row_values), dtype) if cols is rows else None
         a, seen_a = self._features(row_values)
         b, seen_b = (a, seen_a) if cols is rows else self._features(col_values)
-        block: Block = lambda i, j: self._exact(a[i], b[j], dtype)  # noqa: E731
-        if self.missing == "marginal":
+        block: Block = lambda i, j: self._exact(_rows(a, i), _rows(b, j), dtype)  # noqa: E731
+        if seen_a is not None and seen_b is not None:
             mean, of_formula = self._observed_means(a, seen_a, b, seen_b, dtype)
             own = of_formula if own is None else own
             exact = block
@@ -121,7 +132,7 @@ class ColumnKernel(Configurable, Kernel):
         )
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
-        """Weights of scans with themselves, (n,), where they are not those of the formula, else None."""
+        """Return weights of scans with themselves, (n,); None for the formula's."""
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -129,22 +140,25 @@ class ColumnKernel(Configurable, Kernel):
         with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
             return self.weights(a, b, dtype)
 
-    def _features(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features of values, and which rows are observed; of missing ones, see `missing`, those of 0.
+    def _features(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the features of values, and with `missing="marginal"` the rows that are observed.
 
-        Where a missing value is an error, on an accelerator it makes the weights NaN.
+        Features of other rows are those of 0. Where a missing value is an error, on an accelerator
+        it makes the weights NaN.
         """
-        seen = self.observed(values)
         if self.missing == "marginal":
+            seen = self.observed(values)
             return self.scaled(values.masked_fill(~seen.unsqueeze(1), 0)), seen
-        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not seen.all():
-            raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), None))
-        return self.scaled(values), seen
+        is_asked = values.device.type == "cpu" and not torch.compiler.is_compiling()
+        if is_asked and not self.are_observed(values):
+            missing = (~self.observed(values)).nonzero()[:, 0].tolist()
+            raise DataError(self._missing_message(missing, None))
+        return self.scaled(values), None
 
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor | None]:
-        """Mean weight over pairs of different observed scans, and of scans with themselves, the mean where missing.
+        """Return mean weights over pairs of different observed scans, and of scans with themselves.
 
         Where `b` are other scans than `a`, the second is None. In O(n) memory: blocks are summed
         and dropped. Of a single observed scan, the mean is its weight with itself.
@@ -243,6 +257,13 @@ class ColumnKernel(Configurable, Kernel):
             f"Column '{self.column}' is missing for {listed(rows, names)}. Fill it in, leave these out, or use "
             "missing='marginal', which keeps them and takes the mean weight of this column in their place."
         )
+
+
+def _rows(features: Tensor, rows: slice) -> Tensor:
+    """Return some rows of features, which are the features where all are asked for."""
+    if not rows.start and (rows.stop is None or rows.stop >= len(features)):
+        return features
+    return features[rows]
 
 
 def listed(rows: list[int], names: Sequence[str] | None) -> str:

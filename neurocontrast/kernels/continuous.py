@@ -105,7 +105,10 @@ class _Bandwidth(ColumnKernel):
                 f"{self._to_fit()} of the kernel on '{self.column}' is not fitted yet: "
                 "call kernel.fit(metadata) with the training cohort first."
             )
-        return values / self._per_dimension(self.sigma, values.shape[1]).to(values)
+        sigma = self._per_dimension(self.sigma, values.shape[1])
+        if sigma.ndim == 0 and sigma.device == values.device:  # takes the dtype of the values
+            return values / sigma
+        return values / sigma.to(values)
 
     def _to_fit(self) -> str:
         return "standardise=True" if self.standardise else f"sigma='{self.rule}'"

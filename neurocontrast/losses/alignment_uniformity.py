@@ -62,20 +62,18 @@ class AlignmentUniformity(Objective):
         squared = (pool.anchors[0] - pool.anchors[1]).square().sum(1)
         differ = squared > 0
         distances = torch.where(differ, torch.where(differ, squared, 1.0) ** (self.alpha / 2), 0.0)
-        uniformity = (
-            self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))
-        ) / 2
         return {
             "alignment": pool.mean(distances.unsqueeze(0)),
-            "uniformity": self.uniformity_weight * uniformity,
+            "uniformity": self.uniformity_weight * self._uniformity(pool),
         }
 
     def _uniformity(self, pool: Pool) -> Tensor:
         n = pool.n_samples
         if n == 1:
             return pool.anchors.sum() * 0
-        (sums,) = pool.each_anchor(lambda pairs: (pairs.log_sum_exp(),))
-        return pool.log_mean_exp(sums) - 2 * self.t - math.log(n - 1)
+        (sums,) = pool.between([(0, 0), (1, 1)]).each_anchor(lambda pairs: (pairs.log_sum_exp(),))
+        of_views = [pool.log_mean_exp(of_view) for of_view in sums.split(1)]
+        return (of_views[0] + of_views[1]) / 2 - 2 * self.t - math.log(n - 1)
 
 
 class GlobalUniformity(Objective):
@@ -192,10 +190,15 @@ class ConditionalUniformity(Objective):
 
     def repulsion(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Return log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, (V, n_i), with d = (‖w‖∞ − w) v."""
+        d = self.differences(pairs)
+        return pairs.log_sum_exp(d), pairs.mass(d)
+
+    def differences(self, pairs: Pairs) -> Tensor:
+        """Return d = (‖w‖∞ − w) v between the samples, (n_i, n)."""
         d = pairs.unlikeness(self.kernel)
         if self.negatives is not None:
             d = d * pairs.weights(self.negatives)
-        return pairs.log_sum_exp(d), pairs.mass(d)
+        return d
 
 
 def _uniformity(pool: Pool, sums: Tensor, mass: Tensor) -> Tensor:
@@ -250,8 +253,11 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
             w = pairs.weights(self.kernel)
-            return pairs.mean(w), pairs.mass(w), *self.repulsion(pairs)
+            d = self.differences(pairs)
+            return *pairs.mean_and_log_sum_exp(w, d), pairs.mass(d), pairs.mass(w)
 
-        similarity, positives, *repulsion = pool.each_anchor(of_anchors)
-        uniformity = self.uniformity_weight * _uniformity(pool, *repulsion)
+        similarity, sums, mass, positives = pool.each_anchor(of_anchors)
+        uniformity = _uniformity(pool, sums, mass)
+        if self.uniformity_weight != 1:
+            uniformity = self.uniformity_weight * uniformity
         return {"alignment": -pool.mean(similarity, positives), "uniformity": uniformity}

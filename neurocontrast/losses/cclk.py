@@ -1,6 +1,7 @@
 """Conditional contrastive learning with kernels (CCL-K): weakly supervised, fair, and with hard negatives."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -13,6 +14,7 @@ from neurocontrast.kernels.conditional import check_condition, conditional_opera
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.reductions import softplus_of
 from neurocontrast.settings import Positive
 
 
@@ -55,7 +57,7 @@ class _CCLK(Objective):
         pulls, pushes, *_ = self._anchors(pool)
         # −log(a / (a + b)) in one piece keeps its digits where the loss is close to 0.
         ratios = pushes - pulls
-        return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
+        return pool.mean(softplus_of(ratios))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         pulls, pushes, twins, clamped = self._anchors(pool)
@@ -73,10 +75,12 @@ class _CCLK(Objective):
         """Return the kernel of the condition of the anchors of a view, and the columns that it reads."""
         return self.kernel, pool.metadata
 
-    def _anchors(self, pool: Pool) -> list[Tensor]:
-        """Return log a and log b over K_ii, log K_ii, and 1 where M_i was clamped, of view 1 or of both."""
-        found = [self._of_view(pool, view) for view in range(2 if self.symmetric else 1)]
-        return [torch.cat(each) for each in zip(*found, strict=True)]
+    def _anchors(self, pool: Pool) -> Sequence[Tensor]:
+        """Return log a and log b over K_ii, log K_ii, and 1 where M_i was clamped, of the views."""
+        first = self._of_view(pool, 0)
+        if not self.symmetric:
+            return first
+        return [torch.cat(both) for both in zip(first, self._of_view(pool, 1), strict=True)]
 
     def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Compare the anchors of a view with the candidates of the other.
@@ -107,7 +111,7 @@ class _CCLK(Objective):
             rest = pairs.log_sum_exp(without="sample") - twins
             return twins, torch.where(clamped, floor, mean), rest, clamped.to(mean)
 
-        twins, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
+        twins, mean, rest, clamped = pool.between([(view, 1 - view)]).each_anchor(of_anchors)
         return *self.pull_and_push(mean, rest, pool.n_samples), twins, clamped
 
 

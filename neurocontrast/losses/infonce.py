@@ -9,8 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from neurocontrast.losses.core import Pairs, Pool, softplus_of
+from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.reductions import softplus_of
 from neurocontrast.settings import Column, NonNegative
 
 
@@ -55,29 +56,23 @@ class InfoNCE(Objective):
         normalise: bool = True
 
     def value(self, pool: Pool) -> Tensor:
-        def contrast(pairs: Pairs) -> tuple[Tensor]:
-            # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
-            return (softplus_of(pairs.log_sum_exp(without="sample") - pairs.twins()),)
+        (values,) = self.directions(pool).each_anchor(lambda pairs: (pairs.find_twin(),))
+        return pool.mean(values)
 
-        losses = list[Tensor]()
-        for direction in self.directions(pool):
-            losses += direction.each_anchor(contrast)
-        return pool.mean(torch.cat(losses))
-
-    def directions(self, pool: Pool) -> list[Pool]:
-        """List the pools of a view's anchors and another view's candidates that are averaged."""
-        return [
-            pool.between(first, second)
-            for first, second in permutations(range(pool.n_views), 2)
-            if self.symmetric or first < second
-        ]
+    def directions(self, pool: Pool) -> Pool:
+        """Return the pool of each view's anchors and each other view's candidates."""
+        return pool.between(
+            [
+                (first, second)
+                for first, second in permutations(range(pool.n_views), 2)
+                if self.symmetric or first < second
+            ]
+        )
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        directions = [
-            direction.each_anchor(lambda pairs: (pairs.twins(), pairs.log_sum_exp()))
-            for direction in self.directions(pool)
-        ]
-        twins, sums = (torch.cat(each) for each in zip(*directions, strict=True))
+        twins, sums = self.directions(pool).each_anchor(
+            lambda pairs: (pairs.twins(), pairs.log_sum_exp())
+        )
         pool.figures["bound"] = math.log(pool.n_samples) - pool.mean(sums - twins)
         return {"alignment": -pool.mean(twins), "uniformity": pool.mean(sums)}
 
@@ -114,8 +109,7 @@ class NTXent(Objective):
         def contrast(pairs: Pairs) -> tuple[Tensor]:
             if pool.n_views > 2:
                 return (pairs.log_sum_exp() - pairs.twins(),)
-            # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
-            return (softplus_of(pairs.log_sum_exp(without="sample") - pairs.twins()),)
+            return (pairs.find_twin(),)
 
         return pool.mean(pool.each_anchor(contrast)[0])
 
@@ -258,9 +252,7 @@ class FairInfoNCE(Objective):
             return super().value(pool)
 
         def contrast(pairs: Pairs) -> tuple[Tensor]:
-            # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
-            others = pairs.log_sum_exp(pairs.weights(self.kernel), without="sample")
-            return (softplus_of(others - pairs.twins()),)
+            return (pairs.find_twin(pairs.weights(self.kernel)),)
 
         return pool.mean(pool.each_anchor(contrast)[0])
 

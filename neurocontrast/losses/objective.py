@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool, Reduction
+from neurocontrast.losses.reductions import Unit
 from neurocontrast.parallel.collectives import (
     Processes,
     gather_samples,
@@ -130,6 +131,8 @@ class Objective(Configurable, nn.Module):
     def columns(self) -> dict[str, Kind]:
         """The metadata columns that are needed, and how they are read."""
         kernels = self._kernels()
+        if len(kernels) == 1:
+            return kernels[0].columns
         return Product(*kernels).columns if kernels else {}
 
     @property
@@ -192,9 +195,9 @@ class Objective(Configurable, nn.Module):
 
         found = self._with_pool(all_of, z1, z2, metadata)
         tau = self.tau
-        return (
-            {**found, "temperature": tau.detach().reshape(())} if isinstance(tau, Tensor) else found
-        )
+        if isinstance(tau, Tensor):
+            return {**found, "temperature": tau.detach().reshape(())}
+        return found
 
     def value(self, pool: Pool) -> Tensor:
         """Return the loss of a pool of unit embeddings."""
@@ -227,7 +230,7 @@ class Objective(Configurable, nn.Module):
         weights: Tensor | None = None,
         reduction: Reduction = "mean",
     ) -> _Result:
-        """Call a function of a pool with the pool of two views, or of a list of views, and their metadata."""
+        """Call a function with the pool of two views, or of a list of views, and their metadata."""
         views = _views(z1, z2)
         reductions = get_args(Reduction) if self.of_anchors else ("mean",)
         if reduction not in reductions:
@@ -265,7 +268,7 @@ class Objective(Configurable, nn.Module):
                 scale, Tensor
             ):  # its gradient goes through the embeddings, which are multiplied by 1
                 embeddings = embeddings * (scale / scale.detach()).sqrt().reshape(()).to(embeddings)
-                scale = float(scale.detach())
+                scale = scale.detach().reshape(())  # stays on its device, which is not waited for
             processes = Processes()
             if is_distributed():
                 processes = Processes(
@@ -296,7 +299,7 @@ class Objective(Configurable, nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-        """Return a column on the device of a view; words of categories only where the loss codes them itself."""
+        """Return a column on the device of a view; words only where the loss codes categories."""
         column = column_of(
             metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical"
         )
@@ -309,14 +312,16 @@ class Objective(Configurable, nn.Module):
             raise DataError(
                 f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it."
             )
-        return (column.to(_at_least_float32(view)) if kind == "continuous" else column).detach()
+        if kind == "continuous":
+            column = column.to(_at_least_float32(view))
+        if column.requires_grad:
+            column = column.detach()
+        return column
 
 
 def normalise(*views: Tensor) -> Tensor:
-    """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays zero, without gradient."""
-    stacked = torch.stack(views).to(_at_least_float32(views[0]))
-    norms = torch.linalg.vector_norm(stacked, dim=2, keepdim=True)
-    return stacked / norms.masked_fill(norms <= 1e-12, torch.inf)
+    """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays."""
+    return cast(Tensor, Unit.apply(_at_least_float32(views[0]), *views))
 
 
 def _at_least_float32(tensor: Tensor) -> torch.dtype:

@@ -1,5 +1,6 @@
 """Losses of one column: of labels, of a number whose order counts, and of a column that is predicted."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -11,8 +12,9 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
-from neurocontrast.losses.core import EMPTY, Pairs, Pool, distances, softplus_of
+from neurocontrast.losses.core import Pairs, Pool, distances
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.reductions import EMPTY, softplus_of
 from neurocontrast.settings import Column, NonNegative
 
 
@@ -62,7 +64,8 @@ class EpsilonSupInfoNCE(Objective):
             # positive p.
             of_positives = softplus_of(negatives[..., None, None] + self.epsilon - pairs.s)
             summed = (of_positives * same.unsqueeze(1)).masked_fill(pairs.itself, 0).sum((2, 3))
-            return summed / pairs.mass(same).clamp_min(1), pairs.mass(same)
+            n_positives = pairs.mass(same)
+            return summed / n_positives.clamp_min(1), n_positives
 
         values, n_positives = pool.each_anchor(contrast)
         n_negatives = pool.n_candidates - n_positives
@@ -244,15 +247,19 @@ class RankNContrast(Objective):
         if y.device.type == "cpu":
             self.check(pool.metadata)
 
-        def of_anchors(pairs: Pairs, temperature: Tensor) -> tuple[Tensor]:
+        def of_anchors(pairs: Pairs, *learned: Tensor) -> tuple[Tensor]:
             apart = (y[pairs.samples].unsqueeze(1) - y).abs()
+            (temperature,) = learned or (self.tau,)
             return (_sum_over_positives(distances(pairs.s) / -temperature, apart, pairs.itself),)
 
-        (totals,) = pool.each_anchor(
-            of_anchors, torch.as_tensor(self.tau, dtype=pool.anchors.dtype)
-        )
-        # On an accelerator nothing asks for missing values: they make the loss NaN.
-        return {"contrast": pool.mean(totals) / max(1, pool.n_candidates) + 0 * y.sum()}
+        learned = list[Tensor]()
+        if isinstance(self.tau, Tensor):
+            learned.append(self.tau.to(pool.anchors.dtype))
+        (totals,) = pool.each_anchor(of_anchors, *learned)
+        contrast = pool.mean(totals) / max(1, pool.n_candidates)
+        if y.device.type != "cpu":  # nothing asked for missing values: they make the loss NaN
+            contrast = contrast + 0 * y.sum()
+        return {"contrast": contrast}
 
 
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
@@ -390,6 +397,8 @@ def check_complete(
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:
         raise DataError(f"objective.column: '{name}' is a vector; name a single column.")
+    if kind == "continuous" and math.isfinite(float(values.sum())):
+        return  # as no single value that is not finite would leave the sum
     wrong = values < 0 if kind == "categorical" else ~values.isfinite()
     if wrong.any():
         rows = cast(list[int], wrong.nonzero()[:, 0].tolist())

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.core import EMPTY, Pairs, Pool
+from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.reductions import EMPTY
 from neurocontrast.settings import Column
 
 
@@ -68,16 +69,19 @@ class YAwareInfoNCE(Objective):
             w = pairs.weights(self.kernel)
             if self.negatives is None:
                 return pairs.contrast(w), pairs.mass(w)
-            return pairs.log_sum_exp(self._candidates(pairs, w)) - pairs.mean(w), pairs.mass(w)
+            mean, sums = pairs.mean_and_log_sum_exp(w, self._candidates(pairs, w))
+            return sums - mean, pairs.mass(w)
 
         values, mass = pool.each_anchor(contrast)
-        return pool.mean(torch.where(values <= EMPTY / 2, 0, values), mass)  # NaN stays
+        if self.negatives is not None or pool.n_views == 1:  # an anchor may have no candidate
+            values = values.masked_fill(values <= EMPTY / 2, 0)  # NaN stays
+        return pool.mean(values, mass)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
             w = pairs.weights(self.kernel)
             b = torch.ones_like(w) if self.negatives is None else self._candidates(pairs, w)
-            return pairs.mean(w), pairs.log_sum_exp(b), pairs.mass(b), pairs.mass(w)
+            return *pairs.mean_and_log_sum_exp(w, b), pairs.mass(b), pairs.mass(w)
 
         similarity, sums, n_candidates, mass = pool.each_anchor(of_anchors)
         log_candidates = pool.mean(torch.where(n_candidates <= 0, 1, n_candidates).log(), mass)

@@ -171,9 +171,20 @@ class BaseSession:
                 read_batches(self.data.images, batches, n_readers=self.data.n_readers)
             ) as read:
                 for rows, images in read:
-                    yield rows, self.fabric.to_device(images)
+                    yield rows, self.send(images)
 
         return contextlib.closing(on_device())
+
+    def send(self, images: Any) -> Any:
+        """Send the images of a batch, or the pair of them, to the device, which is not waited for.
+
+        From pinned memory alone a copy to a GPU runs beside the computation.
+        """
+        if self.fabric.device.type != "cuda":
+            return self.fabric.to_device(images)
+        if self.is_pair:
+            return self.fabric.to_device(tuple(half.pin_memory() for half in images))
+        return self.fabric.to_device(images.pin_memory())
 
     def divided(
         self, batches: Sequence[Sequence[int]]
@@ -285,8 +296,8 @@ class Session(BaseSession):
         self, rows: torch.Tensor, features: torch.Tensor
     ) -> dict[str, torch.Tensor] | None:
         """Return the columns of a batch with features (2, n, n_features), or None if the objective asks for none."""
-        here = rows.to(self.fabric.device)
-        columns = {name: column[here] for name, column in self.metadata.items()}
+        on_device = rows.to(self.fabric.device, non_blocking=True)
+        columns = {name: column[on_device] for name, column in self.metadata.items()}
         if self.objective.reads_features:
             columns["features"] = features.detach().transpose(0, 1).flatten(1)
         return columns or None

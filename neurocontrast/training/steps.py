@@ -124,7 +124,7 @@ def _backward_in_parts(
     assert features.grad is not None
     scaler = getattr(session.fabric.strategy.precision, "scaler", None)
     if scaler is not None:  # the loss was scaled, and the second pass is scaled again
-        features.grad /= scaler.get_scale()
+        features.grad /= scaler.scale(features.new_ones(()))  # a tensor: nothing is waited for
     for part, gradient in enumerate(features.grad.split(list(map(len, rows)), dim=1)):
         here, images = next(reading)
         with session.fabric.no_backward_sync(session.encoder, enabled=part < n_parts - 1):

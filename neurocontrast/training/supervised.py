@@ -232,7 +232,7 @@ class SupervisedSession(BaseSession):
 
     def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """Return the mean loss of outputs."""
-        values = self.values[rows.to(self.values.device)]
+        values = self.values[rows.to(self.values.device, non_blocking=True)]
         if self.labels.n_classes is None:
             return mse_loss(outputs[:, 0], values)
         return cross_entropy(outputs, values)

@@ -7,7 +7,8 @@ import torch
 
 from neurocontrast import losses
 from neurocontrast.kernels import Categorical, Gaussian
-from neurocontrast.losses.core import distances, softplus_of
+from neurocontrast.losses.core import distances
+from neurocontrast.losses.reductions import softplus_of
 from tests.losses import naive
 from tests.losses.specimens import SPECIMENS, random_batch
 

@@ -1,0 +1,118 @@
+"""How often a step of training waits for its device: once, for its figures."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from neurocontrast import losses
+from neurocontrast.encoders import EncoderSettings, build_model
+from neurocontrast.kernels import Categorical, Gaussian
+from neurocontrast.training import TrainingSettings
+from neurocontrast.training.session import BaseSession, Position, Session
+from neurocontrast.training.steps import train_batches
+from tests.training import tiny
+
+WAITING = {
+    *("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::unique_dim"),
+    *("aten::_unique2", "aten::equal", "aten::is_nonzero", "aten::repeat_interleave.Tensor"),
+}
+
+
+class Waits(TorchDispatchMode):
+    """Count what would wait for an accelerator; shapes that depend on values count too."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = Counter()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        name = operator.name()
+        indices = args[1] if name in ("aten::index.Tensor", "aten::index_put_") else ()
+        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)
+        if name in WAITING or by_mask:
+            self.found[name] += 1
+        return operator(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Count within a block; lists of numbers are read past the dispatcher, those of rows lie on the CPU."""
+    waits = Waits()
+    tolist = torch.Tensor.tolist
+
+    def counted(tensor):
+        if tensor.is_floating_point():
+            waits.found["tolist"] += 1
+        return tolist(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", counted)
+    # Checks that are for tensors of a CPU alone are left out, as on an accelerator.
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    return waits
+
+
+def plain_views(volumes, names, *, epoch):
+    return volumes.float(), volumes.float() * 1.1
+
+
+AGES = torch.linspace(20.0, 80.0, tiny.N_SCANS)
+METADATA = {"age": AGES, "sex": torch.arange(tiny.N_SCANS) % 2}
+OBJECTIVES = {
+    "ntxent": lambda: losses.NTXent(),
+    "learnable": lambda: losses.NTXent(temperature="learnable"),
+    "yaware": lambda: losses.YAwareInfoNCE(Gaussian("age", sigma=5.0)),
+    "conditional": lambda: losses.ConditionalAlignmentUniformity(
+        Gaussian("age", sigma=5.0) * Categorical("sex")
+    ),
+    "sincere": lambda: losses.SINCERE("sex"),
+    "missing": lambda: losses.YAwareInfoNCE(Gaussian("age", sigma=5.0, missing="marginal")),
+}
+
+
+def session_of(objective, **settings):
+    columns = {name: METADATA[name] for name in objective.columns}
+    model = build_model(EncoderSettings(name="lenet", projection=(16, 8)))
+    return Session(
+        model,
+        objective,
+        plain_views,
+        tiny.data(metadata=columns),
+        settings=TrainingSettings(batch_size=5, accelerator="cpu", **settings),
+        seed=0,
+    )
+
+
+@pytest.mark.parametrize("micro_batch_size", [None, 2])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_step_waits_once(name, micro_batch_size, waits):
+    session = session_of(OBJECTIVES[name](), micro_batch_size=micro_batch_size, clip_norm=1.0)
+    steps = train_batches(session, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]], Position())
+    next(steps)  # the optimiser makes its state
+    waits.found.clear()
+    with waits:
+        next(steps)
+    steps.close()
+    assert dict(waits.found) == {"tolist": 1}
+
+
+def test_the_count_sees_what_waits(waits):
+    values = torch.arange(3.0)
+    with waits:
+        float(values.sum())
+        values[values > 1]
+        values.tolist()
+    assert waits.found.total() == 3
+
+
+@pytest.mark.parametrize("is_pair", [False, True])
+def test_images_go_to_a_gpu_from_pinned_memory(is_pair, monkeypatch):
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda image: pinned.append(image) or image)
+    fabric = SimpleNamespace(device=torch.device("cuda"), to_device=lambda images: images)
+    session = SimpleNamespace(fabric=fabric, is_pair=is_pair)
+    images = torch.zeros(2, 1, 4, 4, 4)
+    BaseSession.send(session, (images, images) if is_pair else images)
+    assert len(pinned) == 1 + is_pair

@@ -31,7 +31,7 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT
+from neurocontrast.provenance import CONTENT, describe_environment
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
@@ -118,7 +118,8 @@ def embed(
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
     info |= _allowed_missing(readings)
     # All that features depend on to the last digit: weights, scans, settings, software.
-    software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
+    environment = describe_environment()
+    software = [environment[key] for key in ("neurocontrast", "packages", "platform")]
     known = [
         info["run"],
         info["cohort_digest"],

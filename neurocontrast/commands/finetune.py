@@ -168,7 +168,7 @@ def _evaluate(
         "folds": abouts,
     }
     origin = EmbeddingsOrigin(
-        file=None if plan.from_scratch else plan.contract["weights"].get("file"),
+        file=None if plan.from_scratch else plan.contract.weights.file,
         digest=plan.weights,
         cohort_source=plan.info["cohort_source"],
         cohort_digest=plan.info["cohort_digest"],

@@ -14,6 +14,7 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import shared_content
 from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
 from neurocontrast.evaluation.rows import (
     check_rows,
@@ -30,7 +31,6 @@ from neurocontrast.provenance import (
     describe_environment,
     join_contents,
     join_people,
-    shared_keys,
 )
 from neurocontrast.weights import folder_of
 
@@ -252,7 +252,7 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
             **{key: info[key] for key in _OPTIONS if key in info},
             "run": run,
         }
-    shared = shared_keys(infos)
+    shared = shared_content(infos)
     of_runs = list(map(KnownPeople.of_pretraining, infos))
     people = join_people(of_runs)
     unknown = []
@@ -261,8 +261,8 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
             unknown.append(name)
     return {
         **{key: shared[key] for key in _SHARED if key in shared},
-        "run": shared_keys(runs)
-        | {"preprocessing": shared_keys([run.get("preprocessing") or {} for run in runs])}
+        "run": shared_content(runs)
+        | {"preprocessing": shared_content([run.get("preprocessing") or {} for run in runs])}
         | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
         | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
         "pretraining_subjects": (

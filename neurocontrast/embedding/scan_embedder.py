@@ -223,7 +223,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 raise ConfigError(
                     f"max_missing: must be a share from 0 to below 1, got {allowed!r}."
                 )
-            if reader.contract["preprocessing"].get("kind") != "measures":
+            if reader.contract.preprocessing.kind != "measures":
                 raise ConfigError(
                     "max_missing: is of regional measures, and this run was trained on scans. "
                     "Leave it out."

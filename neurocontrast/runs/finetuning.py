@@ -22,6 +22,7 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import Brains
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.encoders import Encoder, build_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.models import GivenModel
@@ -59,7 +60,7 @@ class TrainedNetwork:
     """Begin every fold with a network, which reads the scans in its own way."""
 
     encoder: Encoder
-    contract: Description
+    contract: EncoderContract
     """``encoder.json`` of the network."""
     source: Brains
     cohort: Cohort
@@ -82,7 +83,7 @@ class FoldsPlan:
     settings: Config
     networks: tuple[TrainedNetwork, ...]
     """The network of the run, or the networks of its members, whose predictions are averaged."""
-    contract: Description
+    contract: EncoderDescription
     """``encoder.json``, or the description of a run of members."""
     study: Study
     info: Description
@@ -95,8 +96,7 @@ class FoldsPlan:
         """Digest of the weights that every fold begins with; None for random ones."""
         if self.from_scratch:
             return None
-        digest: str = self.contract["weights"]["sha256"]
-        return digest
+        return self.contract.weights.sha256
 
     @property
     def augment(self) -> object:
@@ -121,7 +121,7 @@ class FoldsPlan:
         scans = []
         for network in self.networks:
             encoder = network.encoder.settings.model_dump(mode="json")
-            encoders.append([encoder, network.contract["preprocessing"]])
+            encoders.append([encoder, network.contract.preprocessing.content()])
             scans.append([network.cohort.digest(), network.source.signatures(network.cohort)])
         chosen = self.study.settings.without_folders()
         known = [
@@ -234,10 +234,10 @@ def _without_components(network: RunNetwork) -> None:
 
 def _views_of(settings: Config, network: RunNetwork) -> Any:
     """Return the section ``augment`` of a network: that of the settings, or of its own run."""
-    of_run = network.contract.get("augment")
+    of_run = network.contract.augment
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment
-    kind = network.contract["preprocessing"].get("kind", "volumes")
+    kind = network.contract.preprocessing.kind
     return as_config({"data": {"kind": kind}, "augment": of_run}).augment
 
 

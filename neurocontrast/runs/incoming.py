@@ -203,8 +203,10 @@ class OpenedRun:
     ) -> Self:
         """Load the networks of a run."""
         settings = as_config({} if config is None else config)
-        readers, contract = load_readers(run, settings.embedding)
-        return cls(run, readers, {"run": contract, **settings.embedding.reading()}, settings)
+        readers, described = load_readers(run, settings.embedding)
+        return cls(
+            run, readers, {"run": described.content(), **settings.embedding.reading()}, settings
+        )
 
     def check_probe(self, probe: FittedProbe) -> None:
         """Refuse a probe that was fitted on features of other encoders."""

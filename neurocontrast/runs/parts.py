@@ -21,6 +21,8 @@ from neurocontrast.data.columns import no_column
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import EncoderDescription, Samples
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file, hold, write_table
@@ -268,7 +270,7 @@ def open_run(
         path.unlink(missing_ok=True)
     told = {
         "is_new": is_new,
-        "contract": parts.source.contract(),
+        "contract": parts.source.contract().content(),
         "skipped": [*recorded, *skipped["scan"]],
     }
     return (is_new, parts), told
@@ -291,7 +293,7 @@ def _facts(parts: Parts) -> dict[str, Any]:
         "categories": parts.categories,
         **{
             name: made
-            for name, made in parts.source.contract().items()
+            for name, made in parts.source.contract().content().items()
             if name.startswith("preprocessing")
         },
     }
@@ -306,36 +308,53 @@ def follow_run(
     parts = build_parts(
         settings, read_cohort_of(settings, source, skipped=known["skipped"]), source, is_new=False
     )
-    return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
+    return known["is_new"], parts.with_source(
+        parts.source.as_in_run(Samples.model_validate(known["contract"]))
+    )
 
 
 def contracts_of(
-    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, object]
+) -> list[EncoderDescription]:
     """Return what the ``encoder.json`` of each encoder says before it is trained; `fitted` is of the first one."""
-    start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
-    common = {
-        "objective": LINEAR_OBJECTIVES[settings.encoder.name]
-        if parts.objective is None
-        else describe_objective(settings.objective, parts.vectors)
-        | ({"target": parts.target} if parts.target else {}),
+    common: Json = {
+        "objective": _describe_objective(settings, parts),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
         "simulated": parts.cohort.simulated,
         "provenance": digest_of_file(folder / "provenance.json"),
     }
-    augment = None if parts.objective is None else settings.augment.model_dump(mode="json")
-    first, *others = (half.contract() for half in parts.source.halves)
-    contracts = [{**start, **first, "augment": augment, **common, **fitted}]
+    halves = [half.contract().content() for half in parts.source.halves]
+    augments: list[Json | None] = [None]
+    if parts.objective is not None:
+        augments = [settings.augment.model_dump(mode="json")]
+    trained_with: list[Json] = [{}]
     if settings.second is not None:
         names = [encoder.name for encoder in settings.encoders]
-        contracts[0]["trained_with"] = names[1]
-        others[0] |= {
-            "augment": settings.second[1].model_dump(mode="json"),
-            "trained_with": names[0],
-        }
-    return [*contracts, *({**other, **common} for other in others)]
+        augments.append(settings.second[1].model_dump(mode="json"))
+        trained_with = [{"trained_with": name} for name in reversed(names)]
+    contracts = []
+    for number, (samples, augment) in enumerate(zip(halves, augments, strict=True)):
+        content = samples | {"augment": augment}
+        if number:
+            content |= trained_with[number] | common
+        else:
+            content |= common | dict(fitted) | trained_with[number]
+        contracts.append(content)
+    if settings.training.init is not None:
+        contracts[0] = {"init": read_provenance(folder).get("init")} | contracts[0]
+    return [EncoderDescription.model_validate(content) for content in contracts]
+
+
+def _describe_objective(settings: Config, parts: Parts) -> Json:
+    """Describe the loss, or the way in which a linear encoder is fitted."""
+    if parts.objective is None:
+        return dict(LINEAR_OBJECTIVES[settings.encoder.name])
+    described: Json = describe_objective(settings.objective, parts.vectors)
+    if parts.target:
+        described["target"] = parts.target
+    return described
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:

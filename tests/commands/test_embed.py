@@ -10,6 +10,7 @@ from small_run import Listening, read_json
 
 import neurocontrast
 from neurocontrast.data import read_cohort
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.embedding import extract, read_embeddings
 from neurocontrast.encoders import load_encoder, load_model, save_encoder
 from neurocontrast.evaluation.rows import encoder_digest
@@ -20,7 +21,7 @@ from neurocontrast.transforms import Preprocessing, load_volume
 def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, brain_run, cohort):
     read = read_embeddings(embedded)
     encoder, contract = load_encoder(brain_run)
-    preprocessing = Preprocessing.from_contract(contract["preprocessing"])
+    preprocessing = Preprocessing.from_contract(contract.preprocessing.content())
     assert preprocessing.normalise == "zscore-brain"  # the run's, not today's default
     volumes = np.stack(
         [load_volume(path, preprocessing) for path in read_cohort(cohort).table["path"]]
@@ -44,9 +45,8 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(
     assert read.features.shape == (14, 4)
     np.testing.assert_allclose(read.features, expected, rtol=1e-3, atol=1e-4)
     assert (features.info["layer"], read.info["layer"]) == ("encoder", "head")
-    digest = contract["weights"][
-        "sha256"
-    ]  # features of both can have one size, and must not be taken for each other
+    digest = contract.sha256
+    # Features of both can have one size, and must not be taken for each other.
     assert (encoder_digest(features.info), encoder_digest(read.info)) == (digest, f"{digest}, head")
     assert encoder_digest({**read.info, "precision": "bf16-mixed"}) == f"{digest}, head, bf16-mixed"
     assert (
@@ -60,7 +60,7 @@ def test_description_says_what_the_features_came_from(embedded, brain_run, cohor
     assert info["flow"] == [{"step": "listed", "n_scans": 14, "n_subjects": 14, "reason": None}]
     assert info["pretraining_subjects"] == provenance["pretraining_subjects"]
     assert info["run"]["name"] == "run"
-    assert info["run"]["weights"] == load_encoder(brain_run)[1]["weights"]
+    assert info["run"]["weights"] == load_encoder(brain_run)[1].weights.content()
     assert info["simulated"] is True
     assert info["simulation"]["settings"]["seed"] == 5
     assert info["objective"]["loss"] == "yaware"
@@ -203,7 +203,8 @@ def other_weights(run, table, config, folder):
     encoder, contract = load_encoder(run)
     with torch.no_grad():
         next(encoder.parameters()).add_(1)
-    save_encoder(other, encoder, {key: contract[key] for key in ("preprocessing", "cache_dtype")})
+    samples = {"preprocessing": contract.preprocessing, "cache_dtype": contract.cache_dtype}
+    save_encoder(other, encoder, EncoderDescription.model_validate(samples))
     return other, table, config
 
 

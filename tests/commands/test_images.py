@@ -49,6 +49,7 @@ def pixels_of(table):
 
 def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     encoder, contract = load_encoder(run)
+    contract = contract.content()
     own = contract["preprocessing"]
     assert (own["kind"], own["standardise"], own["shape"]) == ("images", "channels", [3, 8, 8])
     table = read_cohort(digits).select({"split": ["train", "validation"]})

@@ -13,6 +13,7 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -139,7 +140,7 @@ def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription)
             f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
         )
     n_features = described.n_features or 0
-    members = members_of_table({"run": described.content()}, n_features)
+    members = members_of_table(EmbeddingsInfo.model_validate({"run": described}), n_features)
     check_same_members(probe.members, members, parameter=f"{evaluation}")
     probe.check_encoder(
         described.weights.sha256, n_features, place=f"{evaluation}", what="its probe"

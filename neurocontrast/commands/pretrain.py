@@ -33,6 +33,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
 from neurocontrast.runs.answer import keep_answer
+from neurocontrast.runs.contracts import contracts_of
 from neurocontrast.runs.folder import check_new, read_metrics
 from neurocontrast.runs.initial import restore_initial
 from neurocontrast.runs.members import (
@@ -48,7 +49,6 @@ from neurocontrast.runs.members import (
 from neurocontrast.runs.parts import (
     Parts,
     build_parts,
-    contracts_of,
     follow_run,
     leave_out_unlearnable,
     open_run,

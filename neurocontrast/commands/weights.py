@@ -21,7 +21,6 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
-from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
@@ -143,7 +142,8 @@ def import_weights(
     objective = (
         as_config({"objective": dict(known.objective)}).objective if known.objective else None
     )
-    facts: Json = {
+    content = {
+        **source.contract().content(),
         "objective": None if objective is None else describe_objective(objective, {}),
         "simulated": False,
         "imported": {
@@ -153,10 +153,12 @@ def import_weights(
         }
         | {"title": known.title, "citation": known.citation},
     }
-    contract = EncoderDescription.model_validate(source.contract().content() | facts)
     with atomic_folder(folder) as temporary:
         save_encoder(
-            temporary, encoder, contract, head=model.head if encoder.settings.projection else None
+            temporary,
+            encoder,
+            EncoderDescription.model_validate(content),
+            head=model.head if encoder.settings.projection else None,
         )
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
@@ -42,15 +43,15 @@ class Document(BaseModel):
     def _keep_content(cls, content: object, validate: Callable[[object], Self]) -> Self:
         if not isinstance(content, Mapping):
             return validate(content)
-        plain = {str(key): _plain(value) for key, value in content.items()}
-        stated = {key: value for key, value in plain.items() if value is not None}
+        plain = _plain_section(content)
+        stated = dict(filter(_is_stated, plain.items()))
         document = validate(stated)
         document._content = plain
         return document
 
     @classmethod
     def of(cls, content: object, place: object, **on_error: Unpack[ErrorOptions]) -> Self:
-        """Check the content of a file; all that is wrong is one error, which begins with `place`."""
+        """Check the content of a file; all faults are one error, which begins with `place`."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
@@ -58,10 +59,10 @@ class Document(BaseModel):
 
     def content(self) -> Json:
         """Return all keys and values, ready for JSON; changes of the copy change nothing here."""
-        return {key: _plain(value) for key, value in self._content.items()}
+        return _plain_section(self._content)
 
     def has(self, key: str) -> bool:
-        """Tell whether a key is there, be it null."""
+        """Tell whether the object has a key, null or not."""
         return key in self._content
 
     def with_keys(self, **values: object) -> Self:
@@ -70,7 +71,9 @@ class Document(BaseModel):
 
     def without(self, *keys: str) -> Self:
         """Return the document without some keys."""
-        kept = {key: value for key, value in self._content.items() if key not in keys}
+        kept = self.content()
+        for key in keys:
+            kept.pop(key, None)
         return type(self).model_validate(kept)
 
 
@@ -78,8 +81,8 @@ def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
     """Return the keys and values that several objects share; a key that is null is not shared."""
     shared = {}
     for key, value in contents[0].items():
-        n_alike = sum(content.get(key) == value for content in contents)
-        if value is not None and n_alike == len(contents):
+        values = list(map(methodcaller("get", key), contents))
+        if value is not None and values.count(value) == len(values):
             shared[key] = value
     return shared
 
@@ -89,10 +92,21 @@ def _plain(value: object) -> object:
     if isinstance(value, Document):
         return value.content()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return _plain_section(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return list(map(_plain, value))
     return value
+
+
+def _plain_section(content: Mapping[str, object]) -> Json:
+    plain = {}
+    for key, value in content.items():
+        plain[str(key)] = _plain(value)
+    return plain
+
+
+def _is_stated(item: tuple[str, object]) -> bool:
+    return item[1] is not None
 
 
 def _problem_of(error: ValidationError) -> str:
@@ -111,12 +125,14 @@ def _problem_of(error: ValidationError) -> str:
 
 
 def _sentence(key: str, problem: ErrorDetails) -> str:
-    """Say what a key must hold, and what it holds."""
+    """Name the rule of a key, and the value that breaks the rule."""
     rule = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if problem["type"] in _KINDS:
         rule = f"must be {_KINDS[problem['type']]}"
     shown = repr(problem["input"])
     if len(shown) > _MOST_CHARACTERS:
         shown = shown[: _MOST_CHARACTERS - 1] + "…"
-    subject = f"'{key}' " if key else ""
-    return f"{subject}{rule}, found {shown}"
+    sentence = f"{rule}, found {shown}"
+    if not key:
+        return sentence
+    return f"'{key}' {sentence}"

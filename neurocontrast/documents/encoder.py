@@ -1,4 +1,4 @@
-"""``encoder.json``, which travels with the weights of an encoder, and what others say of encoders."""
+"""Describe encoders: ``encoder.json``, which travels with weights, and runs of several encoders."""
 
 from __future__ import annotations
 
@@ -135,20 +135,36 @@ class EncoderContract(EncoderDescription):
         return self.weights.sha256
 
 
+class MemberWeights(Document):
+    """Name the weights of a member by their content."""
+
+    sha256: str
+
+
 class MemberDescription(Document):
     """Describe a member of a run, and which columns of a table are its features."""
 
     name: str
     n_features: int
-    weights: WeightsDigest
+    weights: MemberWeights
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
     """Of joined runs: number of its kind in `RunDescription.kinds`."""
 
 
+class BlockDescription(Document):
+    """Describe a block of joined features: the features of one table among several."""
+
+    n_features: int
+    encoder: str | None = None
+    """Digest of the weights; None where nobody says it."""
+
+
 class RunDescription(EncoderDescription):
-    """Describe the encoders of a run: one as in ``encoder.json``, or what several share."""
+    """Describe a run: its encoder as in ``encoder.json``, or the keys that several share."""
 
     name: str | None = None
     members: list[MemberDescription] = Field(default_factory=list)
+    blocks: dict[str, BlockDescription] = Field(default_factory=dict)
+    """Blocks of joined tables by name, in the order of their columns."""

@@ -18,6 +18,7 @@ from neurocontrast.documents.encoder import (
     BesideRecord,
     EncoderContract,
     EncoderDescription,
+    PreprocessingRecord,
     RunDescription,
     Samples,
     Start,
@@ -218,13 +219,13 @@ def join_digests(digests: Iterable[str]) -> str:
 
 def join_starts(starts: Sequence[Start]) -> Start:
     """Describe the weights that members started from: those of one run, or of a run's members."""
-    contents = [start.content() for start in starts]
+    contents = list(map(Start.content, starts))
     shared = shared_content(contents)
     if len(shared) == len(contents[0]):
         return starts[0]
     shared["name"] = starts[0].name.partition("/members/")[0]
-    shared["sha256"] = join_digests(start.sha256 or "" for start in starts)
-    shared["subjects_known"] = all(start.subjects_known for start in starts)
+    shared["sha256"] = join_digests(map(str, map(attrgetter("sha256"), starts)))
+    shared["subjects_known"] = all(map(attrgetter("subjects_known"), starts))
     return Start.model_validate(shared)
 
 
@@ -295,25 +296,25 @@ def describe_members(
     shared = _shared_by(contracts)
     if joined is not None:
         shared["kinds"] = _describe_kinds(contracts, sizes, joined)
-    starts = [contract.init for contract in contracts if contract.init is not None]
+    starts = list(filter(None, map(attrgetter("init"), contracts)))
     if len(starts) == len(contracts):
         shared["init"] = join_starts(starts)
-    weights = {"sha256": join_digests(contract.sha256 for contract in contracts)}
+    weights = {"sha256": join_digests(map(attrgetter("sha256"), contracts))}
     whole = {"n_features": start, "weights": weights, "members": members}
     return RunDescription.model_validate(shared | whole)
 
 
 def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
-    """Return the keys that members share; measures are those that any member reads."""
-    shared = shared_content([contract.content() for contract in contracts])
-    preprocessing = [contract.preprocessing for contract in contracts]
-    of_samples = shared_content([section.content() for section in preprocessing])
-    if preprocessing[0].has("columns"):
+    """Return the keys that members share, with the measures of any member."""
+    shared = shared_content(list(map(EncoderContract.content, contracts)))
+    sections = list(map(attrgetter("preprocessing"), contracts))
+    of_samples = shared_content(list(map(PreprocessingRecord.content, sections)))
+    if contracts[0].preprocessing.has("columns"):
         of_samples["columns"] = _columns_of_any(contracts)
     shared["preprocessing"] = of_samples
     for key in _OF_ONE:
         shared.pop(key, None)
-    shared["simulated"] = any(contract.simulated for contract in contracts)
+    shared["simulated"] = any(map(attrgetter("simulated"), contracts))
     return shared
 
 
@@ -342,21 +343,23 @@ def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
     """Describe each kind of member: how many members of which runs, and their recipe."""
-    numbers = number_kinds(contracts)
+    of_kinds = dict[int, list[int]]()
+    for place, number in enumerate(number_kinds(contracts)):
+        of_kinds.setdefault(number, []).append(place)
     kinds = []
-    for number in range(max(numbers) + 1):
-        of_kind = [place for place, kind in enumerate(numbers) if kind == number]
-        of_contracts = [contracts[place] for place in of_kind]
-        described = _kind_of(of_contracts[0])
-        preprocessing = _settings_of_preprocessing(of_contracts[0])
+    for places in of_kinds.values():
+        first = contracts[places[0]]
+        of_kind = list(map(contracts.__getitem__, places))
+        preprocessing = _settings_of_preprocessing(first)
         preprocessing.pop("columns", None)
-        if of_contracts[0].preprocessing.has("columns"):
-            preprocessing["columns"] = _columns_of_any(of_contracts)
-        described |= {
+        if first.preprocessing.has("columns"):
+            preprocessing["columns"] = _columns_of_any(of_kind)
+        runs = map(attrgetter("run"), map(joined.__getitem__, places))
+        described = {
             "preprocessing": preprocessing,
-            "n_members": len(of_kind),
-            "n_features": sizes[of_kind[0]],
-            "runs": list(dict.fromkeys(joined[place].run for place in of_kind)),
+            "n_members": len(places),
+            "n_features": sizes[places[0]],
+            "runs": list(dict.fromkeys(runs)),
         }
-        kinds.append(described)
+        kinds.append(_kind_of(first) | described)
     return kinds

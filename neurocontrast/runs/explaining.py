@@ -17,8 +17,9 @@ import pandas as pd
 from neurocontrast.data import Cohort
 from neurocontrast.data.settings import AnyDataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains
+from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
-from neurocontrast.embedding import read_embeddings
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders.members import digest_of_members, has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, digest_of_weights
@@ -303,7 +304,7 @@ def check_encoder(
 ) -> None:
     """Refuse another run than that whose features were evaluated; warn where nobody can tell."""
     n_features = described.n_features or 0
-    members = members_of({"run": described.content()}, n_features)
+    members = members_of(EmbeddingsInfo.model_validate({"run": described}), n_features)
     check_same_members(probe.members, members, parameter=f"{run}")
     sha256 = described.weights.sha256 or ""
     expected, _, how = (probe.encoder or "").partition(", ")

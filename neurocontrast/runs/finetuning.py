@@ -23,6 +23,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import Brains
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.encoders import Encoder, build_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.models import GivenModel
@@ -86,7 +87,7 @@ class FoldsPlan:
     contract: EncoderDescription
     """``encoder.json``, or the description of a run of members."""
     study: Study
-    info: Description
+    info: EmbeddingsInfo
     from_scratch: bool
     skipped: pd.DataFrame
     """Scans that cannot be used, as in ``skipped.tsv``."""
@@ -191,9 +192,13 @@ def plan_folds(
     listed, skipped = list_scans(sources, participants, images_root, progress)
     info = describe_embedded(run, contract, listed[0], progress)
     if from_scratch:
-        info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
-        info |= {"pretraining_contents": [], "pretraining_contents_complete": True}
-        info.pop("pretraining_unknown", None)
+        info = info.without("pretraining_unknown").with_keys(
+            pretraining_subjects=[],
+            objective=_SCRATCH,
+            training_metrics=None,
+            pretraining_contents=[],
+            pretraining_contents_complete=True,
+        )
     study = _plan_study(listed[0], chosen, info)
     study = study.with_model(_model_of(networks, from_scratch=from_scratch))
     trained = []
@@ -211,15 +216,11 @@ def plan_folds(
     return FoldsPlan(settings, tuple(trained), contract, study, info, from_scratch, skipped)
 
 
-def _plan_study(cohort: Cohort, settings: EvaluationSettings, info: Description) -> Study:
+def _plan_study(cohort: Cohort, settings: EvaluationSettings, info: EmbeddingsInfo) -> Study:
     """Make the folds of a table, with the row of each scan in place of features."""
     folds = None if settings.split_file is None else read_split_file(settings.split_file)
     rows = np.arange(len(cohort), dtype=float)[:, None]
-    run = dict(info["run"])
-    run.pop("members", None)  # their columns are of features
-    return plan_study(
-        cohort.table, rows, settings=settings, info=info | {"run": run}, split_rows=folds
-    )
+    return plan_study(cohort.table, rows, settings=settings, info=info.of_rows(), split_rows=folds)
 
 
 def _without_components(network: RunNetwork) -> None:

@@ -15,6 +15,7 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import AnySource
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderDescription, Samples
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
@@ -309,7 +310,7 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 
 def describe_embedded(
     run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
-) -> Json:
+) -> EmbeddingsInfo:
     """Return the description stored with the features, such as the subjects of pretraining."""
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
     if provenance is None:
@@ -341,4 +342,4 @@ def describe_embedded(
     }
     if provenance is not None and UNKNOWN in provenance:
         info[UNKNOWN] = provenance[UNKNOWN]
-    return info
+    return EmbeddingsInfo.model_validate(info)

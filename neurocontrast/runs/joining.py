@@ -14,7 +14,7 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from neurocontrast.config import load_config
-from neurocontrast.documents.encoder import EncoderContract
+from neurocontrast.documents.encoder import EncoderContract, ObjectiveRecord
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.encoders.members import (
     JoinedMember,
@@ -236,22 +236,22 @@ def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
             left_out.append(sites)
     joined = []
     for name, kind, contract in zip(names, number_kinds(contracts), contracts, strict=True):
-        objective = contract.objective
+        objective = contract.objective or ObjectiveRecord()
         joined.append(
             JoinedMember(
                 run=name,
                 kind=kind,
                 samples=contract.preprocessing.kind,
                 encoder=contract.encoder.name,
-                objective=None if objective is None else objective.name,
+                objective=objective.name,
             )
         )
     return MembersRecord(
         format=2,
         neurocontrast=version(),
-        seeds=tuple(contract.seed for contract in contracts),
+        seeds=tuple(map(attrgetter("seed"), contracts)),
         left_out=tuple(left_out) if any(left_out) else None,
-        weights=tuple(contract.sha256 for contract in contracts),
+        weights=tuple(map(attrgetter("sha256"), contracts)),
         joined=tuple(joined),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -291,7 +292,7 @@ def finish_members(
     cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
     start = {}
     if "init" in provenances[0]:
-        starts = [Start.model_validate(provenance["init"]) for provenance in provenances]
+        starts = list(map(Start.model_validate, map(itemgetter("init"), provenances)))
         start["init"] = join_starts(starts).content()
     write_json(
         folder / "provenance.json",

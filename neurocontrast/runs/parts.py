@@ -21,12 +21,10 @@ from neurocontrast.data.columns import no_column
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
-from neurocontrast.documents.document import Json
-from neurocontrast.documents.encoder import EncoderDescription, Samples
+from neurocontrast.documents.encoder import Samples
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import digest_of_file, hold, write_table
-from neurocontrast.losses.registry import describe_objective
+from neurocontrast.files import hold, write_table
 from neurocontrast.losses.supervised import Supervised
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import (
@@ -40,7 +38,7 @@ from neurocontrast.runs.folder import (
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
 from neurocontrast.seeds import derive_seed
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components
+from neurocontrast.training.components import check_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 SKIPPED = "skipped.tsv"
@@ -311,50 +309,6 @@ def follow_run(
     return known["is_new"], parts.with_source(
         parts.source.as_in_run(Samples.model_validate(known["contract"]))
     )
-
-
-def contracts_of(
-    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, object]
-) -> list[EncoderDescription]:
-    """Return what the ``encoder.json`` of each encoder says before it is trained; `fitted` is of the first one."""
-    common: Json = {
-        "objective": _describe_objective(settings, parts),
-        "seed": settings.seed,
-        "epochs": settings.training.epochs,
-        "n_training_scans": len(parts.data.training_rows),
-        "simulated": parts.cohort.simulated,
-        "provenance": digest_of_file(folder / "provenance.json"),
-    }
-    halves = [half.contract().content() for half in parts.source.halves]
-    augments: list[Json | None] = [None]
-    if parts.objective is not None:
-        augments = [settings.augment.model_dump(mode="json")]
-    trained_with: list[Json] = [{}]
-    if settings.second is not None:
-        names = [encoder.name for encoder in settings.encoders]
-        augments.append(settings.second[1].model_dump(mode="json"))
-        trained_with = [{"trained_with": name} for name in reversed(names)]
-    contracts = []
-    for number, (samples, augment) in enumerate(zip(halves, augments, strict=True)):
-        content = samples | {"augment": augment}
-        if number:
-            content |= trained_with[number] | common
-        else:
-            content |= common | dict(fitted) | trained_with[number]
-        contracts.append(content)
-    if settings.training.init is not None:
-        contracts[0] = {"init": read_provenance(folder).get("init")} | contracts[0]
-    return [EncoderDescription.model_validate(content) for content in contracts]
-
-
-def _describe_objective(settings: Config, parts: Parts) -> Json:
-    """Describe the loss, or the way in which a linear encoder is fitted."""
-    if parts.objective is None:
-        return dict(LINEAR_OBJECTIVES[settings.encoder.name])
-    described: Json = describe_objective(settings.objective, parts.vectors)
-    if parts.target:
-        described["target"] = parts.target
-    return described
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:

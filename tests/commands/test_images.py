@@ -82,10 +82,10 @@ def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, tmp_pa
     with torch.no_grad():
         features = load_encoder(run)[0](torch.from_numpy(pixels_of(digits))).numpy()
     np.testing.assert_allclose(read.features, features, rtol=1e-4, atol=1e-5)
-    assert read.info["run"]["preprocessing"]["kind"] == "images"
+    assert read.info.run.preprocessing.kind == "images"
     assert {"split", "label", "background_red"} <= set(read.table)
     seen = read_json(run / "provenance.json")["pretraining_subjects"]
-    assert read.info["pretraining_subjects"] == seen
+    assert read.info.pretraining_subjects == seen
 
 
 def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run, digits, tmp_path):

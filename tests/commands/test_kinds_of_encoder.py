@@ -55,7 +55,7 @@ def test_embed_reads_out_a_network_that_was_trained_by_its_mean(whole, cohort, c
     )
     found = read_embeddings(made)
     assert found.features.shape[1] == 8 * 36
-    assert found.info["read_out"] == read_out
+    assert found.info.read_out == read_out
     config["embedding"]["layer"] = "head"
     with pytest.raises(ConfigError, match="the head takes the encoder's own features"):
         neurocontrast.embed(whole, participants=cohort, out=tmp_path / "h.parquet", config=config)

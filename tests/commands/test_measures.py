@@ -219,7 +219,7 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
     carried = read.table.set_index("participant_id")["Left-Hippocampus"]
     assert carried.to_dict() == listed.loc[carried.index].to_dict()
     found = read_json(probe / "evaluation.json")
-    assert found["regional_columns"] == read.info["run"]["preprocessing"]["columns"]
+    assert found["regional_columns"] == read.info.run.preprocessing.columns
     assert found["regional"]["auc"]["pooled"] > 0.7
     assert not found.get("voxels_about")
     page = nc.report(probe, figures=False).read_text()

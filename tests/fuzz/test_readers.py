@@ -26,8 +26,8 @@ from neurocontrast.data.listing import read_parquet
 from neurocontrast.data.measures.tables import read_tables
 from neurocontrast.data.phenotype import read_phenotype
 from neurocontrast.data.problems import Problems
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.documents.encoder import EncoderDescription
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.encoders import EncoderSettings, build_model, load_model, save_encoder
 from neurocontrast.exceptions import NeurocontrastError
 from neurocontrast.transforms.loading import read_scan, read_scan_header

@@ -144,12 +144,12 @@ def test_embed_names_the_ways_out_and_each_of_them_works(tables, run, tmp_path, 
     assert set(skipped["scan"]) == {"sub-03", "sub-07", "sub-11"}
     read = read_embeddings(out)
     assert len(read.table) == 37
-    assert read.info["flow"][-1]["n_subjects"] == 3
-    assert "max_missing" not in read.info
+    assert read.info.flow[-1].n_subjects == 3
+    assert not read.info.has("max_missing")
     assert embed(run, measured, out, "--set", "data.max_missing=0.4") == 0
     assert not (tmp_path / "e.skipped.tsv").exists()
     filled = read_embeddings(out)
-    assert (len(filled.table), filled.info["max_missing"]) == (39, 0.4)
+    assert (len(filled.table), filled.info.max_missing) == (39, 0.4)
     assert embed(run, lacking, out, "--set", "data.max_missing=0.1", "--skip") == 0
     assert set(pd.read_csv(tmp_path / "e.skipped.tsv", sep="\t")["scan"]) == {"sub-07", "sub-11"}
     assert embed(run, whole, tmp_path / "w.parquet") == 0

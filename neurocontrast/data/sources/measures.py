@@ -321,14 +321,14 @@ class PairedBrains(BrainVolumes):
 
     def as_in_run(self, samples: Samples) -> Self:
         """Return the source with the preprocessing of a run, of both."""
-        of_measures = Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
-        second = self.second.as_in_run(of_measures)
+        second = self.second.as_in_run(
+            Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
+        )
         return replace(super().as_in_run(samples), second=second)
 
     def contract(self) -> Samples:
         """Return how scans and measures are prepared; each of `halves` has the keys of its own ``encoder.json``."""
-        of_measures = self.second.contract().preprocessing
-        return super().contract().with_keys(preprocessing_2=of_measures)
+        return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
         """Return the digests of each scan and of its measures; "" where one of both has none."""

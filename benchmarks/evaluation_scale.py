@@ -33,7 +33,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import neurocontrast
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.evaluation import EvaluationSettings
 
 N_SITES = 40

@@ -37,7 +37,7 @@ from sklearn.decomposition import PCA
 import neurocontrast
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.display import console_progress
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.files import write_table
 from neurocontrast.transforms.compose import load_volume
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.findings import measure as measured
 from neurocontrast.findings import plan_external

@@ -180,16 +180,6 @@ class KnownPeople:
         return Recognised(frozenset(named), frozenset(alike - named), len(not_compared))
 
 
-def shared_keys(records: Sequence[Record]) -> Description:
-    """Return the keys and values that all records share."""
-    shared = {}
-    for key, value in records[0].items():
-        alike = [record for record in records if record.get(key) == value]
-        if value is not None and len(alike) == len(records):
-            shared[key] = value
-    return shared
-
-
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
     """Return the digests of each scan by several lists of digests; "" where one has none."""
     joined = []

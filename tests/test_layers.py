@@ -25,7 +25,7 @@ class Refuse(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Refuse())
 import neurocontrast
 import neurocontrast.data.cohort, neurocontrast.evaluation, neurocontrast.findings
-import neurocontrast.embedding.table
+import neurocontrast.documents.embeddings
 from neurocontrast import evaluate, report
 from neurocontrast.cli import run
 code = run(["report", "no-such-folder", "--set", "report.show_ids=true"])

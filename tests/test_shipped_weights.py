@@ -63,7 +63,7 @@ def test_they_are_embedded_with_and_predicted_from_as_a_run_is(people, tmp_path)
     embedded = neurocontrast.embed(
         brain_maps, participants=table, out=tmp_path / "e.parquet", config=config
     )
-    assert read_embeddings(embedded).info["run"]["licence"] == "CC BY-SA 3.0"
+    assert read_embeddings(embedded).info.run.licence == "CC BY-SA 3.0"
     out = neurocontrast.predict(brain_maps.probes["age"], embedded, out=tmp_path / "age.tsv")
     found = pd.read_csv(out, sep="\t")["y_score"]
     assert np.abs(found - people["age"]).mean() < 15  # a guess of 60 years for everybody errs by 28

@@ -62,10 +62,10 @@ def join(
 
 def _joined_tables(path: Path) -> Result:
     """Return the blocks of a joined table, and the command for its evaluation."""
-    from neurocontrast.embedding.table import read_embeddings
+    from neurocontrast.documents.embeddings import read_embeddings
 
     read = read_embeddings(path)
-    blocks = {name: block["n_features"] for name, block in read.info["run"]["blocks"].items()}
+    blocks = {name: block.n_features for name, block in read.info.run.blocks.items()}
     listed = ", ".join(f"{name} {n:,}" for name, n in blocks.items())
     title = f"{len(read.table):,} scans, {read.features.shape[1]:,} features each: {listed}"
     following = evaluation_of(path, read.table.columns)

@@ -12,6 +12,8 @@ import torch
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
+from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -23,7 +25,7 @@ from neurocontrast.evaluation.members import members_of as members_of_table
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
-from neurocontrast.provenance import Description, Record, version
+from neurocontrast.provenance import Description, version
 from neurocontrast.runs.folder import read_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -87,14 +89,14 @@ def bundle(
     target = Path(out)
     folder = folder_of(run)
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
-    readers, contract = load_readers(folder, EmbeddingSettings())
+    readers, described = load_readers(folder, EmbeddingSettings())
     purpose = "a bundle is made of an encoder of brains"
     sources = []
     for reader in readers:
         sources.append(brains_of_run(reader.folder, reader.contract, DataSettings(), what=purpose))
     probe = evaluated = None
     if evaluation is not None:
-        probe = _probe_of(evaluation, contract)
+        probe = _probe_of(evaluation, described)
         place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
@@ -105,16 +107,16 @@ def bundle(
         **{
             "samples": _samples_of(sources[0]),
             "all_samples": _samples_of_all(sources),
-            "contract": contract,
+            "contract": described.content(),
             "probe": probe,
             "evaluation": evaluated,
         },
         "provenance": {"cohort": {}, **provenance},
         "metrics": {name: value for name, value in found.items() if value is not None},
-        "simulated": contract.get("simulated") or (evaluated is not None and evaluated.simulated),
+        "simulated": described.simulated or (evaluated is not None and evaluated.simulated),
         "versions": {name: metadata.version(name) for name in ("monai", "numpy")}
         | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
-        "features": [f"feature {number}" for number in range(int(contract["n_features"]))],
+        "features": [f"feature {number}" for number in range(described.n_features or 0)],
         "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
         "intended_use": _INTENDED_USE,
     }
@@ -129,7 +131,7 @@ def bundle(
     return target
 
 
-def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedProbe:
+def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:
     """Read the probe of an evaluation of the run's features, without the people it learned from."""
     probe = load_probe(evaluation)
     if is_joined(probe.blocks):
@@ -137,11 +139,12 @@ def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedPro
         raise ConfigError(
             f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
         )
-    n_features = int(contract["n_features"])
-    members = members_of_table({"run": contract}, n_features)
+    n_features = described.n_features or 0
+    members = members_of_table(EmbeddingsInfo.model_validate({"run": described}), n_features)
     check_same_members(probe.members, members, parameter=f"{evaluation}")
-    sha256 = contract["weights"]["sha256"]
-    probe.check_encoder(sha256, n_features, place=f"{evaluation}", what="its probe")
+    probe.check_encoder(
+        described.weights.sha256, n_features, place=f"{evaluation}", what="its probe"
+    )
     nobody: dict[str, frozenset[str]] = {
         "trained_on": frozenset(),
         "trained_contents": frozenset(),
@@ -152,8 +155,7 @@ def _probe_of(evaluation: str | os.PathLike[str], contract: Record) -> FittedPro
 def _save_encoders(models: Path, run: Path) -> None:
     """Write the encoder of a run, or the encoders of its members, without heads."""
     for folder in members_of(run):
-        contract = read_contract(folder)
-        contract.pop("head", None)
+        contract = read_contract(folder).without("head")
         copy_encoder(folder, contract, models / folder.relative_to(run))
     if has_members(run):
         write_members(models, read_record(run))

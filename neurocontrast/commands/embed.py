@@ -18,6 +18,7 @@ from neurocontrast.data.columns import Where
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.readers import (
     Reading,
@@ -27,7 +28,6 @@ from neurocontrast.embedding.readers import (
     table_of,
     warnings_of,
 )
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
@@ -95,7 +95,7 @@ def embed(
     settings = as_config({} if config is None else config)
     refuse_several("embed")
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
-    readers, contract = load_readers(folder, settings.embedding)
+    readers, described = load_readers(folder, settings.embedding)
     given = None if transforms is None else Compose(transforms)
     listings: list[Reading[AnySource]] = []
     for reader in readers:
@@ -112,16 +112,21 @@ def embed(
         progress.warning(
             f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
         )
-    info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
+    info = describe_embedded(folder, described, cohort, progress)
     readings, skipped = _leave_out(listings, settings.embedding.where, progress)
     read = readings[0].cohort
-    info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
-    info |= _allowed_missing(readings)
+    info = info.with_keys(
+        **settings.embedding.reading(),
+        flow=_flow(listed, cohort, read),
+        cohort_digest=read.digest(),
+        **_allowed_missing(readings),
+    )
     # All that features depend on to the last digit: weights, scans, settings, software.
-    software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
+    environment = info.environment or {}
+    software = [environment[key] for key in ("neurocontrast", "packages", "platform")]
     known = [
-        info["run"],
-        info["cohort_digest"],
+        info.run.content(),
+        info.cohort_digest,
         settings.embedding.reading(),
         settings.embedding.batch_size,
         device,

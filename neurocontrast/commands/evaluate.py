@@ -1,7 +1,6 @@
 """Evaluate an embeddings table, compared with covariates and with the scans' own voxels."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from glob import escape as escape_pattern
 from html import escape
@@ -15,9 +14,9 @@ from sklearn.base import BaseEstimator
 from neurocontrast.commands.report import report
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.columns import no_column
-from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import embeddings_file, read_embeddings
+from neurocontrast.documents.embeddings import Embeddings
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import (
     EvaluationSettings,
     StudyResult,
@@ -28,13 +27,11 @@ from neurocontrast.evaluation import (
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin, Metric, read_evaluation
-from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import (
     atomic_folder,
     check_output_folder,
-    digest_of_file,
     write_json,
     write_table,
     write_text,
@@ -232,39 +229,27 @@ def evaluate(
         ``result.report()``.
     """
     progress = as_progress(progress)
-    if isinstance(embeddings, pd.DataFrame) or isinstance(options.get("test"), pd.DataFrame):
-        with tempfile.TemporaryDirectory() as scratch:
-            table = embeddings_file(embeddings, Path(scratch))
-            options |= _files_in(options.get("test"), Path(scratch))
-            return evaluate(
-                table,
-                out=out,
-                target=target,
-                settings=settings,
-                estimator=estimator,
-                cv=cv,
-                overwrite=overwrite,
-                progress=progress,
-                **options,
-            )
+    test = options.get("test")
+    if isinstance(test, pd.DataFrame):
+        options["test"] = "test.parquet"  # as the record calls a DataFrame
     options |= _texts_of_paths(options)
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
-    read = read_embeddings(embeddings)
+    read = Embeddings.of(embeddings)
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
     planned = chosen
-    contract = (read.info.get("run") or {}).get("preprocessing") or {}
-    if contract.get("kind") == "measures" and not chosen.regional and chosen.voxels != "off":
+    preprocessing = read.info.run.preprocessing
+    if preprocessing.kind == "measures" and not chosen.regional and chosen.voxels != "off":
         # An encoder of regional measures is compared with models of the same ones.
-        names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
+        names = [escape_pattern(name) for name in preprocessing.columns if name in read.table]
         planned = chosen.model_copy(update={"regional": tuple(names)})
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
     if chosen.target not in {*read.table, "tiv"}:
-        raise ConfigError(no_column(Path(embeddings).name, chosen.target, read.table.columns))
+        raise ConfigError(no_column(read.path.name, chosen.target, read.table.columns))
     how: dict[str, Any] = {
         "settings": planned,
         "info": read.info,
@@ -274,9 +259,12 @@ def evaluate(
     }
     study = plan_study(read.table, read.features, **how)
     external = None
+    other = None
     check(study)
     if chosen.test is not None:
-        other = read_embeddings(chosen.test)
+        if not isinstance(test, pd.DataFrame):
+            test = chosen.test
+        other = Embeddings.of(test, parameter="test")
         external = plan_external(
             study, other.table, other.features, info=other.info, training_info=read.info
         )
@@ -284,16 +272,9 @@ def evaluate(
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
-    result = measure(study, external=external, encoder=encoder_digest(read.info), progress=progress)
-    _write(folder, result, chosen, Path(embeddings), read.info)
+    result = measure(study, external=external, encoder=read.info.encoder_digest, progress=progress)
+    _write(folder, result, chosen, read, other)
     return EvaluationResult(folder)
-
-
-def _files_in(test: AnyTable | None, scratch: Path) -> dict[str, Path]:
-    """Return the file of the external test set, if there is one; see `embeddings_file`."""
-    if test is None:
-        return {}
-    return {"test": embeddings_file(test, scratch, parameter="test")}
 
 
 def _texts_of_paths(options: Mapping[str, object]) -> dict[str, str]:
@@ -310,32 +291,32 @@ def _write(
     folder: Path,
     result: StudyResult,
     settings: EvaluationSettings,
-    source: Path,
-    info: dict[str, Any],
+    read: Embeddings,
+    other: Embeddings | None,
 ) -> None:
+    info = read.info
     changed: Description = {}  # said only where it is another one than that of the run
-    if info.get("layer", "encoder") != "encoder":
-        changed["layer"] = info["layer"]
-    if info.get("max_missing") is not None:
-        changed["max_missing"] = info["max_missing"]
+    if info.layer != "encoder":
+        changed["layer"] = info.layer
+    if info.max_missing is not None:
+        changed["max_missing"] = info.max_missing
     made_of = EmbeddingsOrigin(
-        file=source.name,
-        digest=digest_of_file(source),
-        cohort_source=info.get("cohort_source"),
-        cohort_digest=info.get("cohort_digest"),
-        environment=info.get("environment"),
+        file=read.path.name,
+        digest=read.digest(),
+        cohort_source=info.cohort_source,
+        cohort_digest=info.cohort_digest,
+        environment=info.environment,
         **changed,
     )
     found = result.evaluation
     added: dict[str, Any] = {"embeddings": made_of}
     added["software"] = ["scikit-learn"]
     external = found.part(ExternalTest)
-    if settings.test is not None and external is not None:
-        test = Path(settings.test)
+    if other is not None and external is not None:
         added["external"] = external.model_copy(
-            update={"file": test.name, "digest": digest_of_file(test)}
+            update={"file": other.path.name, "digest": other.digest()}
         )
-    choices = {"embeddings": source.name, "evaluation": settings.without_folders()}
+    choices = {"embeddings": read.path.name, "evaluation": settings.without_folders()}
     write_evaluation(folder, result, choices=choices, info=info, added=added)
 
 
@@ -344,27 +325,26 @@ def write_evaluation(
     result: StudyResult,
     *,
     choices: Mapping[str, Any],
-    info: Mapping[str, Any],
+    info: EmbeddingsInfo,
     added: Mapping[str, Any],
 ) -> None:
     """Write an evaluation folder, whole or not at all.
 
-    `choices` become ``config.yaml``; `info` says what is known of run and cohort (``run``,
-    ``objective``, ``simulated``, ``simulation``, ``training_metrics``); `added` are further keys of
+    `choices` become ``config.yaml``; `info` describes run and cohort; `added` are further keys of
     ``evaluation.json``.
     """
     origin = {
-        "simulated": bool(info.get("simulated", False)),
-        "simulation": info.get("simulation"),
-        "run": info.get("run"),
-        "objective": info.get("objective"),
+        "simulated": info.simulated,
+        "simulation": info.simulation,
+        "run": info.content().get("run"),
+        "objective": info.objective,
         "environment": describe_environment(),
     }
     with atomic_folder(folder) as new:
         for name, table in result.tables.items():
             write_table(new / f"{name}.tsv", table)
-        if info.get("training_metrics"):
-            write_table(new / "training.tsv", pd.DataFrame(info["training_metrics"]))
+        if info.training_metrics:
+            write_table(new / "training.tsv", pd.DataFrame(info.training_metrics))
         if result.probe is not None:
             save_probe(new / PROBE_FOLDER, result.probe)
         write_text(

@@ -163,8 +163,8 @@ def explain(
         explained = _explain_scans(looks, settings, progress)
     explained[1].update(_say_mean(probe, explained[1]))
     meaning |= {
-        "simulated": cohorts[0].simulated or bool(contract.get("simulated")),
-        "encoder": contract["weights"]["sha256"],
+        "simulated": cohorts[0].simulated or contract.simulated,
+        "encoder": contract.weights.sha256,
     }
     _write(folder, probe, meaning, cohorts[0], truths, explained)
     return folder

@@ -177,10 +177,10 @@ def _evaluate(
         "folds": abouts,
     }
     origin = EmbeddingsOrigin(
-        file=None if plan.from_scratch else plan.contract["weights"].get("file"),
+        file=None if plan.from_scratch else plan.contract.weights.file,
         digest=plan.weights,
-        cohort_source=plan.info["cohort_source"],
-        cohort_digest=plan.info["cohort_digest"],
+        cohort_source=plan.info.cohort_source,
+        cohort_digest=plan.info.cohort_digest,
     )
     choices = {
         "seed": plan.settings.seed,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import filterfalse
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,11 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
+from neurocontrast.documents.document import Json, shared_content
+from neurocontrast.documents.embeddings import Embeddings, read_embeddings, write_embeddings
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.rows import (
     check_rows,
-    encoder_digest,
     row_names,
     tidy_table,
 )
@@ -26,11 +27,9 @@ from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import (
     CONTENT,
-    KnownPeople,
     describe_environment,
     join_contents,
     join_people,
-    shared_keys,
 )
 from neurocontrast.weights import folder_of
 
@@ -135,7 +134,7 @@ def _join_tables(
     for name, path in paths.items():
         read[name] = read_embeddings(path)
         _refuse_several(name, read[name])
-        digests[name] = encoder_digest(read[name].info)
+        digests[name] = read[name].info.encoder_digest
     encoders = pd.Series(digests, dtype=object).dropna()
     groups = encoders.groupby(encoders).groups.values()
     same = [" = ".join(names) for names in groups if len(names) > 1]
@@ -145,7 +144,8 @@ def _join_tables(
         )
     table, features = _rows_of_all(read)
     info = _describe(read, digests)
-    if unknown := ", ".join(info["pretraining_unknown"]):
+    unknown = ", ".join(info.pretraining_unknown)
+    if unknown:
         progress.warning(
             f"{unknown}: does not say who was in pretraining, so no evaluation can look for its "
             "subjects."
@@ -156,13 +156,13 @@ def _join_tables(
 
 def _refuse_several(name: str, table: Embeddings) -> None:
     """Refuse a table of several encoders, whose features would be joined once more."""
-    run = table.info.get("run") or {}
-    if run.get("blocks"):
-        blocks = ", ".join(run["blocks"])
+    run = table.info.run
+    if run.blocks:
+        blocks = ", ".join(run.blocks)
         raise DataError(
             f"{name}: is joined already, of {blocks}. Join those tables with the others."
         )
-    if run.get("members"):
+    if run.members:
         raise DataError(
             f"{name}: is of a run of several members, whose predictions are averaged and whose "
             "columns are not joined. Embed one member, such as RUN/members/0, and join that; or "
@@ -202,11 +202,7 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
     table = read[first].table.copy()
     placed = {name: each.iloc[places[name]] for name, each in tidy.items()}
     # Where a scan lies may differ.
-    skipped = {
-        column
-        for each in read.values()
-        for column in columns_of((each.info.get("run") or {}).get("channels"))
-    }
+    skipped = {column for each in read.values() for column in columns_of(each.info.run.channels)}
     for name in others:
         for column in (
             tidy[first]
@@ -234,44 +230,57 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
     )
 
 
-def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:
+def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
     """Return the description of the joined table: of the runs what they share, and each as one of ``blocks``."""
-    infos = [each.info for each in read.values()]
-    known = list(digests.values())
-    runs = [info.get("run") or {} for info in infos]
+    infos = list(map(attrgetter("info"), read.values()))
+    contents = list(map(EmbeddingsInfo.content, infos))
+    shared = shared_content(contents)
+    people = join_people(list(map(EmbeddingsInfo.known_people, infos)))
+    unknown = []
+    for name, table in read.items():
+        if table.info.pretraining_subjects is None:
+            unknown.append(name)
+    subjects = None
+    if len(unknown) < len(infos):
+        subjects = sorted(people.subjects or ())
+    info = {key: shared[key] for key in _SHARED if key in shared} | {
+        "run": _describe_runs(read, digests),
+        "pretraining_subjects": subjects,
+        "pretraining_contents": sorted(people.contents),
+        "pretraining_contents_complete": people.is_complete,
+        "pretraining_unknown": unknown,
+        "simulated": any(map(attrgetter("simulated"), infos)),
+        "flow": contents[0].get("flow"),
+        "environment": describe_environment(),
+    }
+    return EmbeddingsInfo.model_validate(info)
+
+
+def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
+    """Return the keys that the runs share, and the features of each table as a block."""
+    runs = []
+    preprocessing = []
+    for table in read.values():
+        runs.append(table.info.run.content())
+        preprocessing.append(table.info.run.preprocessing.content())
+    run = shared_content(runs)
+    run["preprocessing"] = shared_content(preprocessing)
     blocks = {}
     n_features = 0
-    for name, info, run in zip(read, infos, runs, strict=True):
+    for name, table in read.items():
         first = n_features
-        n_features = n_features + read[name].features.shape[1]
+        n_features = n_features + table.features.shape[1]
+        content = table.info.content()
         blocks[name] = {
             "n_features": n_features - first,
             "columns": [f"feature_{first:04d}", f"feature_{n_features - 1:04d}"],
             "encoder": digests[name],
-            "objective": info.get("objective"),
-            **{key: info[key] for key in _OPTIONS if key in info},
-            "run": run,
+            "objective": table.info.objective,
+            **{key: content[key] for key in _OPTIONS if key in content},
+            "run": table.info.run.content(),
         }
-    shared = shared_keys(infos)
-    of_runs = list(map(KnownPeople.of_pretraining, infos))
-    people = join_people(of_runs)
-    unknown = []
-    for name, of_run in zip(read, of_runs, strict=True):
-        if of_run.subjects is None:
-            unknown.append(name)
-    return {
-        **{key: shared[key] for key in _SHARED if key in shared},
-        "run": shared_keys(runs)
-        | {"preprocessing": shared_keys([run.get("preprocessing") or {} for run in runs])}
-        | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
-        | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
-        "pretraining_subjects": (
-            None if len(unknown) == len(infos) else sorted(people.subjects or ())
-        ),
-        "pretraining_contents": sorted(people.contents),
-        "pretraining_contents_complete": people.is_complete,
-        "pretraining_unknown": unknown,
-        "simulated": any(info.get("simulated") for info in infos),
-        "flow": infos[0].get("flow"),
-        "environment": describe_environment(),
-    }
+    run |= {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
+    known = list(digests.values())
+    if None not in known:
+        run["weights"] = {"sha256": digest_of(*known)}
+    return run

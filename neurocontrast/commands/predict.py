@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from neurocontrast.commands.written import Written
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable, read_table
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import embeddings_file, read_embeddings
+from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import (
     blocks_of,
@@ -31,11 +30,11 @@ from neurocontrast.evaluation.designs import (
 )
 from neurocontrast.evaluation.distribution import count_outside
 from neurocontrast.evaluation.members import check_same_members, members_of
-from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
+from neurocontrast.evaluation.rows import Floats, check_rows, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
+from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.page.wording import count_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, Description, Recognised, describe_environment
@@ -46,6 +45,8 @@ from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import folder_of
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
+_SCANS = (".tsv", ".csv", ".nii", ".nii.gz", ".mgz")
+"""Endings of files of scans, or of measures."""
 
 
 class Predictions(Written):
@@ -188,9 +189,7 @@ class _Applied:
 
 def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
     """Apply a probe to a table of embeddings."""
-    with tempfile.TemporaryDirectory() as scratch:
-        path = embeddings_file(request.people, Path(scratch))
-        tidy, features, origin, doubts = _read_features(fitted, path, request.config)
+    tidy, features, origin, doubts = _read_features(fitted, request.people, request.config)
     labels = read_labels(fitted, tidy, request.calibrate)
     people = people_of(fitted, tidy)
     truths = truths_of(fitted, tidy, labels, people)
@@ -306,25 +305,24 @@ def _weights_at(
 
 def _read_features(
     fitted: FittedProbe,
-    path: Path,
+    people: AnyEmbeddings,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], Description, list[str]]:
     """Return the rows and features of an embeddings table, what is recorded of it, and doubts about how it is read."""
-    if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
+    if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
-            f"embeddings: '{path}' are scans or measures. Say which run embeds them: run=RUN."
+            f"embeddings: '{people}' are scans or measures. Say which run embeds them: run=RUN."
         )
-    read = read_embeddings(path)
+    read = Embeddings.of(people)
+    name = read.path.name
     if not len(read.table):
         raise DataError(
-            f"{path.name}: the table has no rows, and there is nothing to predict without a scan."
+            f"{name}: the table has no rows, and there is nothing to predict without a scan."
         )
     n_features = read.features.shape[1]
-    check_same_members(fitted.members, members_of(read.info, n_features), parameter=path.name)
-    check_same_blocks(fitted.blocks, blocks_of(read.info, n_features), parameter=path.name)
-    doubts = [
-        fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
-    ]
+    check_same_members(fitted.members, members_of(read.info, n_features), parameter=name)
+    check_same_blocks(fitted.blocks, blocks_of(read.info, n_features), parameter=name)
+    doubts = [fitted.check_encoder(read.info.encoder_digest, read.features.shape[1], place=name)]
     if config is not None:
         as_config(config)  # refuses wrong keys
         doubts.append(
@@ -332,9 +330,14 @@ def _read_features(
         )
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
-    of_file = {"file": path.name, "digest": digest_of_file(path)}
-    origin = {"embeddings": of_file, "simulated": bool(read.info.get("simulated", False))}
+    of_file = {"file": name, "digest": read.digest()}
+    origin = {"embeddings": of_file, "simulated": read.info.simulated}
     return tidy, read.features, origin, list(filter(None, doubts))
+
+
+def _is_of_scans(path: Path) -> bool:
+    """Tell whether a path is a folder or file of scans or measures, not of embeddings."""
+    return path.is_dir() or path.name.lower().endswith(_SCANS)
 
 
 def _origin(fitted: FittedProbe, table: pd.DataFrame) -> Description:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from neurocontrast.commands.predicting import PeoplePredictions, Request, tell_rows
 from neurocontrast.data.listing import AnyTable, place_of
-from neurocontrast.embedding.table import feature_names
-from neurocontrast.evaluation.rows import Floats, encoder_digest
+from neurocontrast.documents.embeddings import feature_names
+from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, write_table_with_json
@@ -84,8 +84,8 @@ def predict_people(
     table = columns.table(reasons)
     about = _describe(predicted, table, reasons, calibrations, place_of(request.people).name)
     about["environment"] = describe_environment()
-    about["licence"] = opened.info["run"].get("licence")
-    about["encoder"] = encoder_digest(opened.info)
+    about["licence"] = opened.info.run.licence
+    about["encoder"] = opened.info.encoder_digest
     about["warnings"] = [*dict.fromkeys(warnings), *_doubts(predicted, table)]
     for warning in about["warnings"]:
         progress.warning(warning)

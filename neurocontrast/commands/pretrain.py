@@ -19,6 +19,8 @@ from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.encoders.members import MembersRecord, has_members, read_record
 from neurocontrast.encoders.weights import SECOND, folder_of_member, save_model
@@ -31,6 +33,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
 from neurocontrast.runs.answer import keep_answer
+from neurocontrast.runs.contracts import contracts_of
 from neurocontrast.runs.folder import check_new, read_metrics
 from neurocontrast.runs.initial import restore_initial
 from neurocontrast.runs.members import (
@@ -46,7 +49,6 @@ from neurocontrast.runs.members import (
 from neurocontrast.runs.parts import (
     Parts,
     build_parts,
-    contracts_of,
     follow_run,
     leave_out_unlearnable,
     open_run,
@@ -261,13 +263,14 @@ def _run(
         )
         if engine[1].is_first:
             if settings.encoder.beside is not None:
-                contracts[0]["beside"] = fit_beside(
+                beside = fit_beside(
                     parts.model.encoder,
                     parts.data,
                     subjects_of(parts.cohort, parts.data.training_rows),
                     seed=settings.seed,
                     progress=progress,
                 )
+                contracts[0] = contracts[0].with_keys(beside=beside)
             _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
 
 
@@ -314,9 +317,9 @@ def _run_members(
 def _save(
     folder: Path,
     parts: Parts,
-    contracts: Sequence[Mapping[str, Any]],
+    contracts: Sequence[EncoderDescription],
     progress: Progress,
-    **facts: Mapping[str, Any],
+    **facts: Json,
 ) -> None:
     """Write the known answer of each of a run's encoders, and then the encoders, with which the run is finished."""
     for place, half, source in zip(

@@ -27,13 +27,12 @@ from neurocontrast.data.measures.doubts import warnings_about_people
 from neurocontrast.data.measures.inspecting import InspectedMeasures, inspect_measures
 from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.encoders.members import members_of
-from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.encoders.weights import CONTRACT, read_contract
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json, write_table, write_text
 from neurocontrast.findings.measure_quality import MeasureQuality, render_measures
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
-from neurocontrast.reading import read_json
 from neurocontrast.weights import folder_of
 
 
@@ -99,14 +98,14 @@ def compare_measures(
 def contract_of(run: Path) -> MeasuresContract:
     """Return how a run of regional measures standardises; of members that of the first."""
     folder = members_of(run)[0]
-    preprocessing = read_json(folder / CONTRACT, error=CheckpointError).get("preprocessing") or {}
-    if preprocessing.get("kind") != "measures":
+    preprocessing = read_contract(folder).preprocessing
+    if preprocessing.kind != "measures":
         raise ConfigError(
             f"run: {run} was not trained on regional measures, with which these people could be "
             "compared. Give a run of measures, or none."
         )
     try:
-        return MeasuresContract.from_json(preprocessing)
+        return MeasuresContract.from_json(preprocessing.content())
     except DataError as error:
         raise CheckpointError(f"{folder / CONTRACT}: {error}") from error
 

@@ -21,6 +21,7 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -43,7 +44,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import Description, Record
+from neurocontrast.provenance import Description
 from neurocontrast.runs.answer import (
     ANSWER,
     doubts_of_measures,
@@ -141,8 +142,8 @@ def import_weights(
     objective = (
         as_config({"objective": dict(known.objective)}).objective if known.objective else None
     )
-    contract = {
-        **source.contract(),
+    content = {
+        **source.contract().content(),
         "objective": None if objective is None else describe_objective(objective, {}),
         "simulated": False,
         "imported": {
@@ -154,7 +155,10 @@ def import_weights(
     }
     with atomic_folder(folder) as temporary:
         save_encoder(
-            temporary, encoder, contract, head=model.head if encoder.settings.projection else None
+            temporary,
+            encoder,
+            EncoderDescription.model_validate(content),
+            head=model.head if encoder.settings.projection else None,
         )
     return folder
 
@@ -434,7 +438,7 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
             if (network.folder / ANSWER).is_file():
                 shutil.copyfile(network.folder / ANSWER, member / ANSWER)
             of_state = {"file": _STATE, "sha256": hashlib.sha256(state).hexdigest()}
-            copy_encoder(network.folder, network.contract | {"exported": of_state}, member)
+            copy_encoder(network.folder, network.contract.with_keys(exported=of_state), member)
         write_members(folder, read_record(run))
     return target
 
@@ -469,11 +473,12 @@ def _state_of(encoder: Encoder) -> dict[str, torch.Tensor]:
     return state
 
 
-def _as_safetensors(state: Mapping[str, torch.Tensor], contract: Record) -> bytes:
+def _as_safetensors(state: Mapping[str, torch.Tensor], contract: EncoderContract) -> bytes:
     """Return a state dict as a file of safetensors, which says how samples are prepared."""
-    metadata = {}
+    metadata: dict[str, str] = {}
+    stated = contract.content()
     for key in ("encoder", "preprocessing", "channels"):
-        if key in contract:
-            metadata[key] = json.dumps(contract[key])
+        if key in stated:
+            metadata[key] = json.dumps(stated[key])
     content: bytes = safetensors.torch.save(dict(state), metadata=metadata)
     return content

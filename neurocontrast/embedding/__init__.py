@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from neurocontrast.data.columns import Where
-from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
+from neurocontrast.documents.embeddings import Embeddings, read_embeddings, write_embeddings
 from neurocontrast.encoders.settings import ReadOut
 from neurocontrast.lazy import lazy_exports
 from neurocontrast.settings import Settings

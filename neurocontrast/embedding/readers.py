@@ -14,6 +14,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, columns_of
 from neurocontrast.data.problems import first_names
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.encoders.members import (
@@ -24,7 +25,7 @@ from neurocontrast.encoders.members import (
 )
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, Description, join_contents
+from neurocontrast.provenance import CONTENT, join_contents
 
 if TYPE_CHECKING:
     from neurocontrast.data.sources import AnySource
@@ -35,7 +36,7 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
-) -> tuple[Encoder | ContrastiveModel, dict[str, Any]]:
+) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
     """Load the network of a run, read out as the settings say, and its ``encoder.json``."""
     network, contract = load_encoder(run) if settings.layer == "encoder" else load_model(run)
     if settings.read_out is not None:
@@ -56,13 +57,13 @@ class Reader:
 
     folder: Path
     network: Network
-    contract: Description
+    contract: EncoderContract
     """``encoder.json`` of the network, or of the first of several."""
 
 
 def load_readers(
     run: str | os.PathLike[str], settings: EmbeddingSettings
-) -> tuple[list[Reader], Description]:
+) -> tuple[list[Reader], EncoderDescription]:
     """Load the networks of a run, in the order of their features, and its description.
 
     A run of one encoder has one reader, and its description is ``encoder.json``. Members that
@@ -130,7 +131,7 @@ def check_table(readers: Sequence[Reader], place: str) -> None:
 
 
 def _columns_of(reader: Reader) -> tuple[str, ...]:
-    return columns_of(reader.contract.get("channels"))
+    return columns_of(reader.contract.channels)
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import AnyDataSettings, DataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.documents.embeddings import feature_names
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.embedding.readers import (
@@ -27,7 +28,6 @@ from neurocontrast.embedding.readers import (
     contents_of,
     load_readers,
 )
-from neurocontrast.embedding.table import feature_names
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
 from neurocontrast.provenance import KnownPeople
@@ -223,7 +223,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 raise ConfigError(
                     f"max_missing: must be a share from 0 to below 1, got {allowed!r}."
                 )
-            if reader.contract["preprocessing"].get("kind") != "measures":
+            if reader.contract.preprocessing.kind != "measures":
                 raise ConfigError(
                     "max_missing: is of regional measures, and this run was trained on scans. "
                     "Leave it out."

@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pydantic
 import torch
 from torch import nn
 
+from neurocontrast.documents.encoder import EncoderContract
 from neurocontrast.encoders.encoder import (
     ContrastiveModel,
     Encoder,
@@ -67,7 +68,7 @@ def build_model(
 
 
 @in_default_torch_state
-def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any]]:
+def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContract]:
     """Load an encoder and what its JSON says.
 
     Parameters
@@ -79,7 +80,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
     -------
     encoder : Encoder
         On the CPU, in evaluation mode.
-    contract : dict
+    contract : EncoderContract
         The content of ``encoder.json``.
 
     Raises
@@ -89,7 +90,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
     """
     contract = read_contract(folder)
     try:
-        settings = EncoderSettings.model_validate(contract["encoder"])
+        settings = EncoderSettings.model_validate(contract.encoder.content())
     except pydantic.ValidationError as error:
         problems = "; ".join(
             f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
@@ -97,29 +98,24 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
         raise CheckpointError(
             f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast."
         ) from error
-    sizes = {
-        "n_channels": int(contract.get("n_channels", 1)),
-        "n_voxels": int(contract.get("n_voxels", 0)),
-    }
-    encoder = build_encoder(settings, **sizes)
-    if beside := contract.get("beside"):
-        encoder.beside = LinearComponents(int(beside["n_components"]), int(beside["n_voxels"]))
-    encoder.load_state_dict(
-        read_tensors(folder, contract["weights"], expected=encoder.state_dict())
-    )
+    encoder = build_encoder(settings, n_channels=contract.n_channels, n_voxels=contract.n_voxels)
+    beside = contract.beside
+    if beside is not None:
+        encoder.beside = LinearComponents(beside.n_components, beside.n_voxels)
+    encoder.load_state_dict(read_tensors(folder, contract.weights, expected=encoder.state_dict()))
     return encoder.eval(), contract
 
 
-def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, dict[str, Any]]:
+def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, EncoderContract]:
     """Load an encoder with its projection head, and what its JSON says; see `load_encoder`."""
     encoder, contract = load_encoder(folder)
-    if "head" not in contract:
+    if contract.head is None:
         raise CheckpointError(
             f"{Path(folder) / CONTRACT}: there is no projection head in this folder: runs of earlier versions did not "
             "keep theirs. Embed the encoder's features (embedding.layer: encoder), or pretrain again."
         )
     head = _build_head(encoder, seed=0)
-    head.load_state_dict(read_tensors(folder, contract["head"], expected=head.state_dict()))
+    head.load_state_dict(read_tensors(folder, contract.head, expected=head.state_dict()))
     return ContrastiveModel(encoder, head).eval(), contract
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import chain
-from operator import attrgetter, itemgetter, methodcaller
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,11 +13,20 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 from torch import nn
 
+from neurocontrast.documents.document import Json, shared_content
+from neurocontrast.documents.encoder import (
+    BesideRecord,
+    EncoderContract,
+    EncoderDescription,
+    PreprocessingRecord,
+    RunDescription,
+    Samples,
+    Start,
+)
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.encoders.weights import MEMBERS, folder_of_member, read_contract
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of, write_json
-from neurocontrast.provenance import Description, Record, shared_keys
 from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
@@ -28,8 +36,6 @@ _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtyp
 """Keys of ``encoder.json`` that members of one kind share, beside their preprocessing."""
 _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """Keys of ``preprocessing`` that the people learned from decide."""
-_T1 = ("t1",)
-"""Channels of runs that do not say theirs."""
 _JOINED = 2
 """Format of ``members.json`` of runs that were joined, which earlier versions refuse."""
 
@@ -136,7 +142,7 @@ def members_of(run: Path) -> tuple[Path, ...]:
     folders = tuple(map(partial(folder_of_member, run), range(len(record.seeds))))
     for folder, seed, sha256 in zip(folders, record.seeds, record.weights, strict=True):
         contract = read_contract(folder)
-        if contract["weights"]["sha256"] != sha256:
+        if contract.sha256 != sha256:
             remedy = "continue the run with --resume"
             if record.joined is not None:
                 remedy = "join the runs again"
@@ -145,20 +151,20 @@ def members_of(run: Path) -> tuple[Path, ...]:
                 f"{sha256[:12]}… in {MEMBERS} of the run. Copy the whole run again, or, where this "
                 f"member was trained further, {remedy}."
             )
-        if contract.get("seed") != seed:
+        if contract.seed != seed:
             raise CheckpointError(
-                f"{folder}: its seed is {contract.get('seed')}, and {MEMBERS} of the run says "
+                f"{folder}: its seed is {contract.seed}, and {MEMBERS} of the run says "
                 f"{seed}. {_REMEDY}"
             )
     return folders
 
 
-def number_kinds(contracts: Sequence[Record]) -> list[int]:
+def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
     """Return the number of the kind of each encoder, from 0 in the order of their first encoders.
 
     Encoders of one kind differ by seed, people and what is learned from these alone.
     """
-    kinds = list[Description]()
+    kinds = list[Json]()
     numbers = []
     for contract in contracts:
         kind = _kind_of(contract)
@@ -168,34 +174,35 @@ def number_kinds(contracts: Sequence[Record]) -> list[int]:
     return numbers
 
 
-def _kind_of(contract: Record) -> Description:
+def _kind_of(contract: EncoderContract) -> Json:
     """Return the keys of ``encoder.json`` by which encoders are of one kind."""
-    kind: Description = {}
+    content = contract.content()
+    kind: Json = {}
     for key in _OF_KIND:
-        if contract.get(key) is not None:
-            kind[key] = contract[key]
+        if content.get(key) is not None:
+            kind[key] = content[key]
     kind["preprocessing"] = _settings_of_preprocessing(contract)
-    if "beside" in contract:
-        kind["beside"] = _beside_of(contract)
+    if contract.beside is not None:
+        kind["beside"] = _beside_of(contract.beside)
     return kind
 
 
-def _settings_of_preprocessing(contract: Record) -> Description:
+def _settings_of_preprocessing(contract: EncoderContract) -> Json:
     """Return the settings of preprocessing, without numbers learned from people.
 
     Columns are those of the tables: which of them differ between people is learned.
     """
-    settings = dict(contract["preprocessing"])
+    preprocessing = contract.preprocessing
+    settings = preprocessing.content()
     if "columns" in settings:
-        settings["columns"] = sorted({*settings["columns"], *settings.get("left_out", ())})
+        settings["columns"] = sorted({*preprocessing.columns, *preprocessing.left_out})
     for key in _LEARNED:
         settings.pop(key, None)
     return settings
 
 
-def _beside_of(contract: Record) -> Description:
-    beside = contract["beside"]
-    return {"name": beside["name"], "n_components": beside["n_components"]}
+def _beside_of(beside: BesideRecord) -> Json:
+    return {"name": beside.name, "n_components": beside.n_components}
 
 
 def digest_of_members(record: MembersRecord) -> str | None:
@@ -210,24 +217,21 @@ def join_digests(digests: Iterable[str]) -> str:
     return digest_of("members", *digests)
 
 
-def join_starts(starts: Sequence[Record]) -> Description:
+def join_starts(starts: Sequence[Start]) -> Start:
     """Describe the weights that members started from: those of one run, or of a run's members."""
-    start = shared_keys(starts)
-    if len(start) == len(starts[0]):
-        return dict(starts[0])
-    start["name"] = str(starts[0]["name"]).partition("/members/")[0]
-    start["sha256"] = join_digests(map(itemgetter("sha256"), starts))
-    start["subjects_known"] = all(map(itemgetter("subjects_known"), starts))
-    return start
+    contents = list(map(Start.content, starts))
+    shared = shared_content(contents)
+    if len(shared) == len(contents[0]):
+        return starts[0]
+    shared["name"] = starts[0].name.partition("/members/")[0]
+    shared["sha256"] = join_digests(map(str, map(attrgetter("sha256"), starts)))
+    shared["subjects_known"] = all(map(attrgetter("subjects_known"), starts))
+    return Start.model_validate(shared)
 
 
-def preparation_of(contract: Record) -> str:
+def preparation_of(samples: Samples) -> str:
     """Return all of ``encoder.json`` that decides how samples are prepared, as text."""
-    decisive = [
-        contract["preprocessing"],
-        list(contract.get("channels") or _T1),
-        contract.get("cache_dtype", "float32"),
-    ]
+    decisive = [samples.preprocessing.content(), samples.channels, samples.cache_dtype]
     return json.dumps(decisive, sort_keys=True)
 
 
@@ -258,12 +262,12 @@ class SeveralEncoders(nn.Module):
 
 
 def describe_members(
-    contracts: Sequence[Record],
+    contracts: Sequence[EncoderContract],
     sizes: Sequence[int],
     left_out: Sequence[Sequence[str]] | None = None,
     *,
     joined: Sequence[JoinedMember] | None = None,
-) -> Description:
+) -> RunDescription:
     """Describe a run of members: the keys that all share, and each member.
 
     `sizes` are the numbers of features of each, `left_out` the sites that each was trained without.
@@ -274,69 +278,88 @@ def describe_members(
     members = []
     start = 0
     for number, (contract, size) in enumerate(zip(contracts, sizes, strict=True)):
-        member: Description = {
+        member: Json = {
             "name": f"member{number}",
             "n_features": size,
             "columns": [f"feature_{start:04d}", f"feature_{start + size - 1:04d}"],
-            "weights": contract["weights"],
-            "seed": contract.get("seed"),
+            "weights": contract.weights,
+            "seed": contract.seed,
         }
-        if "beside" in contract:
-            member["beside"] = _beside_of(contract)
+        if contract.beside is not None:
+            member["beside"] = _beside_of(contract.beside)
         if left_out is not None:
             member["left_out"] = list(left_out[number])
         if joined is not None:
             member |= {"run": joined[number].run, "kind": kinds[number]}
         members.append(member)
         start += size
-    shared = shared_keys(contracts)
-    preprocessing = list(map(itemgetter("preprocessing"), contracts))
-    shared["preprocessing"] = shared_keys(preprocessing)
-    if "columns" in preprocessing[0]:
-        columns = chain.from_iterable(map(itemgetter("columns"), preprocessing))
-        shared["preprocessing"]["columns"] = list(dict.fromkeys(columns))
-    for key in _OF_ONE:
-        shared.pop(key, None)
-    shared["simulated"] = any(map(methodcaller("get", "simulated"), contracts))
+    shared = _shared_by(contracts)
     if joined is not None:
-        shared["kinds"] = _describe_kinds(contracts, members)
-    starts = list(filter(None, map(methodcaller("get", "init"), contracts)))
+        shared["kinds"] = _describe_kinds(contracts, sizes, joined)
+    starts = list(filter(None, map(attrgetter("init"), contracts)))
     if len(starts) == len(contracts):
         shared["init"] = join_starts(starts)
-    digests = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
-    weights = {"sha256": join_digests(digests)}
-    return shared | {"n_features": start, "weights": weights, "members": members}
+    weights = {"sha256": join_digests(map(attrgetter("sha256"), contracts))}
+    whole = {"n_features": start, "weights": weights, "members": members}
+    return RunDescription.model_validate(shared | whole)
 
 
-def describe_run(run: Path, contracts: Sequence[Record], sizes: Sequence[int]) -> Description:
+def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
+    """Return the keys that members share, with the measures of any member."""
+    shared = shared_content(list(map(EncoderContract.content, contracts)))
+    sections = list(map(attrgetter("preprocessing"), contracts))
+    of_samples = shared_content(list(map(PreprocessingRecord.content, sections)))
+    if contracts[0].preprocessing.has("columns"):
+        of_samples["columns"] = _columns_of_any(contracts)
+    shared["preprocessing"] = of_samples
+    for key in _OF_ONE:
+        shared.pop(key, None)
+    shared["simulated"] = any(map(attrgetter("simulated"), contracts))
+    return shared
+
+
+def _columns_of_any(contracts: Sequence[EncoderContract]) -> list[str]:
+    """Return the measures that any of several encoders reads, each once."""
+    columns = dict[str, None]()
+    for contract in contracts:
+        columns |= dict.fromkeys(contract.preprocessing.columns)
+    return list(columns)
+
+
+def describe_run(
+    run: Path, contracts: Sequence[EncoderContract], sizes: Sequence[int]
+) -> EncoderDescription:
     """Describe the encoders of a run: of one its ``encoder.json``, of members all of them.
 
     `sizes` are the numbers of features of each.
     """
     if not has_members(run):
-        return dict(contracts[0])
+        return contracts[0]
     record = read_record(run)
     return describe_members(contracts, sizes, record.left_out, joined=record.joined)
 
 
 def _describe_kinds(
-    contracts: Sequence[Record], members: Sequence[Description]
-) -> list[Description]:
+    contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
+) -> list[Json]:
     """Describe each kind of member: how many members of which runs, and their recipe."""
-    kinds = list[Description]()
-    for contract, member in zip(contracts, members, strict=True):
-        if member["kind"] == len(kinds):
-            kind = _kind_of(contract)
-            kinds.append(kind | {"n_members": 0, "n_features": member["n_features"], "runs": []})
-            kinds[-1]["preprocessing"].pop("columns", None)
-        kind = kinds[member["kind"]]
-        kind["n_members"] += 1
-        if "columns" in contract["preprocessing"]:
-            columns = [
-                *kind["preprocessing"].get("columns", ()),
-                *contract["preprocessing"]["columns"],
-            ]
-            kind["preprocessing"]["columns"] = list(dict.fromkeys(columns))
-        if member["run"] not in kind["runs"]:
-            kind["runs"].append(member["run"])
+    of_kinds = dict[int, list[int]]()
+    for place, number in enumerate(number_kinds(contracts)):
+        of_kinds.setdefault(number, []).append(place)
+    kinds = []
+    for places in of_kinds.values():
+        first = contracts[places[0]]
+        of_kind = list(map(contracts.__getitem__, places))
+        preprocessing = _settings_of_preprocessing(first)
+        preprocessing.pop("columns", None)
+        if first.preprocessing.has("columns"):
+            preprocessing["columns"] = _columns_of_any(of_kind)
+        runs = map(attrgetter("run"), map(joined.__getitem__, places))
+        described = {
+            "preprocessing": preprocessing,
+            "n_members": len(places),
+            "n_features": sizes[places[0]],
+            "runs": list(dict.fromkeys(runs)),
+        }
+        kinds.append(_kind_of(first) | described)
     return kinds

@@ -5,17 +5,23 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import nn
 
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import (
+    FORMAT,
+    EncoderContract,
+    EncoderDescription,
+    WeightsFile,
+)
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.exceptions import CheckpointError, said, suggestion
 from neurocontrast.files import atomic_path, digest_of_file, write_json, write_text
-from neurocontrast.provenance import Record, version
+from neurocontrast.provenance import version
 from neurocontrast.reading import check_place, read_json
 
 WEIGHTS = "encoder.safetensors"
@@ -25,7 +31,9 @@ SECOND = "encoder_2"
 """Folder of a run with its second encoder, where it has two: again weights, their JSON, and who was learned from."""
 MEMBERS = "members.json"
 """File of a run with several members, each of which is a run in the folder ``members``."""
-_FORMAT = 1
+
+
+_REMEDY = "Copy the run again."
 
 
 def folder_of_member(run: Path, number: int) -> Path:
@@ -36,7 +44,7 @@ def folder_of_member(run: Path, number: int) -> Path:
 def save_encoder(
     folder: str | os.PathLike[str],
     encoder: Encoder,
-    contract: Mapping[str, Any],
+    contract: EncoderDescription,
     *,
     head: nn.Module | None = None,
 ) -> None:
@@ -47,31 +55,27 @@ def save_encoder(
     use the encoder.
     """
     folder = Path(folder)
-    parts = {"weights": _write_tensors(folder / WEIGHTS, encoder)}
+    content: Json = {
+        "format": FORMAT,
+        "neurocontrast": version(),
+        "encoder": encoder.settings.model_dump(mode="json"),
+        "n_features": encoder.n_features,
+        "n_channels": encoder.n_channels,
+        "weights": _write_tensors(folder / WEIGHTS, encoder),
+    }
     if head is not None:
-        parts["head"] = _write_tensors(folder / HEAD, head)
-    write_json(
-        folder / CONTRACT,
-        {
-            "format": _FORMAT,
-            "neurocontrast": version(),
-            "encoder": encoder.settings.model_dump(mode="json"),
-            "n_features": encoder.n_features,
-            "n_channels": encoder.n_channels,
-            **parts,
-            **contract,
-        },
-    )
+        content["head"] = _write_tensors(folder / HEAD, head)
+    write_json(folder / CONTRACT, content | contract.content())
 
 
 def save_model(
     folder: Path,
     model: ContrastiveModel,
-    contracts: Sequence[Mapping[str, Any]],
+    contracts: Sequence[EncoderDescription],
     *,
     run: Path,
     heads: bool = True,
-    **facts: Any,
+    **facts: Json,
 ) -> None:
     """Write the encoder of a model with its head, and the second one of two to a folder of its own, which comes first.
 
@@ -83,7 +87,8 @@ def save_model(
         for name in ("provenance.json", "metrics.csv") if place != folder else ():
             if (run / name).is_file():
                 write_text(place / name, (run / name).read_text(encoding="utf-8"))
-        save_encoder(place, half.encoder, {**contract, **facts}, head=half.head if heads else None)
+        described = contract.with_keys(**facts)
+        save_encoder(place, half.encoder, described, head=half.head if heads else None)
 
 
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
@@ -97,20 +102,21 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def copy_encoder(source: Path, contract: Record, target: Path) -> None:
+def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
     """Copy the weight files that a contract names, a head only if there is one, and the contract.
 
     Files are not written anew: probes, and the record of members, name their digests.
     """
     target.mkdir(parents=True, exist_ok=True)
-    for key in ("weights", "head"):
-        name = contract.get(key, {}).get("file")
-        if name is None or not (source / name).is_file():
+    for weights in (contract.weights, contract.head):
+        if weights is None or not (source / weights.file).is_file():
             continue
-        shutil.copyfile(source / name, target / name)
-        if digest_of_file(target / name) != contract[key]["sha256"]:
-            raise CheckpointError(f"{source / name}: has changed while it was copied. Start again.")
-    write_json(target / CONTRACT, contract)
+        shutil.copyfile(source / weights.file, target / weights.file)
+        if digest_of_file(target / weights.file) != weights.sha256:
+            raise CheckpointError(
+                f"{source / weights.file}: has changed while it was copied. Start again."
+            )
+    write_json(target / CONTRACT, contract.content())
 
 
 def refuse_members(folder: Path) -> None:
@@ -122,7 +128,7 @@ def refuse_members(folder: Path) -> None:
         )
 
 
-def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
+def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
     """Read and check ``encoder.json``."""
     path = Path(folder) / CONTRACT
     refuse_members(path.parent)
@@ -141,57 +147,32 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
             f", or give the weights of its last epoch, {weights[-1].parent}." if weights else "."
         )
         raise CheckpointError(f"{folder}: no {CONTRACT} there. {advice}")
-    contract: dict[str, Any] = read_json(path, error=CheckpointError, remedy="Copy the run again.")
-    if contract.get("format") != _FORMAT:
+    content: Json = read_json(path, error=CheckpointError, remedy=_REMEDY)
+    if content.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path}: format {contract.get('format')!r} is not known to neurocontrast {version()} "
-            f"(it reads format {_FORMAT}). Upgrade neurocontrast, or copy the run again."
+            f"{path}: format {content.get('format')!r} is not known to neurocontrast {version()} "
+            f"(it reads format {FORMAT}). Upgrade neurocontrast, or copy the run again."
         )
-    missing = [
-        key for key in ("encoder", "n_features", "weights", "preprocessing") if key not in contract
-    ]
-    if missing:
-        raise CheckpointError(f"{path}: lacks {', '.join(missing)}. Copy the run again.")
-    if not isinstance(contract["preprocessing"], dict):
-        raise CheckpointError(
-            f"{path}: 'preprocessing' must be a section of keys. Copy the run again."
-        )
-    if not isinstance(n := contract.get("n_channels", 1), int) or not 1 <= n <= 1_000_000:
-        raise CheckpointError(
-            f"{path}: 'n_channels' must be at least 1, found {n!r}. Copy the run again."
-        )
-    for key in ("weights", "head"):  # runs from before heads were saved have none
-        named = contract.get(key, {"file": "", "sha256": ""})
-        if not isinstance(named, dict) or not all(
-            isinstance(named.get(part), str) for part in ("file", "sha256")
-        ):
-            raise CheckpointError(
-                f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again."
-            )
-        if Path(named["file"]).name != named["file"]:
-            raise CheckpointError(
-                f"{path}: {key}.file must be a file in the same folder, found '{named['file']}'."
-            )
-    return contract
+    return EncoderContract.of(content, path, error=CheckpointError, remedy=_REMEDY)
 
 
 def digest_of_weights(path: Path) -> str:
     """Return the SHA-256 of an encoder's weights, given as a run, as a folder, or as one of their files."""
     folder = path.parent if path.name == CONTRACT else path
-    return (
-        str(read_contract(folder)["weights"]["sha256"]) if folder.is_dir() else digest_of_file(path)
-    )
+    if folder.is_dir():
+        return read_contract(folder).sha256
+    return digest_of_file(path)
 
 
 def read_tensors(
     folder: str | os.PathLike[str],
-    named: Mapping[str, str],
+    weights: WeightsFile,
     *,
     expected: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them."""
-    path = Path(folder) / named["file"]
-    sha256 = named["sha256"]
+    """Read the tensors of a file that ``encoder.json`` names, as a module needs them."""
+    path = Path(folder) / weights.file
+    sha256 = weights.sha256
     if not path.is_file():
         raise CheckpointError(f"{path}: the weights are missing. Copy the run again.")
     found = digest_of_file(path)
@@ -200,7 +181,7 @@ def read_tensors(
             f"{path}: SHA-256 is {found[:12]}…, but {CONTRACT} says {sha256[:12]}…: the file is damaged or belongs to "
             "another run. Copy both files of one run."
         )
-    tensors = load_tensors(path, remedy="Copy the run again.")
+    tensors = load_tensors(path, remedy=_REMEDY)
     problems = misfits(tensors, expected)
     if problems:
         shown = "; ".join(problems[:5]) + (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.encoding import new_levels_allowed
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.transformers import SideColumnTransformer
@@ -30,8 +31,6 @@ RANK_TOLERANCE = 1e-13
 SINGLE_TOLERANCE = 1e-6
 """Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
-Info = Mapping[str, Any]
-"""Metadata of embeddings, as `neurocontrast.embedding.read_embeddings` returns them."""
 EQUAL = 0.5
 WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
 """Weights of the first of two blocks, its share of the total variance, to choose from on inner folds.
@@ -234,25 +233,15 @@ def one_thread() -> AbstractContextManager[object]:
     return _threads().limit(limits=1)
 
 
-def blocks_of(info: Info, n_features: int) -> tuple[Block, ...]:
+def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
-    run = info.get("run")
-    if not isinstance(run, Mapping):
+    if info.run.members:
         return ()
-    found = run.get("blocks")
-    if run.get("members"):
-        return ()
-    if not found:
+    if not info.run.blocks:
         return own_blocks(info, n_features)
-    try:
-        blocks = tuple(
-            Block(name, int(each["n_features"]), each.get("encoder"))
-            for name, each in found.items()
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise DataError(
-            "embeddings: their description of blocks is damaged. Join the tables again."
-        ) from None
+    blocks = tuple(
+        Block(name, block.n_features, block.encoder) for name, block in info.run.blocks.items()
+    )
     total = sum(block.n_features for block in blocks)
     if total != n_features or min(block.n_features for block in blocks) < 1:
         raise DataError(
@@ -262,19 +251,18 @@ def blocks_of(info: Info, n_features: int) -> tuple[Block, ...]:
     return blocks
 
 
-def own_blocks(info: Info, n_features: int) -> tuple[Block, ...]:
+def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     """Return the two blocks of an encoder that has linear components beside its network, or none.
 
     Fine-tuning goes on with the network alone: in place of features it has one column, the row.
     """
-    run = info["run"]
-    beside = run.get("beside")
-    if not beside or info.get("layer", "encoder") != "encoder":
+    beside = info.run.beside
+    if beside is None or not info.of_network:
         return ()
-    n_components = int(beside["n_components"])
+    n_components = beside.n_components
     if n_components >= n_features:
         return ()
-    sha256 = run["weights"]["sha256"]
+    sha256 = info.run.weights.sha256
     return (
         Block("network", n_features - n_components, sha256),
         Block("components", n_components, sha256),

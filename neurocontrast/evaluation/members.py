@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from neurocontrast.evaluation.designs import Block, Design, Info
+from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.evaluation.designs import Block, Design
 from neurocontrast.exceptions import DataError
 
 
@@ -68,30 +69,16 @@ def first_design(design: Designs) -> Design:
     return designs_of(design)[0]
 
 
-def members_of(info: Info, n_features: int) -> tuple[Member, ...]:
+def members_of(info: EmbeddingsInfo, n_features: int) -> tuple[Member, ...]:
     """Return the members of a run in the order of their columns; none for one encoder."""
-    run = info.get("run")
-    if not isinstance(run, Mapping) or not run.get("members"):
+    if not info.run.members:
         return ()
-    of_network = info.get("layer", "encoder") == "encoder"
     members = []
-    try:
-        for member in run["members"]:
-            n_components = 0
-            if of_network and "beside" in member:
-                n_components = int(member["beside"]["n_components"])
-            members.append(
-                Member(
-                    str(member["name"]),
-                    int(member["n_features"]),
-                    str(member["weights"]["sha256"]),
-                    n_components,
-                )
-            )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise DataError(
-            "embeddings: their description of members is damaged. Embed the scans again."
-        ) from None
+    for member in info.run.members:
+        n_components = 0
+        if info.of_network and member.beside is not None:
+            n_components = member.beside.n_components
+        members.append(Member(member.name, member.n_features, member.weights.sha256, n_components))
     total = sum(map(attrgetter("n_features"), members))
     are_whole = all(map(has_network, members))
     if total != n_features or not are_whole:

@@ -13,13 +13,14 @@ from scipy.stats.contingency import crosstab
 from neurocontrast.data.connected import number_connected
 from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.data.levels import spelled_alike
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
-from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
+from neurocontrast.provenance import CONTENT, Recognised
 
 _OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
 """Codes of the warnings of `check_overlap`."""
@@ -298,7 +299,7 @@ class Overlap:
 
 def check_overlap(
     table: pd.DataFrame,
-    info: Mapping[str, object],
+    info: EmbeddingsInfo,
     *,
     allow_overlap: bool = False,
     allowed_copies: float = 0.0,
@@ -312,7 +313,7 @@ def check_overlap(
     ----------
     table : DataFrame
         Rows that are evaluated, as `tidy_table` returns them.
-    info : mapping
+    info : EmbeddingsInfo
         Description of the embeddings, with the digests of pretraining.
     allow_overlap : bool
         Whether people of pretraining are warned about instead.
@@ -341,14 +342,13 @@ def check_overlap(
 
 
 def _look_at_comparison(
-    info: Mapping[str, object], people: Recognised, *, n_subjects: int
+    info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
     """Return how people of pretraining were looked for, and a warning if contents were not."""
-    unknown = info.get("pretraining_unknown")
-    if isinstance(unknown, list) and unknown:
-        who = f"Of the joined embeddings, {one_of(unknown)} does"
+    if info.pretraining_unknown:
+        who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]
-    if info.get("pretraining_subjects") is None:
+    if info.pretraining_subjects is None:
         return (), [Notice.of("overlap_unknown", who="The embeddings do")]
     if people.n_not_compared:
         notice = Notice.of("contents_unknown", n=people.n_not_compared, n_all=n_subjects)
@@ -356,14 +356,14 @@ def _look_at_comparison(
     return ("identifiers", "contents"), []
 
 
-def pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> npt.NDArray[np.bool_]:
+def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool_]:
     """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
     people = _find_pretrained(table, info)
     return table["subject_id"].isin(people.subjects).to_numpy()
 
 
-def _find_pretrained(table: pd.DataFrame, info: Mapping[str, object]) -> Recognised:
-    return KnownPeople.of_pretraining(info).find(table["subject_id"], table[CONTENT])
+def _find_pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> Recognised:
+    return info.known_people().find(table["subject_id"], table[CONTENT])
 
 
 def check_duplicates(

@@ -1,6 +1,5 @@
 """Everything that is decided before the first probe is fitted: who, what, and in which folds."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.columns import matching_rows
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_inner_folds
 from neurocontrast.evaluation.designs import blocks_of
 from neurocontrast.evaluation.estimators import (
@@ -64,7 +64,7 @@ def plan_study(
     features: npt.NDArray[np.floating],
     *,
     settings: EvaluationSettings,
-    info: Mapping[str, Any] | None = None,
+    info: EmbeddingsInfo | None = None,
     split_rows: pd.DataFrame | None = None,
     estimator: BaseEstimator | None = None,
     cv: Any = None,
@@ -77,8 +77,8 @@ def plan_study(
         Identifiers and metadata of each scan, and its embedding.
     settings : EvaluationSettings
         What to evaluate and how.
-    info : mapping, optional
-        What the embeddings say of themselves; ``pretraining_subjects`` holds digests.
+    info : EmbeddingsInfo, optional
+        Description of the embeddings, with the digests of pretraining.
     split_rows : DataFrame, optional
         Folds to use instead of new ones, as `read_split_file` returns them.
     estimator : estimator, optional
@@ -103,7 +103,7 @@ def plan_study(
         check_own(estimator, scans.target, threshold=settings.threshold)
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
-    study = _plan(scans, settings, info or {}, split_rows, cv)
+    study = _plan(scans, settings, info or EmbeddingsInfo(), split_rows, cv)
     if estimator is not None:
         study = replace(study, estimator=estimator)
         if not study.target.has_probabilities:
@@ -152,16 +152,13 @@ def _choose_scans(
 
 
 def _flow(
-    scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str
+    scans: _Scans, splits: list[Split], info: EmbeddingsInfo, *, why_untested: str
 ) -> pd.DataFrame:
     """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
     tested = np.zeros(len(scans.everything), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
-    found = info.get("flow")
-    before = (
-        found if isinstance(found, list) and all(isinstance(row, Mapping) for row in found) else []
-    )
+    before = [step.content() for step in info.flow]
     steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [
         ("embedded", np.ones(len(tested), dtype=bool), None)
     ]
@@ -200,7 +197,7 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 def _plan(
     scans: _Scans,
     settings: EvaluationSettings,
-    info: Mapping[str, Any],
+    info: EmbeddingsInfo,
     split_rows: pd.DataFrame | None,
     cv: Any,
 ) -> Study:
@@ -267,12 +264,12 @@ def _plan(
 
 
 def _describe_fixed(
-    column: str, split: Split, table: pd.DataFrame, info: Mapping[str, Any], n_twins: int
+    column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
 ) -> dict[str, Any]:
     """Return the parts of the fixed design, and the use of each."""
     parts = parts_of(split)
     validated = len(parts["validation"]) > 0
-    seen = None if info.get("pretraining_subjects") is None else pretrained(table, info)
+    seen = None if info.pretraining_subjects is None else pretrained(table, info)
     return {
         "column": column,
         "n": {name: len(rows) for name, rows in parts.items()},

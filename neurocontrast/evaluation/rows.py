@@ -1,7 +1,6 @@
 """The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -224,26 +223,6 @@ def listed(names: Sequence[object], n_shown: int = 5) -> str:
 def is_number(values: pd.Series) -> bool:
     """Say whether a column holds numbers; true and false are none."""
     return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
-
-
-def encoder_digest(info: Mapping[str, Any]) -> str | None:
-    """Return the digest of the weights behind an embeddings table, with layer, read-out and precision where unusual."""
-    run = info.get("run")
-    weights = run.get("weights") if isinstance(run, Mapping) else None
-    digest = weights.get("sha256") if isinstance(weights, Mapping) else None
-    if not isinstance(digest, str):
-        return None
-    layer = info.get("layer", "encoder")
-    precision = info.get("precision", "32-true")
-    more = [
-        *([] if layer == "encoder" else [layer]),
-        *([] if precision == "32-true" else [precision]),
-    ]
-    if info.get("read_out"):
-        more.append(
-            "read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items())
-        )
-    return ", ".join([digest, *map(str, more)])
 
 
 def check_same_encoder(

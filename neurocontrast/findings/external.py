@@ -22,6 +22,7 @@ from neurocontrast.data.levels import (
     numbers_of,
     unseen_levels,
 )
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import (
     blocks_of,
@@ -54,7 +55,6 @@ from neurocontrast.evaluation.rows import (
     check_rows,
     check_same_encoder,
     check_units_of_table,
-    encoder_digest,
     is_number,
     listed,
     row_names,
@@ -141,8 +141,8 @@ def plan_external(
     table: pd.DataFrame,
     features: npt.NDArray[np.floating],
     *,
-    info: Mapping[str, Any] | None = None,
-    training_info: Mapping[str, Any] | None = None,
+    info: EmbeddingsInfo | None = None,
+    training_info: EmbeddingsInfo | None = None,
 ) -> External:
     """Check an external test set against the study whose probe is to be applied to it.
 
@@ -152,17 +152,17 @@ def plan_external(
         As `plan_study` returned it.
     table, features : DataFrame, array (n, p)
         Identifiers and metadata of the external scans, and their embeddings.
-    info, training_info : mapping, optional
-        Metadata of the external embeddings, and of those of the study.
+    info, training_info : EmbeddingsInfo, optional
+        Descriptions of the external embeddings, and of those of the study.
     """
-    info = info or {}
-    training_info = training_info or {}
+    info = info or EmbeddingsInfo()
+    training_info = training_info or EmbeddingsInfo()
     n_found = features.shape[1] if features.ndim == 2 else 0
     check_same_members(study.members, members_of(info, n_found), parameter="test")
     check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
     doubt = check_same_encoder(
-        encoder_digest(training_info),
-        encoder_digest(info),
+        training_info.encoder_digest,
+        info.encoder_digest,
         n_expected=study.features.shape[1],
         n_found=n_found,
         parameter="test",
@@ -336,7 +336,7 @@ def _join(
 
 
 def _check_leaks(
-    study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
+    study: Study, joined: Study, chosen: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
     """Refuse people of pretraining and images under two names, or return both where allowed."""
     allowed = study.settings.allow_overlap

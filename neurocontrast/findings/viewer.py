@@ -13,7 +13,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.embedding.table import Embeddings, read_embeddings
+from neurocontrast.documents.embeddings import Embeddings, read_embeddings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.findings.folder import EvaluationFolder

@@ -17,7 +17,9 @@ import pandas as pd
 from neurocontrast.data import Cohort
 from neurocontrast.data.settings import AnyDataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains
-from neurocontrast.embedding import read_embeddings
+from neurocontrast.documents.embeddings import read_embeddings
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders.members import digest_of_members, has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, digest_of_weights
@@ -80,13 +82,13 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
 
 
 def settings_as_embedded(
-    data: AnyDataSettings, evaluation: Path, contract: Description
+    data: AnyDataSettings, evaluation: Path, contract: EncoderContract
 ) -> AnyDataSettings:
     """Return the section ``data`` with the share of measures that might be missing in embeddings.
 
     A share that is given stays; the earlier versions' evaluations do not record it.
     """
-    if (contract.get("preprocessing") or {}).get("kind") != "measures":
+    if contract.preprocessing.kind != "measures":
         return data
     allowed = read_evaluation(evaluation).embeddings.max_missing
     if allowed is None or "max_missing" in data.model_fields_set:
@@ -297,11 +299,15 @@ def _contrast(
     return contrast, {"positive": positive, "score": meaning}
 
 
-def check_encoder(probe: FittedProbe, contract: Description, run: Path, progress: Progress) -> None:
+def check_encoder(
+    probe: FittedProbe, described: EncoderDescription, run: Path, progress: Progress
+) -> None:
     """Refuse another run than that whose features were evaluated; warn where nobody can tell."""
-    members = members_of({"run": contract}, int(contract["n_features"]))
+    n_features = described.n_features or 0
+    members = members_of(EmbeddingsInfo.model_validate({"run": described}), n_features)
     check_same_members(probe.members, members, parameter=f"{run}")
-    found, (expected, _, how) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
+    sha256 = described.weights.sha256 or ""
+    expected, _, how = (probe.encoder or "").partition(", ")
     if how.startswith("head") or "read out" in how:
         made = (
             "after the projection head (embedding.layer: head)" if how.startswith("head") else how
@@ -310,11 +316,11 @@ def check_encoder(probe: FittedProbe, contract: Description, run: Path, progress
             f"{run}: the probe was fitted on embeddings {made}, and a map is that of the encoder's features. Embed "
             "with embedding.layer: encoder and without embedding.read_out, and evaluate that table."
         )
-    if contract["n_features"] != probe.n_features or (expected and expected != found):
+    if n_features != probe.n_features or (expected and expected != sha256):
         known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
         raise DataError(
             f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
-            f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
+            f"encoder '{sha256[:12]}…' with {n_features}. Give the run whose embeddings were evaluated."
         )
     if not expected:
         progress.warning(

@@ -22,6 +22,8 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import Brains
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.encoders import Encoder, build_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.models import GivenModel
@@ -59,7 +61,7 @@ class TrainedNetwork:
     """Begin every fold with a network, which reads the scans in its own way."""
 
     encoder: Encoder
-    contract: Description
+    contract: EncoderContract
     """``encoder.json`` of the network."""
     source: Brains
     cohort: Cohort
@@ -82,10 +84,10 @@ class FoldsPlan:
     settings: Config
     networks: tuple[TrainedNetwork, ...]
     """The network of the run, or the networks of its members, whose predictions are averaged."""
-    contract: Description
+    contract: EncoderDescription
     """``encoder.json``, or the description of a run of members."""
     study: Study
-    info: Description
+    info: EmbeddingsInfo
     from_scratch: bool
     skipped: pd.DataFrame
     """Scans that cannot be used, as in ``skipped.tsv``."""
@@ -95,8 +97,7 @@ class FoldsPlan:
         """Digest of the weights that every fold begins with; None for random ones."""
         if self.from_scratch:
             return None
-        digest: str = self.contract["weights"]["sha256"]
-        return digest
+        return self.contract.weights.sha256
 
     @property
     def augment(self) -> object:
@@ -121,7 +122,7 @@ class FoldsPlan:
         scans = []
         for network in self.networks:
             encoder = network.encoder.settings.model_dump(mode="json")
-            encoders.append([encoder, network.contract["preprocessing"]])
+            encoders.append([encoder, network.contract.preprocessing.content()])
             scans.append([network.cohort.digest(), network.source.signatures(network.cohort)])
         chosen = self.study.settings.without_folders()
         known = [
@@ -191,9 +192,13 @@ def plan_folds(
     listed, skipped = list_scans(sources, participants, images_root, progress)
     info = describe_embedded(run, contract, listed[0], progress)
     if from_scratch:
-        info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
-        info |= {"pretraining_contents": [], "pretraining_contents_complete": True}
-        info.pop("pretraining_unknown", None)
+        info = info.without("pretraining_unknown").with_keys(
+            pretraining_subjects=[],
+            objective=_SCRATCH,
+            training_metrics=None,
+            pretraining_contents=[],
+            pretraining_contents_complete=True,
+        )
     study = _plan_study(listed[0], chosen, info)
     study = study.with_model(_model_of(networks, from_scratch=from_scratch))
     trained = []
@@ -211,15 +216,11 @@ def plan_folds(
     return FoldsPlan(settings, tuple(trained), contract, study, info, from_scratch, skipped)
 
 
-def _plan_study(cohort: Cohort, settings: EvaluationSettings, info: Description) -> Study:
+def _plan_study(cohort: Cohort, settings: EvaluationSettings, info: EmbeddingsInfo) -> Study:
     """Make the folds of a table, with the row of each scan in place of features."""
     folds = None if settings.split_file is None else read_split_file(settings.split_file)
     rows = np.arange(len(cohort), dtype=float)[:, None]
-    run = dict(info["run"])
-    run.pop("members", None)  # their columns are of features
-    return plan_study(
-        cohort.table, rows, settings=settings, info=info | {"run": run}, split_rows=folds
-    )
+    return plan_study(cohort.table, rows, settings=settings, info=info.of_rows(), split_rows=folds)
 
 
 def _without_components(network: RunNetwork) -> None:
@@ -234,10 +235,10 @@ def _without_components(network: RunNetwork) -> None:
 
 def _views_of(settings: Config, network: RunNetwork) -> Any:
     """Return the section ``augment`` of a network: that of the settings, or of its own run."""
-    of_run = network.contract.get("augment")
+    of_run = network.contract.augment
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment
-    kind = network.contract["preprocessing"].get("kind", "volumes")
+    kind = network.contract.preprocessing.kind
     return as_config({"data": {"kind": kind}, "augment": of_run}).augment
 
 

@@ -13,12 +13,14 @@ from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import AnySource
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import EncoderDescription, Samples
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import (
-    Description,
     KnownPeople,
     describe_environment,
     version,
@@ -259,12 +261,10 @@ def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     }
     if not fitted:
         return None
-    if not all(isinstance(section, dict) for section in fitted.values()):
-        raise CheckpointError(
-            f"{path}: 'preprocessing' must be a section of keys. Copy the run again."
-        )
+    content = source.contract().content() | fitted
+    samples = Samples.of(content, path, error=CheckpointError, remedy="Copy the run again.")
     try:
-        return source.as_in_run(source.contract() | fitted)
+        return source.as_in_run(samples)
     except DataError as error:
         raise CheckpointError(f"{path}: {error}") from error
 
@@ -309,8 +309,8 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 
 
 def describe_embedded(
-    run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress
-) -> dict[str, Any]:
+    run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
+) -> EmbeddingsInfo:
     """Return the description stored with the features, such as the subjects of pretraining."""
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
     if provenance is None:
@@ -327,12 +327,13 @@ def describe_embedded(
             f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
             "these participants were."
         )
-    info: Description = {
-        "run": {"name": run.resolve().name, **contract},
+    content = described.content()
+    info: Json = {
+        "run": {"name": run.resolve().name, **content},
         "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
         **{key: (provenance or {}).get(key) for key in _OF_CONTENTS},
-        "simulated": cohort.simulated or bool(contract.get("simulated")),
-        "objective": contract.get("objective"),
+        "simulated": cohort.simulated or described.simulated,
+        "objective": content.get("objective"),
         "training_metrics": read_metrics(run),
         "environment": describe_environment(),
         "cohort_source": cohort.source.name,
@@ -341,4 +342,4 @@ def describe_embedded(
     }
     if provenance is not None and UNKNOWN in provenance:
         info[UNKNOWN] = provenance[UNKNOWN]
-    return info
+    return EmbeddingsInfo.model_validate(info)

@@ -18,6 +18,7 @@ from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.embedding.readers import (
     Reader,
@@ -30,7 +31,7 @@ from neurocontrast.embedding.readers import (
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members, members_of
-from neurocontrast.evaluation.rows import encoder_digest, tidy_table
+from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
@@ -77,7 +78,8 @@ class IncomingScans:
     tidy: pd.DataFrame  # the same rows as an evaluation reads them
     readings: list[Reading[Brains]]
     settings: Config
-    info: Description  # what `encoder_digest` reads, as stored with an embeddings table
+    info: EmbeddingsInfo
+    """Description that a table of the features would carry."""
 
     @property
     def contracts(self) -> list[MeasuresContract]:
@@ -182,7 +184,7 @@ class IncomingScans:
         scans = {"source": self.cohort.source.name, "n_failed": len(failed), "failed": failed}
         return {
             "scans": scans,
-            "simulated": self.cohort.simulated or bool(self.info["run"].get("simulated")),
+            "simulated": self.cohort.simulated or self.info.run.simulated,
         }
 
 
@@ -192,7 +194,8 @@ class OpenedRun:
 
     folder: Path
     readers: list[Reader]
-    info: Description  # what `encoder_digest` reads, as stored with an embeddings table
+    info: EmbeddingsInfo
+    """Description that a table of the features would carry."""
     settings: Config
 
     @classmethod
@@ -203,8 +206,13 @@ class OpenedRun:
     ) -> Self:
         """Load the networks of a run."""
         settings = as_config({} if config is None else config)
-        readers, contract = load_readers(run, settings.embedding)
-        return cls(run, readers, {"run": contract, **settings.embedding.reading()}, settings)
+        readers, described = load_readers(run, settings.embedding)
+        return cls(
+            run,
+            readers,
+            EmbeddingsInfo.model_validate({"run": described, **settings.embedding.reading()}),
+            settings,
+        )
 
     def check_probe(self, probe: FittedProbe) -> None:
         """Refuse a probe that was fitted on features of other encoders."""
@@ -216,7 +224,7 @@ class OpenedRun:
             )
         n_features = sum(map(attrgetter("network.n_features"), self.readers))
         check_same_members(probe.members, members_of(self.info, n_features), parameter="run")
-        probe.check_encoder(encoder_digest(self.info), n_features, place=self.folder.name)
+        probe.check_encoder(self.info.encoder_digest, n_features, place=self.folder.name)
 
     def list_scans(
         self, scans: AnyTable, *, images_root: str | os.PathLike[str] | None = None

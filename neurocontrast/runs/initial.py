@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription, Samples
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
 from neurocontrast.encoders.members import has_members, members_of, read_record
 from neurocontrast.encoders.weights import (
@@ -37,22 +39,20 @@ class InitialWeights:
     facts: dict[str, Any]  # for provenance.json and encoder.json
     people: KnownPeople = field(default_factory=KnownPeople)
     """Who was in the pretraining before, where known."""
-    contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json next to the weights
+    contract: EncoderContract | None = None
+    """``encoder.json`` next to the weights."""
 
     def keep(
-        self, model: ContrastiveModel, folder: Path, contract: Mapping[str, Any], progress: Progress
+        self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
     ) -> None:
         """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
         facts = self.facts
         progress.message(
             f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}"
         )
-        if "preprocessing" in self.contract:
-            both = self.contract, contract
-            was, now = (
-                {**each["preprocessing"], "channels": each.get("channels") or ["t1"]}
-                for each in both
-            )
+        if self.contract is not None:
+            was = _preparation(self.contract)
+            now = _preparation(samples)
             keys = [
                 key for key in {**was, **now} if was.get(key) != now.get(key) and key not in _FITTED
             ]
@@ -66,7 +66,13 @@ class InitialWeights:
                 f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
                 "participants of a later evaluation were."
             )
-        save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
+        described = EncoderDescription.model_validate(samples.content())
+        save_encoder(folder / INITIAL, model.encoder, described, head=model.head)
+
+
+def _preparation(samples: Samples) -> Json:
+    """Return the settings by which samples are prepared, and their channels."""
+    return {**samples.preprocessing.content(), "channels": samples.channels}
 
 
 def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
@@ -135,7 +141,7 @@ def start_from(
             said += f" but those of {n_left} measures, which differ in nobody here or are not there"
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
-    is_new = "head" not in contract or not len(model.head.state_dict())
+    is_new = contract.head is None or not len(model.head.state_dict())
     if not is_new:
         head = load_model(folder)[0].head
         is_new = repr(head) != repr(model.head)
@@ -149,7 +155,7 @@ def start_from(
         all_known = (provenance.get("init") or {}).get("subjects_known", True)
     facts = {
         "name": _name_of(folder),
-        "sha256": contract["weights"]["sha256"],
+        "sha256": contract.sha256,
         "encoder": said
         if n_channels == encoder.n_channels
         else f"{said}, the first convolution adapted",
@@ -157,8 +163,8 @@ def start_from(
         "head": "new" if is_new else "taken over",
         "subjects_known": all_known,
     }
-    if contract.get("imported"):
-        facts["imported"] = contract["imported"]
+    if contract.imported:
+        facts["imported"] = contract.imported
     return InitialWeights(facts, people, contract)
 
 
@@ -205,13 +211,13 @@ def _first_layer(tensors: Mapping[str, torch.Tensor]) -> str:
 
 def _of_measures(
     tensors: Mapping[str, torch.Tensor],
-    contract: Mapping[str, Any],
+    contract: EncoderContract,
     measures: tuple[str, ...],
     problems: list[str],
 ) -> tuple[dict[str, torch.Tensor], int]:
     """Return tensors whose first layer reads these measures, and how many others it read; `problems` gets the rest."""
-    before = (contract.get("preprocessing") or {}).get("columns")
-    if not isinstance(before, list):
+    before = contract.preprocessing.columns
+    if not before:
         problems.append("measures: nothing says which these weights are of; give a run of measures")
         return dict(tensors), 0
     lacking = [name for name in measures if name not in before]

@@ -10,10 +10,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse
-from operator import attrgetter, itemgetter, methodcaller
+from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from neurocontrast.config import load_config
+from neurocontrast.documents.encoder import EncoderContract, ObjectiveRecord
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.encoders.members import (
     JoinedMember,
@@ -56,7 +57,7 @@ class RunToJoin:
     name: str
     folder: Path
     members: tuple[Path, ...]
-    contracts: tuple[Record, ...]
+    contracts: tuple[EncoderContract, ...]
     """``encoder.json`` of each member."""
     record: MembersRecord | None = None
     """``members.json`` of a run of members."""
@@ -66,7 +67,7 @@ class RunToJoin:
     @property
     def samples(self) -> str:
         """Kind of samples that its encoders read."""
-        return _samples_of(self.contracts[0])
+        return self.contracts[0].preprocessing.kind
 
     @property
     def says_people(self) -> bool:
@@ -152,22 +153,19 @@ def _read_run(name: str, folder: Path) -> RunToJoin:
     return RunToJoin(name, folder, members, contracts, record, provenance)
 
 
-def _load(member: Path) -> Record:
+def _load(member: Path) -> EncoderContract:
     """Return ``encoder.json`` of a finished encoder whose weights are whole."""
     _, contract = load_encoder(member)
-    if "head" in contract:
+    if contract.head is not None:
         load_model(member)
     config = member / "config.yaml"
-    if "epochs" in contract and config.is_file() and not is_finished(member, load_config(config)):
+    was_trained = contract.epochs is not None and config.is_file()
+    if was_trained and not is_finished(member, load_config(config)):
         raise CheckpointError(
-            f"{member}: the run was to go on after {contract['epochs']} epochs and is not "
+            f"{member}: the run was to go on after {contract.epochs} epochs and is not "
             "finished. Continue it with --resume."
         )
     return contract
-
-
-def _samples_of(contract: Record) -> str:
-    return str(contract["preprocessing"].get("kind", "volumes"))
 
 
 def _check_samples(runs: Sequence[RunToJoin]) -> None:
@@ -198,7 +196,7 @@ def _check_different(runs: Sequence[RunToJoin]) -> None:
             name = run.name
             if len(run.members) > 1:
                 name = f"{run.name}/members/{member.name}"
-            names.setdefault(contract["weights"]["sha256"], []).append(name)
+            names.setdefault(contract.sha256, []).append(name)
     same = [" = ".join(several) for several in names.values() if len(several) > 1]
     if same:
         raise ConfigError(f"runs: the same weights, which would count twice: {'; '.join(same)}.")
@@ -208,14 +206,14 @@ def _check_transforms(runs: Sequence[RunToJoin]) -> None:
     """Refuse transforms from Python that not all runs have: scans are prepared by one list."""
     by_python = []
     for run in runs:
-        if "image_shape" in run.contracts[0]["preprocessing"]:
+        if run.contracts[0].preprocessing.has("image_shape"):
             by_python.append(run.name)
     if not by_python:
         return
-    first = runs[0].contracts[0]["preprocessing"]
+    first = runs[0].contracts[0].preprocessing
     for run in runs:
         for contract in run.contracts:
-            if contract["preprocessing"] != first:
+            if contract.preprocessing != first:
                 raise ConfigError(
                     f"runs: {', '.join(by_python)} has transforms from Python, and '{run.name}' "
                     f"and '{runs[0].name}' differ in theirs: nobody could give both. Join tables of "
@@ -225,7 +223,7 @@ def _check_transforms(runs: Sequence[RunToJoin]) -> None:
 
 def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
     """Return the seeds, sites left out, weights, runs and kinds of all members."""
-    contracts: list[Record] = []
+    contracts: list[EncoderContract] = []
     names = []
     left_out: list[tuple[str, ...]] = []
     for run in runs:
@@ -238,28 +236,27 @@ def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
             left_out.append(sites)
     joined = []
     for name, kind, contract in zip(names, number_kinds(contracts), contracts, strict=True):
-        objective = contract.get("objective") or {}
+        objective = contract.objective or ObjectiveRecord()
         joined.append(
             JoinedMember(
                 run=name,
                 kind=kind,
-                samples=_samples_of(contract),
-                encoder=contract["encoder"]["name"],
-                objective=objective.get("title") or objective.get("loss"),
+                samples=contract.preprocessing.kind,
+                encoder=contract.encoder.name,
+                objective=objective.name,
             )
         )
-    weights = map(itemgetter("sha256"), map(itemgetter("weights"), contracts))
     return MembersRecord(
         format=2,
         neurocontrast=version(),
-        seeds=tuple(map(methodcaller("get", "seed"), contracts)),
+        seeds=tuple(map(attrgetter("seed"), contracts)),
         left_out=tuple(left_out) if any(left_out) else None,
-        weights=tuple(weights),
+        weights=tuple(map(attrgetter("sha256"), contracts)),
         joined=tuple(joined),
     )
 
 
-def _copy(member: Path, contract: Record, target: Path) -> None:
+def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
     """Copy the weights of a member and its records; checkpoints stay behind."""
     copy_encoder(member, contract, target)
     for name in _KEPT:

@@ -23,6 +23,7 @@ from neurocontrast.data.columns import Where, levels_of, no_column
 from neurocontrast.data.connected import number_connected
 from neurocontrast.data.problems import first_names
 from neurocontrast.data.sources import AnySource
+from neurocontrast.documents.encoder import Start
 from neurocontrast.encoders.members import (
     MembersRecord,
     has_members,
@@ -291,7 +292,8 @@ def finish_members(
     cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
     start = {}
     if "init" in provenances[0]:
-        start["init"] = join_starts(list(map(itemgetter("init"), provenances)))
+        starts = list(map(Start.model_validate, map(itemgetter("init"), provenances)))
+        start["init"] = join_starts(starts).content()
     write_json(
         folder / "provenance.json",
         {

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from monai.transforms import Compose
@@ -15,11 +14,11 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.settings import AnyDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.encoders.members import describe_run, members_of, preparation_of
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import Description
 from neurocontrast.runs.parts import NONE, leave_out, without
 
 
@@ -30,7 +29,7 @@ class RunNetwork:
     folder: Path
     """Run of the network: the run itself, or the member."""
     encoder: Encoder
-    contract: dict[str, Any]
+    contract: EncoderContract
     """``encoder.json`` of the network."""
 
 
@@ -43,7 +42,7 @@ def load_networks(run: Path) -> list[RunNetwork]:
     return networks
 
 
-def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> Description:
+def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescription:
     """Describe a run by ``encoder.json``, or by the keys that members share and each member."""
     contracts = []
     sizes = []

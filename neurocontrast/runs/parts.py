@@ -21,10 +21,10 @@ from neurocontrast.data.columns import no_column
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
+from neurocontrast.documents.encoder import Samples
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import digest_of_file, hold, write_table
-from neurocontrast.losses.registry import describe_objective
+from neurocontrast.files import hold, write_table
 from neurocontrast.losses.supervised import Supervised
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import (
@@ -38,7 +38,7 @@ from neurocontrast.runs.folder import (
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
 from neurocontrast.seeds import derive_seed
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components
+from neurocontrast.training.components import check_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 SKIPPED = "skipped.tsv"
@@ -268,7 +268,7 @@ def open_run(
         path.unlink(missing_ok=True)
     told = {
         "is_new": is_new,
-        "contract": parts.source.contract(),
+        "contract": parts.source.contract().content(),
         "skipped": [*recorded, *skipped["scan"]],
     }
     return (is_new, parts), told
@@ -291,7 +291,7 @@ def _facts(parts: Parts) -> dict[str, Any]:
         "categories": parts.categories,
         **{
             name: made
-            for name, made in parts.source.contract().items()
+            for name, made in parts.source.contract().content().items()
             if name.startswith("preprocessing")
         },
     }
@@ -306,36 +306,9 @@ def follow_run(
     parts = build_parts(
         settings, read_cohort_of(settings, source, skipped=known["skipped"]), source, is_new=False
     )
-    return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
-
-
-def contracts_of(
-    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return what the ``encoder.json`` of each encoder says before it is trained; `fitted` is of the first one."""
-    start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
-    common = {
-        "objective": LINEAR_OBJECTIVES[settings.encoder.name]
-        if parts.objective is None
-        else describe_objective(settings.objective, parts.vectors)
-        | ({"target": parts.target} if parts.target else {}),
-        "seed": settings.seed,
-        "epochs": settings.training.epochs,
-        "n_training_scans": len(parts.data.training_rows),
-        "simulated": parts.cohort.simulated,
-        "provenance": digest_of_file(folder / "provenance.json"),
-    }
-    augment = None if parts.objective is None else settings.augment.model_dump(mode="json")
-    first, *others = (half.contract() for half in parts.source.halves)
-    contracts = [{**start, **first, "augment": augment, **common, **fitted}]
-    if settings.second is not None:
-        names = [encoder.name for encoder in settings.encoders]
-        contracts[0]["trained_with"] = names[1]
-        others[0] |= {
-            "augment": settings.second[1].model_dump(mode="json"),
-            "trained_with": names[0],
-        }
-    return [*contracts, *({**other, **common} for other in others)]
+    return known["is_new"], parts.with_source(
+        parts.source.as_in_run(Samples.model_validate(known["contract"]))
+    )
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:

@@ -1,6 +1,5 @@
 """The baseline of voxels: the scans of a study, read by the package's own preprocessing."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,8 @@ import numpy.typing as npt
 
 from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.problems import Problems
+from neurocontrast.documents.encoder import PreprocessingRecord
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.models import ProbeModel, voxels
 from neurocontrast.evaluation.models.beside import make_beside
@@ -30,16 +31,15 @@ MAX_BYTES = 4 * 1024**3
 """With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
 
 
-def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> Study:
+def with_voxels(study: Study, info: EmbeddingsInfo, progress: Progress) -> Study:
     """Return the study with a model of its scans' voxels, if these are at hand and not switched off.
 
     Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
     `DataError`, else a warning.
     """
     settings = study.settings
-    run = info.get("run") or {}
     asked = settings.voxels in ("on", "input") or settings.scans is not None
-    unfit = study.fixed or run.get("preprocessing", {}).get("kind", "volumes") != "volumes"
+    unfit = study.fixed or info.run.preprocessing.kind != "volumes"
     if settings.voxels == "off" or (unfit and not asked):
         return study
     try:
@@ -47,8 +47,12 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
             raise DataError(
                 "voxels: this baseline is for scans of brains in cross-validation. Leave voxels out."
             )
-        scans = _find_scans(study, columns_of(run.get("channels")), asked=asked)
-        return _with_both(study, _read(scans, study, run, progress)) if scans else study
+        scans = _find_scans(study, columns_of(info.run.channels), asked=asked)
+        return (
+            _with_both(study, _read(scans, study, info.run.preprocessing, progress))
+            if scans
+            else study
+        )
     except DataError as error:
         if asked:
             raise
@@ -103,10 +107,13 @@ def _is_there(path: Any) -> bool:
 
 
 def _read(
-    scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress
+    scans: list[tuple[str, ...]],
+    study: Study,
+    preprocessing: PreprocessingRecord,
+    progress: Progress,
 ) -> ProbeModel:
     """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
-    contract = run.get("preprocessing") or {}
+    contract = preprocessing.content()
     as_encoder = study.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
         if not contract:
@@ -120,9 +127,9 @@ def _read(
             spacing_mm=SPACING_MM,
             shape=SHAPE,
             normalise="none"
-            if contract.get("normalise") == "none"
+            if preprocessing.normalise == "none"
             else "zscore",  # maps of tissue stay as they are
-            smooth_mm=contract.get("smooth_mm", 0.0),
+            smooth_mm=preprocessing.smooth_mm,
             n_channels=len(scans[0]),
         )
     n_voxels = int(np.prod(how.image_shape))

@@ -99,7 +99,7 @@ class Weights(os.PathLike[str]):
         for folder in members_of(self.path):
             encoder, contract = load_encoder(folder)
             encoders.append(encoder)
-            prepared.append((contract["preprocessing"], contract.get("channels")))
+            prepared.append((contract.preprocessing, contract.channels))
         if len(encoders) == 1:
             return encoders[0]
         if prepared.count(prepared[0]) < len(prepared):

@@ -18,7 +18,7 @@ from sklearn.preprocessing import LabelEncoder, StandardScaler
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import write_table, write_text
 from neurocontrast.seeds import derive_seed

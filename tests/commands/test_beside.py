@@ -77,7 +77,7 @@ def test_the_components_are_those_of_scikit_learn(runs, tables):
     components = encoder.beside.components.numpy()
     values = table.features[:, 16:] @ components + mean
     fitted = PCA(N_COMPONENTS).fit(values)
-    assert contract["beside"]["n_voxels"] == len(mean)
+    assert contract.beside.n_voxels == len(mean)
     np.testing.assert_allclose(components @ components.T, np.eye(N_COMPONENTS), atol=1e-4)
     assert fitted.explained_variance_ratio_.sum() == pytest.approx(1, abs=1e-4)
 

@@ -13,7 +13,7 @@ from small_run import PEOPLE, TABLES, changed_run, read_json
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.data import read_measures
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 
 

@@ -10,9 +10,10 @@ from small_run import Listening, read_json
 
 import neurocontrast
 from neurocontrast.data import read_cohort
+from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding import extract, read_embeddings
 from neurocontrast.encoders import load_encoder, load_model, save_encoder
-from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms import Preprocessing, load_volume
 
@@ -20,7 +21,7 @@ from neurocontrast.transforms import Preprocessing, load_volume
 def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, brain_run, cohort):
     read = read_embeddings(embedded)
     encoder, contract = load_encoder(brain_run)
-    preprocessing = Preprocessing.from_contract(contract["preprocessing"])
+    preprocessing = Preprocessing.from_contract(contract.preprocessing.content())
     assert preprocessing.normalise == "zscore-brain"  # the run's, not today's default
     volumes = np.stack(
         [load_volume(path, preprocessing) for path in read_cohort(cohort).table["path"]]
@@ -43,24 +44,25 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(
         expected = model.head(torch.from_numpy(features.features)).numpy()
     assert read.features.shape == (14, 4)
     np.testing.assert_allclose(read.features, expected, rtol=1e-3, atol=1e-4)
-    assert (features.info["layer"], read.info["layer"]) == ("encoder", "head")
-    digest = contract["weights"][
-        "sha256"
-    ]  # features of both can have one size, and must not be taken for each other
-    assert (encoder_digest(features.info), encoder_digest(read.info)) == (digest, f"{digest}, head")
-    assert encoder_digest({**read.info, "precision": "bf16-mixed"}) == f"{digest}, head, bf16-mixed"
+    assert (features.info.layer, read.info.layer) == ("encoder", "head")
+    digest = contract.sha256
+    # Features of both can have one size, and must not be taken for each other.
+    assert (features.info.encoder_digest, read.info.encoder_digest) == (digest, f"{digest}, head")
     assert (
-        encoder_digest({"run": {"weights": {"sha256": digest}}}) == digest
+        read.info.with_keys(precision="bf16-mixed").encoder_digest == f"{digest}, head, bf16-mixed"
+    )
+    assert (
+        EmbeddingsInfo(run={"weights": {"sha256": digest}}).encoder_digest == digest
     )  # a table of an earlier version
 
 
 def test_description_says_what_the_features_came_from(embedded, brain_run, cohort):
-    info = read_embeddings(embedded).info
+    info = read_embeddings(embedded).info.content()
     provenance = read_json(brain_run / "provenance.json")
     assert info["flow"] == [{"step": "listed", "n_scans": 14, "n_subjects": 14, "reason": None}]
     assert info["pretraining_subjects"] == provenance["pretraining_subjects"]
     assert info["run"]["name"] == "run"
-    assert info["run"]["weights"] == load_encoder(brain_run)[1]["weights"]
+    assert info["run"]["weights"] == load_encoder(brain_run)[1].weights.content()
     assert info["simulated"] is True
     assert info["simulation"]["settings"]["seed"] == 5
     assert info["objective"]["loss"] == "yaware"
@@ -82,8 +84,8 @@ def test_an_encoder_alone_embeds_with_a_warning(brain_run, embedded, cohort, cac
     )
     read = read_embeddings(out)
     assert any("no provenance.json" in text for text in heard.warned)
-    assert read.info["pretraining_subjects"] is None
-    assert read.info["training_metrics"] == []
+    assert read.info.pretraining_subjects is None
+    assert read.info.training_metrics == []
     np.testing.assert_array_equal(read.features, read_embeddings(embedded).features)
 
 
@@ -203,7 +205,8 @@ def other_weights(run, table, config, folder):
     encoder, contract = load_encoder(run)
     with torch.no_grad():
         next(encoder.parameters()).add_(1)
-    save_encoder(other, encoder, {key: contract[key] for key in ("preprocessing", "cache_dtype")})
+    samples = {"preprocessing": contract.preprocessing, "cache_dtype": contract.cache_dtype}
+    save_encoder(other, encoder, EncoderDescription.model_validate(samples))
     return other, table, config
 
 

@@ -12,6 +12,7 @@ import torch
 from small_run import FASTEST, Listening, people_of, read_json
 
 import neurocontrast as nc
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.encoders.encoder import LinearComponents
 from neurocontrast.exceptions import ConfigError, DataError
@@ -65,7 +66,7 @@ def _write_run(folder, *, seed=0, spacing_mm=8.0, beside=False):
     if beside:
         encoder.beside = _components()
         contract["beside"] = {"name": "pca", "n_components": 3, "n_voxels": np.prod(SHAPE).item()}
-    save_encoder(folder, encoder, contract)
+    save_encoder(folder, encoder, EncoderDescription.model_validate(contract))
     return folder
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from safetensors.torch import load_file
 
 import neurocontrast
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.documents.embeddings import read_embeddings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

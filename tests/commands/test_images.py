@@ -49,6 +49,7 @@ def pixels_of(table):
 
 def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     encoder, contract = load_encoder(run)
+    contract = contract.content()
     own = contract["preprocessing"]
     assert (own["kind"], own["standardise"], own["shape"]) == ("images", "channels", [3, 8, 8])
     table = read_cohort(digits).select({"split": ["train", "validation"]})
@@ -81,10 +82,10 @@ def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, tmp_pa
     with torch.no_grad():
         features = load_encoder(run)[0](torch.from_numpy(pixels_of(digits))).numpy()
     np.testing.assert_allclose(read.features, features, rtol=1e-4, atol=1e-5)
-    assert read.info["run"]["preprocessing"]["kind"] == "images"
+    assert read.info.run.preprocessing.kind == "images"
     assert {"split", "label", "background_red"} <= set(read.table)
     seen = read_json(run / "provenance.json")["pretraining_subjects"]
-    assert read.info["pretraining_subjects"] == seen
+    assert read.info.pretraining_subjects == seen
 
 
 def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run, digits, tmp_path):

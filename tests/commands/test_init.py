@@ -35,7 +35,7 @@ def test_who_was_in_the_pretraining_before_stays_known(whole, settings, others, 
     embedded = neurocontrast.embed(
         out, participants=cohort, out=tmp_path / "e.parquet", config=settings()
     )
-    assert set(read_embeddings(embedded).info["pretraining_subjects"]) == seen
+    assert set(read_embeddings(embedded).info.pretraining_subjects) == seen
 
 
 def test_who_was_in_the_pretraining_is_not_known_of_what_began_unknown(

@@ -7,9 +7,8 @@ from small_run import FASTEST, embedded_people
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
@@ -48,26 +47,26 @@ def test_the_rows_of_the_first_table_get_the_features_of_all(tmp_path):
     assert (
         read.table["path"] == "net.nii.gz"
     ).all()  # where a scan lies may differ, and the first table's stays
-    blocks = read.info["run"]["blocks"]
+    blocks = read.info.run.content()["blocks"]
     assert {name: (block["n_features"], block["columns"]) for name, block in blocks.items()} == {
         "net": (3, ["feature_0000", "feature_0002"]),
         "linear": (2, ["feature_0003", "feature_0004"]),
     }
-    assert read.info["run"]["preprocessing"] == {"kind": "volumes"}  # what both runs did alike
+    assert read.info.run.preprocessing.content() == {"kind": "volumes"}  # what both runs did alike
 
 
 def test_a_joined_table_says_of_which_encoders_it_is_and_in_which_order(pair, tmp_path):
     one, other = pair
     infos = [read_embeddings(nc.join(pair, out=tmp_path / f"{place}.parquet")).info
              for place, pair in enumerate([(one, other), (one, other), (other, one)])]  # fmt: skip
-    digests = [encoder_digest(info) for info in infos]
+    digests = [info.encoder_digest for info in infos]
     assert digests[0] == digests[1] != digests[2]
     table = read_embeddings(other)
     write_embeddings(tmp_path / "unknown.parquet", table.table, table.features, {})
     info = read_embeddings(
         nc.join([one, tmp_path / "unknown.parquet"], out=tmp_path / "c.parquet")
     ).info
-    assert encoder_digest(info) is None
+    assert info.encoder_digest is None
 
 
 def test_people_of_any_pretraining_are_refused_in_the_evaluation(tmp_path):

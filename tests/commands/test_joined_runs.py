@@ -132,7 +132,7 @@ def test_members_of_a_run_count_one_by_one(runs, people, tmp_path):
         runs.joined, participants=people, out=tmp_path / "e.parquet", config=MEASURES
     ).location
     read = read_embeddings(table)
-    kinds = read.info["run"]["kinds"]
+    kinds = read.info.run.content()["kinds"]
     assert [(kind["n_members"], kind["runs"]) for kind in kinds] == [
         (1, ["net"]),
         (1, ["linear"]),
@@ -142,7 +142,7 @@ def test_members_of_a_run_count_one_by_one(runs, people, tmp_path):
     for number, original in enumerate(originals):
         out = tmp_path / f"{number}.parquet"
         alone = nc.embed(original, participants=people, out=out, config=MEASURES).location
-        first, last = read.info["run"]["members"][number]["columns"]
+        first, last = read.info.run.content()["members"][number]["columns"]
         columns = slice(int(first[-4:]), int(last[-4:]) + 1)
         np.testing.assert_array_equal(read.features[:, columns], read_embeddings(alone).features)
     with pytest.warns(NeurocontrastWarning, match="are people of the pretraining"):

@@ -50,7 +50,7 @@ def content(path):
         return without_times(json.loads(path.read_text()))
     if path.suffix == ".parquet":
         read = read_embeddings(path)
-        return read.features.tobytes(), read.table.to_csv(), without_times(read.info)
+        return read.features.tobytes(), read.table.to_csv(), without_times(read.info.content())
     if path.name in ("finetuning.tsv", "metrics.csv"):
         table = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
         return table.drop(columns=[name for name in table if name in TIMES]).to_csv()

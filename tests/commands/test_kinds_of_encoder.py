@@ -55,7 +55,7 @@ def test_embed_reads_out_a_network_that_was_trained_by_its_mean(whole, cohort, c
     )
     found = read_embeddings(made)
     assert found.features.shape[1] == 8 * 36
-    assert found.info["read_out"] == read_out
+    assert found.info.read_out == read_out
     config["embedding"]["layer"] = "head"
     with pytest.raises(ConfigError, match="the head takes the encoder's own features"):
         neurocontrast.embed(whole, participants=cohort, out=tmp_path / "h.parquet", config=config)
@@ -77,7 +77,7 @@ def test_the_head_ends_in_the_predictions_of_the_range_or_classes_of_training(
     for run, n_outputs in ((of_age, 1), (of_sex, 2)):
         model, contract = load_model(run)
         assert model.n_features == n_outputs
-        assert contract["encoder"]["projection"] == [8, 4, n_outputs]
+        assert contract.encoder.content()["projection"] == [8, 4, n_outputs]
     age, sex = (read_json(run / "encoder.json")["objective"]["target"] for run in (of_age, of_sex))
     assert age["lowest"] < age["mean"] < age["highest"]
     assert sex == {"column": "sex", "kind": "categorical", "classes": ["F", "M"]}

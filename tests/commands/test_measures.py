@@ -219,7 +219,7 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
     carried = read.table.set_index("participant_id")["Left-Hippocampus"]
     assert carried.to_dict() == listed.loc[carried.index].to_dict()
     found = read_json(probe / "evaluation.json")
-    assert found["regional_columns"] == read.info["run"]["preprocessing"]["columns"]
+    assert found["regional_columns"] == read.info.run.preprocessing.columns
     assert found["regional"]["auc"]["pooled"] > 0.7
     assert not found.get("voxels_about")
     page = nc.report(probe, figures=False).read_text()
@@ -365,8 +365,8 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     }
     nc.pretrain(config, out=tmp_path / "next")
     (before, known), (kept, now) = load_encoder(run), load_encoder(tmp_path / "next" / "init")
-    old = known["preprocessing"]["columns"]
-    new = now["preprocessing"]["columns"]
+    old = known.preprocessing.columns
+    new = now.preprocessing.columns
     assert new != [name for name in old if name != "Left-vessel"]
     place = "features.layers.1.weight"
     expected = before.state_dict()[place][:, [old.index(name) for name in new]]

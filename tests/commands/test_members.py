@@ -123,9 +123,9 @@ def test_each_site_is_left_out_by_one_member_which_saw_nobody_of_it(run, people)
 
 def test_the_table_holds_the_features_of_each_member(run, table, people, tmp_path):
     read = read_embeddings(table)
-    described = read.info["run"]["members"]
+    described = read.info.run.content()["members"]
     assert [member["name"] for member in described] == ["member0", "member1", "member2"]
-    assert read.info["run"]["n_features"] == read.features.shape[1] == N * 22
+    assert read.info.run.n_features == read.features.shape[1] == N * 22
     for number, member in enumerate(described):
         one = tmp_path / f"{number}.parquet"
         nc.embed(run / f"members/{number}", participants=people, out=one, config=MEASURES)

@@ -175,11 +175,11 @@ def test_member_k_of_a_new_run_starts_from_member_k(run, people, tmp_path):
     read = read_embeddings(
         nc.embed(run, participants=people, out=tmp_path / "e.parquet", config=MEASURES)
     )
-    assert outer["init"]["sha256"] == read.info["run"]["weights"]["sha256"]
+    assert outer["init"]["sha256"] == read.info.run.weights.sha256
     embedded = nc.embed(
         started, participants=people, out=tmp_path / "started.parquet", config=MEASURES
     )
-    assert read_embeddings(embedded).info["run"]["init"]["name"] == "run"
+    assert read_embeddings(embedded).info.run.init.name == "run"
     nc.pretrain(None, out=started, resume=True)
     alone = config_of(people, init=str(run / "members/1"), epochs=0)
     alone["seed"] = read_json(started / "members.json")["seeds"][1]

@@ -10,7 +10,7 @@ from small_run import FASTEST, INFO, embedded_people, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import (
     CheckpointError,

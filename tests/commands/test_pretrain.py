@@ -36,7 +36,8 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
     assert provenance["categories"] == {"sex": ["F", "M"]}
     assert len(metrics(whole)) == 2
     assert float(metrics(whole)[0]["val_alignment"]) >= 0
-    encoder, contract = load_encoder(whole)
+    encoder, described = load_encoder(whole)
+    contract = described.content()
     grid = {"spacing_mm": 10.0, "shape": [16, 20, 16], "orientation": "RAS"}
     assert contract["preprocessing"] == {"transform_version": 1, "normalise": "zscore", **grid}
     assert contract["batchnorm"]["n_scans"] == contract["n_training_scans"]

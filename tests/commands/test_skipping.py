@@ -75,7 +75,7 @@ def test_embed_leaves_them_out_and_says_so(whole, damaged, cache, tmp_path, caps
     assert f"{names[1]}: " in capsys.readouterr().err
     read = read_embeddings(out)
     assert not set(names) & set(read.table["participant_id"])
-    assert read.info["flow"][-1] == {
+    assert read.info.flow[-1].content() == {
         "step": "excluded", "n_scans": 2, "n_subjects": 2, "reason": "cannot be used (data.skip_unreadable)",
     }  # fmt: skip
     assert pd.read_csv(tmp_path / "emb.skipped.tsv", sep="\t")["scan"].tolist() == names

@@ -160,8 +160,8 @@ def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, m
         )
         embedded = read_embeddings(out)
         np.testing.assert_allclose(embedded.features, expected.numpy(), rtol=1e-4, atol=1e-5)
-        assert embedded.info["pretraining_subjects"]
-        assert contract["trained_with"] == ("mlp", "lenet")[number]
+        assert embedded.info.pretraining_subjects
+        assert contract.content()["trained_with"] == ("mlp", "lenet")[number]
     features = ScanEmbedder(pair / "encoder_2").fit().transform(pd.read_csv(measures, sep="\t"))
     order = pd.read_csv(measures, sep="\t")["participant_id"]
     people = read_embeddings(tmp_path / "1.parquet").table["participant_id"].tolist()

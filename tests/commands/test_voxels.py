@@ -8,7 +8,7 @@ from small_run import FASTEST, read_json
 
 import neurocontrast
 from neurocontrast.data import read_cohort
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.evaluation.models.voxels import ComponentsDesign
 from neurocontrast.exceptions import DataError
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 import neurocontrast
 from neurocontrast.cli import run as command
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import EncoderSettings, build_encoder, load_encoder, save_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError
@@ -135,7 +136,8 @@ def test_monai_s_module_loads_what_is_exported(tmp_path, suffix, final_norm):
     encoder = build_encoder(
         EncoderSettings(name="densenet_small", final_norm=final_norm), seed=3
     ).eval()
-    save_encoder(tmp_path / "run", encoder, {"preprocessing": {"shape": [32, 40, 32]}})
+    samples = {"preprocessing": {"shape": [32, 40, 32]}}
+    save_encoder(tmp_path / "run", encoder, EncoderDescription.model_validate(samples))
     file = neurocontrast.export_weights(tmp_path / "run", out=tmp_path / f"w.{suffix}")
     if suffix == "pt":
         state = torch.load(file, weights_only=True)

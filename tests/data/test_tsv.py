@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.data.listing import read_text_table
-from neurocontrast.embedding.table import write_frame
+from neurocontrast.documents.embeddings import Embeddings
 from neurocontrast.exceptions import DataError
 
 
@@ -93,7 +93,7 @@ def test_a_data_frame_without_rows_is_refused(tmp_path):
     with pytest.raises(DataError, match="DataFrame: needs at least one row"):
         read_text_table(frame)
     with pytest.raises(DataError, match="the DataFrame needs at least one row"):
-        write_frame(tmp_path / "e.parquet", frame)
+        Embeddings.of(frame)
 
 
 @pytest.mark.parametrize("name", ["site", " site "])
@@ -104,4 +104,4 @@ def test_a_data_frame_with_two_columns_of_one_name_is_refused(tmp_path, name):
     with pytest.raises(DataError, match="DataFrame: has 'site' more than once"):
         read_text_table(frame)
     with pytest.raises(DataError, match="DataFrame: has 'site' more than once"):
-        write_frame(tmp_path / "e.parquet", frame)
+        Embeddings.of(frame)

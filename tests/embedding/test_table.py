@@ -4,8 +4,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from neurocontrast.documents.embeddings import Embeddings
 from neurocontrast.embedding import read_embeddings, write_embeddings
-from neurocontrast.embedding.table import write_frame
 from neurocontrast.exceptions import DataError
 
 INFO = {
@@ -25,7 +25,7 @@ def test_table_features_and_description_survive(tmp_path):
     read = read_embeddings(tmp_path / "e.parquet")
     assert read.features.dtype == np.float32
     np.testing.assert_array_equal(read.features, FEATURES)
-    assert read.info == {"format": 1, **INFO}
+    assert read.info.content() == {"format": 1, **INFO}
     assert list(read.table.columns) == list(TABLE.columns)
     assert read.table["participant_id"].tolist() == ["001", "002", "003"]
     np.testing.assert_array_equal(read.table["age"], [20.5, np.nan, 71.0])
@@ -50,8 +50,7 @@ def test_a_table_that_pandas_sorted_and_indexed_is_read_as_before(tmp_path):
         np.testing.assert_allclose(
             read.features, np.stack([FEATURES[::-1, 0] + k for k in (9, 10)], axis=1)
         )
-    write_frame(tmp_path / "e.parquet", values)
-    read = read_embeddings(tmp_path / "e.parquet")
+    read = Embeddings.of(values)
     np.testing.assert_allclose(read.features[:, 1] - read.features[:, 0], 1)
     np.testing.assert_array_equal(read.table["score"], [1, 2, np.nan])  # numbers, not text
 
@@ -91,3 +90,36 @@ def test_other_format_and_damaged_description_are_refused(tmp_path):
         pyarrow.parquet.write_table(changed, tmp_path / "c.parquet")
         with pytest.raises(DataError, match=message):
             read_embeddings(tmp_path / "c.parquet")
+
+
+def test_a_data_frame_is_what_its_file_would_be(tmp_path):
+    names = [f"feature_{number:04d}" for number in range(4)]
+    frame = TABLE.assign(**dict(zip(names, FEATURES.T, strict=True))).drop(columns="session")
+    frame["n_scans"] = [1, None, 3]
+    write_embeddings(tmp_path / "e.parquet", frame.drop(columns=names), FEATURES, {})
+    written = read_embeddings(tmp_path / "e.parquet")
+    taken = Embeddings.of(frame)
+    pd.testing.assert_frame_equal(taken.table, written.table)
+    np.testing.assert_array_equal(taken.features, written.features)
+    assert taken.digest() == written.digest()
+    assert (taken.path.name, Embeddings.of(frame, parameter="test").path.name) == (
+        "embeddings.parquet",
+        "test.parquet",
+    )
+    frame.loc[1, names[2]] = np.inf
+    with pytest.raises(DataError, match="not finite for 002"):
+        Embeddings.of(frame)
+
+
+def test_damaged_digests_of_people_are_refused(tmp_path):
+    write_embeddings(tmp_path / "e.parquet", TABLE, FEATURES, INFO)
+    written = pyarrow.parquet.read_table(tmp_path / "e.parquet")
+    text = b'{"format": 1, "pretraining_subjects": "ab", "training_metrics": [1]}'
+    changed = written.replace_schema_metadata({b"neurocontrast": text})
+    pyarrow.parquet.write_table(changed, tmp_path / "c.parquet")
+    problem = (
+        r"c\.parquet: its description: 'pretraining_subjects' must be a list, found 'ab'; "
+        r"'training_metrics\.0' must be a section of keys, found 1\. Embed the scans again"
+    )
+    with pytest.raises(DataError, match=problem):
+        read_embeddings(tmp_path / "c.parquet")

@@ -4,6 +4,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.encoders import (
     EncoderSettings,
     build_encoder,
@@ -15,7 +16,10 @@ from neurocontrast.encoders import (
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 
-CONTRACT = {"preprocessing": {"shape": [8, 8, 8]}, "batchnorm": {"n_scans": 4}}
+PREPROCESSING = {"shape": [8, 8, 8]}
+CONTRACT = EncoderDescription.model_validate(
+    {"preprocessing": PREPROCESSING, "batchnorm": {"n_scans": 4}}
+)
 
 
 @pytest.fixture
@@ -31,10 +35,11 @@ def test_loaded_encoder_is_the_saved_one_in_evaluation_mode(saved):
     assert not loaded.training
     for name, tensor in encoder.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
-    assert contract["preprocessing"] == CONTRACT["preprocessing"]
-    assert contract["n_features"] == 32
-    assert contract["encoder"]["name"] == "lenet"
-    assert contract["weights"]["sha256"] == digest_of_file(folder / "encoder.safetensors")
+    assert contract.preprocessing.content() == PREPROCESSING
+    assert contract.content()["batchnorm"] == {"n_scans": 4}
+    assert contract.n_features == 32
+    assert contract.encoder.name == "lenet"
+    assert contract.sha256 == digest_of_file(folder / "encoder.safetensors")
 
 
 def test_folder_without_encoder_is_refused(tmp_path):
@@ -51,7 +56,7 @@ def test_folder_without_encoder_is_refused(tmp_path):
         ("{", "not readable as JSON"),
         ("[]", "must hold a JSON object"),
         ('{"format": 9}', "format 9 is not known"),
-        ('{"format": 1}', "lacks encoder, n_features, weights, preprocessing"),
+        ('{"format": 1}', "lacks preprocessing, encoder, n_features, weights. Copy the run again"),
     ],
 )
 def test_damaged_description_is_refused(saved, content, problem):
@@ -79,7 +84,7 @@ def test_the_head_is_loaded_with_its_encoder_and_gives_the_same_embeddings(with_
     loaded, contract = load_model(folder)
     assert not loaded.training
     assert torch.equal(loaded(images), model(images))
-    assert contract["head"] == {
+    assert contract.head.content() == {
         "file": "head.safetensors",
         "sha256": digest_of_file(folder / "head.safetensors"),
     }
@@ -141,7 +146,7 @@ def another_head(folder):
         ),
         (
             lambda run: describe(run, "head", file="../w"),
-            r"head\.file must be a file in the same folder, .*'\.\./w'",
+            r"'head\.file' must be a file in the same folder, .*'\.\./w'",
         ),
     ],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.target import Target
@@ -15,7 +16,12 @@ FAST = {**QUICK, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0), "n_inner_folds"
 
 def plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **options):
     """Plan the study of a cohort; `options` are settings besides those of `FAST`."""
-    given = {"info": info or {}, "split_rows": split_rows, "estimator": estimator, "cv": cv}
+    given = {
+        "info": EmbeddingsInfo.model_validate(info or {}),
+        "split_rows": split_rows,
+        "estimator": estimator,
+        "cv": cv,
+    }
     return plan_study(
         cohort.table, cohort.features, settings=EvaluationSettings(**FAST | options), **given
     )

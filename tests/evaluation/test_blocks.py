@@ -1,12 +1,18 @@
 """Joined features: each encoder's weigh the same, in every place where features are standardised."""
 
+import json
+
 import numpy as np
+import pandas as pd
+import pyarrow.parquet
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, standardised
 from neurocontrast.evaluation.final_probe import fit_on_all
@@ -14,9 +20,9 @@ from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import plan
 
 
-def info_of(**sizes: int) -> dict:
+def info_of(**sizes: int) -> EmbeddingsInfo:
     blocks = {name: {"n_features": n, "encoder": name * 8} for name, n in sizes.items()}
-    return {"run": {"blocks": blocks}, "pretraining_subjects": []}
+    return EmbeddingsInfo(run={"blocks": blocks}, pretraining_subjects=[])
 
 
 def joined_study(make_cohort, target: str = "diagnosis", **settings):
@@ -108,9 +114,29 @@ def test_other_blocks_are_refused_by_name(found, message):
         )
 
 
+def test_blocks_that_are_not_all_features_are_refused():
+    with pytest.raises(DataError, match=r"are 3 features, and the table has 5\. Join the tables"):
+        blocks_of(EmbeddingsInfo(run={"blocks": {"a": {"n_features": 3}}}), 5)
+
+
 @pytest.mark.parametrize(
-    "blocks", [{"a": {"n_features": 3}}, {"a": {}}, {"a": 3}, [3, 2], {"a": {"n_features": "x"}}]
+    ("blocks", "problem"),
+    [
+        ({"a": {}}, r"lacks run\.blocks\.a\.n_features"),
+        ({"a": 3}, r"'run\.blocks\.a' must be a section of keys, found 3"),
+        ([3, 2], r"'run\.blocks' must be a section of keys"),
+        (
+            {"a": {"n_features": "x"}},
+            r"'run\.blocks\.a\.n_features' must be a whole number, found 'x'",
+        ),
+    ],
 )
-def test_a_damaged_description_of_blocks_is_refused(blocks):
-    with pytest.raises(DataError, match="Join the tables again"):
-        blocks_of({"run": {"blocks": blocks}}, 5)
+def test_a_damaged_description_of_blocks_is_refused(tmp_path, blocks, problem):
+    table = pd.DataFrame({"participant_id": ["a"]})
+    write_embeddings(tmp_path / "e.parquet", table, np.ones((1, 5), np.float32), {})
+    written = pyarrow.parquet.read_table(tmp_path / "e.parquet")
+    text = json.dumps({"format": 1, "run": {"blocks": blocks}}).encode()
+    changed = written.replace_schema_metadata({b"neurocontrast": text})
+    pyarrow.parquet.write_table(changed, tmp_path / "e.parquet")
+    with pytest.raises(DataError, match=f"{problem}.*join them again"):
+        read_embeddings(tmp_path / "e.parquet")

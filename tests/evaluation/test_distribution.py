@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.distribution import (
     LEVELS,
@@ -75,7 +76,9 @@ def test_of_two_sites_that_do_not_differ_each_lies_inside_the_other(make_cohort)
         )
         x -= 2.0 * np.random.default_rng(98).normal(size=(3, 100))[np.arange(80) % 3]
         settings = EvaluationSettings(target="age", splits="leave-site-out")
-        study = plan_study(table, x, settings=settings, info={"pretraining_subjects": []})
+        study = plan_study(
+            table, x, settings=settings, info=EmbeddingsInfo(pretraining_subjects=[])
+        )
         reference = training_reference(study)
         shares += [
             (reference.score_held_out(study, split)[:, 1] > 97.5).mean() for split in study.splits

@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.findings import measure
@@ -49,7 +50,7 @@ def plan(table, features, info=None, **options):
         table,
         features,
         settings=EvaluationSettings(**FAST | {"n_bootstraps": 200, **options}),
-        info=info or {},
+        info=EmbeddingsInfo.model_validate(info or {}),
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
@@ -30,7 +31,7 @@ def test_people_of_pretraining_are_refused_by_name_or_counted_and_not_knowing_th
     def overlap(*seen, **options):
         info = {"pretraining_subjects": [*map(subject_digest, seen)]}
         info |= {"pretraining_contents": ["z1"], "pretraining_contents_complete": True}
-        return check_overlap(TABLE, info, **options)
+        return check_overlap(TABLE, EmbeddingsInfo(**info), **options)
 
     with pytest.raises(
         LeakageError,
@@ -45,7 +46,7 @@ def test_people_of_pretraining_are_refused_by_name_or_counted_and_not_knowing_th
     nobody = overlap("z")
     assert nobody.facts == {"n_overlap": 0, "overlap_by": ["identifiers", "contents"]}
     assert nobody.notices == ()
-    unknown = check_overlap(TABLE, {})
+    unknown = check_overlap(TABLE, EmbeddingsInfo())
     assert unknown.facts == {"n_overlap": 0, "overlap_by": []}
     assert [notice.code for notice in unknown.notices] == ["overlap_unknown"]
 

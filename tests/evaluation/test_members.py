@@ -6,6 +6,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import PairDesign
 from neurocontrast.evaluation.final_probe import fit_on_all
@@ -183,7 +184,8 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
     other = cohort_of(make_cohort, seed=7)
     names = [f"other-{row}" for row in range(len(other.table))]
     table = other.table.assign(participant_id=names, subject_id=names)
-    external = plan_external(study, table, other.features, info=info, training_info=info)
+    described = EmbeddingsInfo(**info)
+    external = plan_external(study, table, other.features, info=described, training_info=described)
     tested = external.study.cross_validate(external.study.models[0])
     probe = fit_on_all(study, encoder=None)[1]
     rows = np.arange(len(study.table), len(external.study.table))
@@ -191,7 +193,7 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
     with pytest.raises(
         DataError, match=r"those of one encoder\. Embed the scans with the same run"
     ):
-        plan_external(study, table, other.features, info={}, training_info=info)
+        plan_external(study, table, other.features, training_info=described)
 
 
 @pytest.mark.parametrize(
@@ -202,20 +204,24 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
             lambda run: run["members"][2].update(run["members"][0] | {"n_features": 11}),
             "two members are the same encoder",
         ),
-        (lambda run: run["members"][0].pop("weights"), "description of members is damaged"),
-        (lambda run: run.update(members=[1, 2, 3]), "description of members is damaged"),
+        (lambda run: run["members"][0].pop("weights"), r"lacks run\.members\.0\.weights"),
+        (
+            lambda run: run.update(members=[1, 2, 3]),
+            r"'run\.members\.0' must be a section of keys, found 1",
+        ),
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(change, message):
     info = info_of()
     change(info["run"])
     with pytest.raises(DataError, match=message):
-        members_of(info, sum(SIZES))
+        members_of(EmbeddingsInfo.of(info, "e.parquet"), sum(SIZES))
 
 
 def test_one_encoder_has_no_members():
-    assert members_of({}, 12) == ()
-    assert members_of({"run": {"beside": {"n_components": 3}}}, 12) == ()
+    assert members_of(EmbeddingsInfo(), 12) == ()
+    info_of_one_encoder = EmbeddingsInfo(run={"beside": {"name": "pca", "n_components": 3}})
+    assert members_of(info_of_one_encoder, 12) == ()
 
 
 def test_the_table_of_folds_has_the_mean_weight(make_cohort):

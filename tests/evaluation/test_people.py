@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.distribution import DistributionError, fit_distribution
 from neurocontrast.evaluation.models.model import ConstantModel, constant_prediction
 from neurocontrast.evaluation.notices import (
@@ -44,7 +45,7 @@ def with_sessions(cohort):
 def test_people_of_pretraining_are_people():
     people = pd.DataFrame({"subject_id": list("abcdef")})
     table = people.iloc[several(people)].reset_index(drop=True).assign(content_digest="")
-    info = {"pretraining_subjects": [subject_digest(name) for name in "bdz"]}
+    info = EmbeddingsInfo(pretraining_subjects=[subject_digest(name) for name in "bdz"])
     overlap = check_overlap(table, info, allow_overlap=True)
     assert overlap.facts["n_overlap"] == 2
     not_compared, seen = overlap.notices

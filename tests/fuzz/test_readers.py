@@ -26,7 +26,8 @@ from neurocontrast.data.listing import read_parquet
 from neurocontrast.data.measures.tables import read_tables
 from neurocontrast.data.phenotype import read_phenotype
 from neurocontrast.data.problems import Problems
-from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.encoders import EncoderSettings, build_model, load_model, save_encoder
 from neurocontrast.exceptions import NeurocontrastError
 from neurocontrast.transforms.loading import read_scan, read_scan_header
@@ -123,7 +124,9 @@ def known(tmp_path_factory):
     save_encoder(
         run,
         model.encoder,
-        {"preprocessing": {"shape": [8, 8, 8]}, "PatientName": PERSON},
+        EncoderDescription.model_validate(
+            {"preprocessing": {"shape": [8, 8, 8]}, "PatientName": PERSON}
+        ),
         head=model.head,
     )
     names = pd.DataFrame({"participant_id": ["a", "b"], "subject_id": ["a", "b"], "session": ""})

@@ -72,7 +72,7 @@ def test_the_command_starts_the_processes_and_one_of_them_speaks(overrides, tmp_
     assert done.stdout.count("The last epoch") == 1
     assert done.stdout.splitlines()[-1] == str(tmp_path / "run")
     assert done.stderr.count("epoch 1/2:") == 1
-    assert load_encoder(tmp_path / "run")[1]["epochs"] == 2
+    assert load_encoder(tmp_path / "run")[1].epochs == 2
     missing = command_line([*overrides, "data.images_root=nowhere"], tmp_path / "other")
     done = subprocess.run(missing, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -9,7 +9,7 @@ import torch
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics.pairwise import cosine_similarity
 
-from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.documents.embeddings import write_embeddings
 from neurocontrast.exceptions import DataError
 from pipelines.natural.experiment import Experiment
 from pipelines.natural.figures import draw_experiment

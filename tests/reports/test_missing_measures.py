@@ -12,6 +12,7 @@ from neurocontrast.cli.app import run as command_line
 from neurocontrast.config import load_config
 from neurocontrast.data.sources import source_of_run
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
+from neurocontrast.encoders import read_contract
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import SILENT
 from neurocontrast.reading import read_json
@@ -143,12 +144,12 @@ def test_embed_names_the_ways_out_and_each_of_them_works(tables, run, tmp_path, 
     assert set(skipped["scan"]) == {"sub-03", "sub-07", "sub-11"}
     read = read_embeddings(out)
     assert len(read.table) == 37
-    assert read.info["flow"][-1]["n_subjects"] == 3
-    assert "max_missing" not in read.info
+    assert read.info.flow[-1].n_subjects == 3
+    assert not read.info.has("max_missing")
     assert embed(run, measured, out, "--set", "data.max_missing=0.4") == 0
     assert not (tmp_path / "e.skipped.tsv").exists()
     filled = read_embeddings(out)
-    assert (len(filled.table), filled.info["max_missing"]) == (39, 0.4)
+    assert (len(filled.table), filled.info.max_missing) == (39, 0.4)
     assert embed(run, lacking, out, "--set", "data.max_missing=0.1", "--skip") == 0
     assert set(pd.read_csv(tmp_path / "e.skipped.tsv", sep="\t")["scan"]) == {"sub-07", "sub-11"}
     assert embed(run, whole, tmp_path / "w.parquet") == 0
@@ -158,7 +159,7 @@ def test_embed_names_the_ways_out_and_each_of_them_works(tables, run, tmp_path, 
 
 def test_medians_of_the_run_take_their_place_and_the_run_stays_as_it_is(tables, run):
     _, lacking, _ = tables
-    contract = read_json(run / "encoder.json")
+    contract = read_contract(run)
     data = config(lacking).data.model_copy()
     settings = load_config(None, ["data.max_missing=0.4", "data.skip_unreadable=true"]).data
     settings = settings.model_copy(update={"measures": data.measures})
@@ -166,7 +167,7 @@ def test_medians_of_the_run_take_their_place_and_the_run_stays_as_it_is(tables, 
     known = source.known.model_dump()
     assert known | {"max_missing": 0.02} == {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in contract["preprocessing"].items()
+        for name, value in contract.preprocessing.content().items()
         if name in known
     }
     cohort = source.read_cohort(lacking)

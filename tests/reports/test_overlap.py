@@ -229,7 +229,7 @@ class TestMeasures:
         self, of_new, tmp_path
     ):
         read = read_embeddings(of_new)
-        info = {key: value for key, value in read.info.items() if "contents" not in key}
+        info = {key: value for key, value in read.info.content().items() if "contents" not in key}
         table = read.table.drop(columns="content_digest")
         write_embeddings(tmp_path / "old.parquet", table, read.features, info)
         found = nc.evaluate(tmp_path / "old.parquet", out=tmp_path / "e", **FAST)
@@ -326,7 +326,7 @@ class TestMeasures:
 
     def test_a_joined_table_keeps_what_was_read(self, of_renamed, tmp_path):
         read = read_embeddings(of_renamed)
-        info = read.info | {"run": {"weights": {"sha256": "b" * 64}}}
+        info = read.info.with_keys(run={"weights": {"sha256": "b" * 64}})
         write_embeddings(tmp_path / "b.parquet", read.table, read.features, info)
         out = nc.join([of_renamed, tmp_path / "b.parquet"], out=tmp_path / "j.parquet")
         joined = read_embeddings(out)

@@ -10,7 +10,7 @@ from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract, MeasuresTable, measures_of, read_tables
 from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.data.sources import RegionalMeasures
-from neurocontrast.embedding.table import write_frame
+from neurocontrast.documents.embeddings import Embeddings, write_embeddings
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import MeasureSettings
 from tests.reports.folders import DESIKAN, VOLUMES_MM3, write_aparc, write_aseg
@@ -267,7 +267,8 @@ def test_an_external_test_set_in_another_unit_is_refused(measures, tmp_path):
         "regional": embeddings(others / 1000, tiv=volumes),
     }.items():
         path = tmp_path / f"{name}.parquet"
-        write_frame(path, table.assign(site="oslo", session=""))
+        read = Embeddings.of(table.assign(site="oslo", session=""))
+        write_embeddings(path, read.table, read.features, read.info)
         with pytest.raises(DataError, match="test: embeddings: "):
             evaluated(
                 embeddings(measures, tiv=volumes), tmp_path, test=str(path), regional=["Left-*"]

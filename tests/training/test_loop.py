@@ -34,7 +34,7 @@ def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):
     loaded, contract = load_encoder(tmp_path)
     volumes = torch.stack([Images()[row]["image"] for row in range(3)])
     assert torch.equal(loaded(volumes), trained.encoder.eval()(volumes))
-    assert contract["batchnorm"]["n_scans"] == 10
+    assert contract.content()["batchnorm"]["n_scans"] == 10
 
 
 def test_one_row_an_epoch_with_terms_validation_and_schedule(tmp_path):

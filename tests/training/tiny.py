@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.encoders import EncoderSettings, build_model, save_encoder
 from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.progress import SILENT
@@ -146,7 +147,10 @@ def run(folder, *, resume=False, objective=None, made_views=views, given=None, p
     where = {"seed": 7, "folder": Path(folder), "resume": resume, "progress": progress}
     result = fit(trained, objective, made_views, given, settings=settings(**changes), **where)
     if save:  # of several processes the first
-        save_encoder(folder, trained.encoder, {"preprocessing": {}, "batchnorm": result.batchnorm})
+        described = EncoderDescription.model_validate(
+            {"preprocessing": {}, "batchnorm": result.batchnorm}
+        )
+        save_encoder(folder, trained.encoder, described)
     return trained, result
 
 

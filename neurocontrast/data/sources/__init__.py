@@ -1,7 +1,6 @@
 """Where the samples of a run come from: scans of brains, regional measures, or natural images."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from neurocontrast.data.sources.measures import PairedBrains, RegionalMeasures
 from neurocontrast.data.sources.natural import NaturalImages
 from neurocontrast.data.sources.source import check_kind
 from neurocontrast.data.sources.volumes import BrainVolumes
+from neurocontrast.documents.encoder import EncoderContract
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import MeasureAugmentSettings
 
@@ -71,7 +71,7 @@ def source_of(
 
 def source_of_run(
     run: Path,
-    contract: Mapping[str, Any],
+    contract: EncoderContract,
     data: AnyDataSettings,
     *,
     transforms: Compose | None = None,
@@ -81,7 +81,7 @@ def source_of_run(
     Settings of ``data`` that were given and say otherwise than the run, which they cannot change,
     are refused.
     """
-    trained = contract["preprocessing"].get("kind", "volumes")
+    trained = contract.preprocessing.kind
     if trained not in ("volumes", "images", "measures"):
         raise CheckpointError(
             f"{_CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast."
@@ -114,13 +114,10 @@ def source_of_run(
                 else ImageDataSettings(kind="images", **common)
             )
     try:
-        # Runs before the cache had a choice of precision kept volumes in float32.
-        source = source_of(data, transforms=transforms).as_in_run(
-            {"cache_dtype": "float32", **contract}
-        )
+        source = source_of(data, transforms=transforms).as_in_run(contract)
     except DataError as error:
         raise CheckpointError(f"{run / _CONTRACT}: {error}") from error
-    of_run = source.in_run(contract["preprocessing"])
+    of_run = source.in_run(contract.preprocessing)
     problems = []
     for name in sorted(of_run.keys() & data.model_fields_set):
         asked = getattr(data, name)
@@ -138,14 +135,14 @@ def source_of_run(
 
 def brains_of_run(
     run: Path,
-    contract: Mapping[str, Any],
+    contract: EncoderContract,
     data: AnyDataSettings,
     *,
     what: str,
     transforms: Compose | None = None,
 ) -> Brains:
     """Return brains as a run was trained on them; `what` begins the refusal of a run of natural images."""
-    if contract["preprocessing"].get("kind") == "images":
+    if contract.preprocessing.kind == "images":
         raise ConfigError(
             f"{what}, and this run was trained on natural images. Give a run that was trained on brains."
         )

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +33,7 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.data.sources.volumes import BrainVolumes
+from neurocontrast.documents.encoder import PreprocessingRecord, Samples
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
@@ -197,9 +198,9 @@ class RegionalMeasures(Source):
                 reasons[rows[row]] = reason
         return with_damage(cohort, reasons)
 
-    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+    def as_in_run(self, samples: Samples) -> Self:
         """Return the source with the contract of a run; `data` says how much may be missing."""
-        learned = MeasuresContract.from_json(contract["preprocessing"])
+        learned = MeasuresContract.from_json(samples.preprocessing.content())
         allowed = self.data.max_missing
         if "max_missing" not in self.data.model_fields_set or allowed == learned.max_missing:
             return replace(self, contract_=learned)
@@ -209,14 +210,14 @@ class RegionalMeasures(Source):
             max_missing_of_run=learned.max_missing,
         )
 
-    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+    def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return how measures are made ready."""
-        del contract
+        del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Samples:
         """Return which measures are read, and how they are standardised."""
-        return {"preprocessing": self.known.as_json()}
+        return Samples(preprocessing=PreprocessingRecord.model_validate(self.known.as_json()))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return the places of a channel: one."""
@@ -318,14 +319,16 @@ class PairedBrains(BrainVolumes):
                 super().prepared(cohort, rows), second=self.second.prepared(cohort, rows)
             )
 
-    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+    def as_in_run(self, samples: Samples) -> Self:
         """Return the source with the preprocessing of a run, of both."""
-        second = self.second.as_in_run({"preprocessing": contract["preprocessing_2"]})
-        return replace(super().as_in_run(contract), second=second)
+        second = self.second.as_in_run(
+            Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
+        )
+        return replace(super().as_in_run(samples), second=second)
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Samples:
         """Return how scans and measures are prepared; each of `halves` has the keys of its own ``encoder.json``."""
-        return {**super().contract(), "preprocessing_2": self.second.contract()["preprocessing"]}
+        return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
         """Return the digests of each scan and of its measures; "" where one of both has none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -15,6 +15,7 @@ from neurocontrast.data.datasets import ImageDataset
 from neurocontrast.data.natural.store import split_image_path
 from neurocontrast.data.settings import ImageDataSettings
 from neurocontrast.data.sources.source import Source
+from neurocontrast.documents.encoder import PreprocessingRecord, Samples
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
 from neurocontrast.settings import Settings
@@ -72,26 +73,29 @@ class NaturalImages(Source):
             self, known=ImageContract(shape=shape, standardise=standardise, mean=mean, std=std)
         )
 
-    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+    def as_in_run(self, samples: Samples) -> Self:
         """Return the source with size, mean and deviation of a run."""
         try:
-            return replace(
-                self, known=ImageContract.model_validate(dict(contract["preprocessing"]))
-            )
+            known = ImageContract.model_validate(samples.preprocessing.content())
         except ValidationError as error:
             wrong = [
                 f"{each['loc'][0]}: {each['msg']}, found {each['input']!r}"
                 for each in error.errors()
             ]
             raise DataError(f"preprocessing contract: {'; '.join(wrong)}") from error
+        return replace(self, known=known)
 
-    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+    def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return whether colours are standardised."""
-        return {"standardise": contract["standardise"]}
+        return {"standardise": preprocessing.standardise}
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Samples:
         """Return the kind, the size, and by what colours are standardised; nothing before that is fitted."""
-        return {} if self.known is None else {"preprocessing": self.known.model_dump(mode="json")}
+        if self.known is None:
+            return Samples()
+        return Samples(
+            preprocessing=PreprocessingRecord.model_validate(self.known.model_dump(mode="json"))
+        )
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return height and width, which the store says."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,6 +20,7 @@ from neurocontrast.data.datasets import CohortDataset, deterministic_part
 from neurocontrast.data.quality import doubts_about_extents, warn_of_headers
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources.source import Source
+from neurocontrast.documents.encoder import PreprocessingRecord, Samples
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.progress import Progress
@@ -126,13 +127,10 @@ class BrainVolumes(Source):
             )
         return found
 
-    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+    def as_in_run(self, samples: Samples) -> Self:
         """Return the source with a run's preprocessing, or with the user's transforms that a run describes."""
-        preprocessing = contract["preprocessing"]
-        columns = tuple(map(str, contract.get("channels") or ("t1",)))
-        chosen = replace(
-            self, cache_dtype=contract.get("cache_dtype", self.cache_dtype), columns=columns
-        )
+        preprocessing = samples.preprocessing.content()
+        chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
         if "image_shape" in preprocessing:
             return replace(
                 chosen, transforms=DescribedTransforms.from_contract(preprocessing, self.given)
@@ -144,27 +142,26 @@ class BrainVolumes(Source):
             )
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
 
-    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+    def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return the settings of the preprocessing that is in use."""
         known = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         if isinstance(self.transforms, Preprocessing):
             known |= {name: getattr(self.transforms, name) for name in DataSettings.replaced()} | {
                 "transforms": None
             }
-            if "percentiles" not in contract:  # the run's normalisation has none
+            if not preprocessing.has("percentiles"):  # the run's normalisation has none
                 del known["percentiles"]
             return known
         known |= {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
         return known | {"transforms": "python"}
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Samples:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
-        channels = list(self.channels or ("t1",))
-        return {
-            "preprocessing": self.transforms.contract(),
-            "cache_dtype": self.cache_dtype,
-            "channels": channels,
-        }
+        return Samples(
+            preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
+            cache_dtype=self.cache_dtype,
+            channels=list(self.channels or ("t1",)),
+        )
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return the voxels along each axis."""

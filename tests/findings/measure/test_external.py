@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 import neurocontrast
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.findings import Inputs, measure, plan_external
@@ -23,12 +24,12 @@ from neurocontrast.page.blocks import Paragraph, Table
 from neurocontrast.provenance import subject_digest
 from tests.evaluation.quick import FAST
 
-RUN = {
-    "run": {"weights": {"sha256": "a" * 64}},
-    "pretraining_subjects": [],
-    "pretraining_contents": [],
-    "pretraining_contents_complete": True,
-}
+RUN = EmbeddingsInfo(
+    run={"weights": {"sha256": "a" * 64}},
+    pretraining_subjects=[],
+    pretraining_contents=[],
+    pretraining_contents_complete=True,
+)
 
 
 def pair(make_cohort, n=160, n_test=60, **options):
@@ -183,7 +184,7 @@ def test_people_that_were_trained_on_are_refused_unless_allowed(make_cohort):
 
 def test_people_of_pretraining_are_refused_in_the_test_set_too(make_cohort):
     training, test = pair(make_cohort)
-    seen = {**RUN, "pretraining_subjects": [subject_digest("sub-0150")]}
+    seen = RUN.with_keys(pretraining_subjects=[subject_digest("sub-0150")])
     with pytest.raises(
         LeakageError, match=r"test: 1 of 60 subjects were in the pretraining cohort \(sub-0150"
     ):
@@ -201,7 +202,7 @@ def test_one_image_under_two_names_is_refused(make_cohort):
     assert "external_duplicates" in codes(external)
 
 
-OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
+OTHER = RUN.with_keys(run={"weights": {"sha256": "b" * 64}})
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
         ),
         (
             lambda t, f: (t, f),
-            {"test_info": {**RUN, "precision": "bf16-mixed"}},
+            {"test_info": RUN.with_keys(precision="bf16-mixed")},
             "'aaaaaaaaaaaa…, bf16-mixed'",
         ),
         (lambda t, f: (t, f), {"test_info": {}}, "and these are of one that is not recorded"),
@@ -262,7 +263,7 @@ def test_what_cannot_be_tested_is_answered_with_what_to_do(make_cohort, change, 
 
 def test_tables_that_both_do_not_know_their_encoder_are_warned_about(make_cohort):
     training, test = pair(make_cohort)
-    external = run(training, test, info={}, test_info={})[2]
+    external = run(training, test, info=EmbeddingsInfo(), test_info=EmbeddingsInfo())[2]
     assert "encoder_unknown" in codes(external)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.commands.evaluate import evaluate
-from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.documents.embeddings import write_embeddings
 
 FAST = {"n_bootstraps": 10, "C": (0.01,), "alpha": (10.0,), "n_inner_folds": 2}
 BARE = {"confounds": False, "new_site": False, "outlyingness": False}

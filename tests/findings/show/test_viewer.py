@@ -11,7 +11,7 @@ import pytest
 
 import neurocontrast as nc
 from neurocontrast.cli import run as run_cli
-from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.documents.embeddings import write_embeddings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import viewer
 

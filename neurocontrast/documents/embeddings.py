@@ -1,11 +1,15 @@
-"""The embeddings table: one row a scan, and what it came from."""
+"""Read and write embeddings tables: one row a scan, and a description of the run."""
 
+from __future__ import annotations
+
+import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,11 +19,14 @@ import pyarrow.parquet
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.levels import inferred
 from neurocontrast.data.listing import check_names
-from neurocontrast.data.problems import shown
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.exceptions import DataError, said
-from neurocontrast.files import atomic_path
+from neurocontrast.files import atomic_path, digest_of_file
 from neurocontrast.reading import check_place, parse_json
 
+AnyEmbeddings = str | os.PathLike[str] | pd.DataFrame
+"""Embeddings as every command takes them: a file, or a DataFrame with ``feature_…`` columns."""
 _KEY = b"neurocontrast"
 _FORMAT = 1
 _FEATURE = "feature_"
@@ -37,26 +44,81 @@ def feature_names(n_features: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Features of scans with their metadata."""
+    """Hold features of scans, their metadata, and the description of their run."""
 
-    table: pd.DataFrame  # identifiers and metadata, one row a scan
-    features: np.ndarray  # float32, (n, d)
-    info: dict[
-        str, Any
-    ]  # what they came from: run, pretraining subjects, environment, whether simulated …
+    table: pd.DataFrame
+    """Identifiers and metadata, one row a scan."""
+    features: np.ndarray
+    """Array (n, n_features), float32."""
+    info: EmbeddingsInfo
+    path: Path
+    """File of the table; of a DataFrame, the name by which results call it."""
+    in_memory: pd.DataFrame | None = None
+    """Metadata of a DataFrame, as a file would hold them; None for a file."""
+
+    @classmethod
+    def of(cls, table: AnyEmbeddings, *, parameter: str = "embeddings") -> Self:
+        """Read a file of embeddings, or take a DataFrame as its file would be read.
+
+        A DataFrame has a column ``participant_id`` and columns ``feature_…``. Errors about it begin
+        with the name of the `parameter`.
+        """
+        if not isinstance(table, pd.DataFrame):
+            return cls(*_read(Path(table)), Path(table))
+        metadata, features, info = _of_frame(table, parameter)
+        columns = _columns_of(metadata)
+        read = pyarrow.table(columns).to_pandas(ignore_metadata=True)
+        return cls(_with_identifiers(read), features, info, Path(f"{parameter}.parquet"), metadata)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file; of a DataFrame, of the file that would hold the table."""
+        if self.in_memory is None:
+            return digest_of_file(self.path)
+        sink = _Digest()
+        _write(sink, self.in_memory, self.features, self.info)
+        return sink.sha256.hexdigest()
+
+
+class _Digest(io.RawIOBase):
+    """Take bytes as a file does, and keep their SHA-256 alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sha256 = hashlib.sha256()
+        self.n_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        n_bytes = memoryview(content).nbytes
+        self.sha256.update(content)
+        self.n_bytes += n_bytes
+        return n_bytes
+
+    def tell(self) -> int:
+        return self.n_bytes
 
 
 def write_embeddings(
     path: str | os.PathLike[str],
     metadata: pd.DataFrame,
     features: np.ndarray,
-    info: Mapping[str, Any],
+    info: EmbeddingsInfo | Mapping[str, object],
 ) -> None:
     """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` …; one row a scan.
 
     `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``. The people of
     pretraining are kept for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
     """
+    described = EmbeddingsInfo.model_validate(info)
+    _check_features(metadata, features)
+    with atomic_path(path) as temporary:
+        _write(temporary, metadata, features, described)
+
+
+def _check_features(metadata: pd.DataFrame, features: np.ndarray) -> None:
+    """Refuse features of other rows than the metadata's, and features that are not finite."""
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(
             f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}."
@@ -67,42 +129,48 @@ def write_embeddings(
         raise DataError(
             f"features are not finite for {', '.join(names)}. Look at these scans with `neurocontrast check`."
         )
-    known = {name: pyarrow.array(_plain(metadata[name])) for name in metadata.columns}
+
+
+def _columns_of(metadata: pd.DataFrame) -> dict[str, pyarrow.Array]:
+    columns = {}
+    for name in metadata.columns:
+        columns[name] = pyarrow.array(_plain(metadata[name]))
+    return columns
+
+
+def _write(
+    sink: Path | _Digest, metadata: pd.DataFrame, features: np.ndarray, info: EmbeddingsInfo
+) -> None:
+    """Write metadata and features, a group of rows at a time: features can be half of the memory."""
+    known = _columns_of(metadata)
     names = feature_names(features.shape[1])
-    text = json.dumps({"format": _FORMAT, **info}, ensure_ascii=False, allow_nan=False)
+    text = json.dumps({"format": _FORMAT, **info.content()}, ensure_ascii=False, allow_nan=False)
     fields = [(name, values.type) for name, values in known.items()] + [
         (name, pyarrow.from_numpy_dtype(features.dtype)) for name in names
     ]
     of_pandas = {_KEY.decode(): _people_as_text(info, len(names))}
     keys = {_KEY: text.encode(), _OF_PANDAS: json.dumps(of_pandas).encode()}
     schema = pyarrow.schema(fields, metadata=keys)
-    with (
-        atomic_path(path) as temporary,
-        pyarrow.parquet.ParquetWriter(temporary, schema, use_dictionary=list(known)) as writer,
-    ):
-        for first in range(
-            0, len(features), _N_ROWS
-        ):  # a group at a time: the features can be half of the memory
-            part = np.ascontiguousarray(features[first : first + _N_ROWS].T)
-            columns = [values.slice(first, _N_ROWS) for values in known.values()] + list(
-                map(pyarrow.array, part)
-            )
+    with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=list(known)) as writer:
+        for first in range(0, len(features), _N_ROWS):
+            group = np.ascontiguousarray(features[first : first + _N_ROWS].T)
+            columns = [values.slice(first, _N_ROWS) for values in known.values()]
+            columns += map(pyarrow.array, group)
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
-def write_frame(
-    path: str | os.PathLike[str], frame: pd.DataFrame, *, parameter: str = "embeddings"
-) -> None:
-    """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does.
-
-    Errors begin with the name of the `parameter`.
-    """
+def _of_frame(
+    frame: pd.DataFrame, parameter: str
+) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
+    """Return metadata, features and description of a DataFrame with ``feature_…`` columns."""
     check_names(frame, f"{parameter}: the DataFrame")
     frame = frame.set_axis(list(map(str, frame.columns)), axis="columns")
     names = _features_of(frame.columns)
-    lacking = [name for name in ("participant_id",) if name not in frame] + (
-        [] if names else [f"{_FEATURE}0000 …"]
-    )
+    lacking = []
+    if "participant_id" not in frame:
+        lacking.append("participant_id")
+    if not names:
+        lacking.append(f"{_FEATURE}0000 …")
     if lacking:
         raise DataError(f"{parameter}: the DataFrame lacks {', '.join(lacking)}.")
     if frame.empty:
@@ -114,48 +182,40 @@ def write_frame(
             f"{parameter}: the feature columns must hold numbers ({said(error)})."
         ) from error
     metadata = frame.drop(columns=names).apply(inferred)
-    write_embeddings(path, metadata, features, _people_in(frame.attrs, len(names), parameter))
+    _check_features(metadata, features)
+    return metadata, features, _people_in(frame.attrs, len(names), parameter)
 
 
-def _people_as_text(info: Mapping[str, object], n_features: int) -> str:
+def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
     """Return the people of pretraining as text, which pandas copies without cost; "" if unknown.
 
     Of a run of members, whose columns must not be taken for those of one encoder, the members too.
     """
     people: dict[str, object] = {_N_FEATURES: n_features}
-    run = info.get("run")
-    if isinstance(run, Mapping) and "members" in run:
+    run = info.run.content()
+    if info.run.members:
         people["run"] = {"members": run["members"], "weights": run["weights"]}
-    if info.get(_PEOPLE[0]) is not None and not info.get("pretraining_unknown"):
+    if info.pretraining_subjects is not None and not info.pretraining_unknown:
+        content = info.content()
         for key in _PEOPLE:
-            if key in info:
-                people[key] = info[key]
+            if key in content:
+                people[key] = content[key]
     if len(people) == 1:
         return ""
     return json.dumps(people)
 
 
-def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> dict[str, object]:
+def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> EmbeddingsInfo:
     """Return the people of pretraining that pandas kept with a table; none of other features."""
     content = attrs.get(_KEY.decode())
     if not isinstance(content, str) or not content:
-        return {}
+        return EmbeddingsInfo()
+    where = f"{place}: its attrs"
     remedy = "Read the embeddings again."
-    people: dict[str, object] = parse_json(content, place=f"{place}: its attrs", remedy=remedy)
+    people: Json = parse_json(content, place=where, remedy=remedy)
     if people.pop(_N_FEATURES, None) != n_features:
-        return {}
-    return people
-
-
-def embeddings_file(
-    table: str | os.PathLike[str] | pd.DataFrame, scratch: Path, *, parameter: str = "embeddings"
-) -> Path:
-    """Return the file of an embeddings table; a DataFrame is written into the folder `scratch`."""
-    if not isinstance(table, pd.DataFrame):
-        return Path(table)
-    path = scratch / f"{parameter}.parquet"
-    write_frame(path, table, parameter=parameter)
-    return path
+        return EmbeddingsInfo()
+    return EmbeddingsInfo.of(people, where, remedy=remedy)
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
@@ -168,7 +228,11 @@ def _features_of(columns: Iterable[str]) -> list[str]:
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     """Read what `write_embeddings` wrote, or any Parquet table with identifiers and ``feature_…`` columns."""
-    path = Path(path)
+    return Embeddings.of(path)
+
+
+def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
+    """Read metadata, features and description of a Parquet file."""
     remedy = "Give an embeddings table; `neurocontrast embed` writes one."
     check_place(path, remedy=remedy)
     try:
@@ -185,15 +249,22 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         raise DataError(
             f"{path}: the feature columns must hold numbers ({said(error)})."
         ) from error
-    for name in ("subject_id", "session"):
-        if name not in metadata:
-            metadata[name] = metadata["participant_id"] if name == "subject_id" else ""
+    metadata = _with_identifiers(metadata)
     bad = ~np.isfinite(features).all(axis=1)
     if bad.any():
         raise DataError(
             f"{path}: features are not finite for {', '.join(metadata['participant_id'][bad].astype(str))}."
         )
-    return Embeddings(metadata, features, _info(path, file.schema_arrow.metadata or {}, len(names)))
+    return metadata, features, _info(path, file.schema_arrow.metadata or {}, len(names))
+
+
+def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
+    """Add a subject named as its scan, and an empty session, where columns are absent."""
+    if "subject_id" not in metadata:
+        metadata["subject_id"] = metadata["participant_id"]
+    if "session" not in metadata:
+        metadata["session"] = ""
+    return metadata
 
 
 def _read_groups(
@@ -217,32 +288,19 @@ def _read_groups(
     return table.loc[:, ~table.columns.str.startswith("__index_level_")], features
 
 
-def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> dict[str, Any]:
+def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> EmbeddingsInfo:
+    """Return the description of a file; damaged digests would hide people of pretraining."""
     place = f"{path}: its description"
-    remedy = "Embed the scans again."
-    info: dict[str, Any] = parse_json(schema.get(_KEY, b"{}"), place=place, remedy=remedy)
+    remedy = "Embed the scans again; of joined tables, join them again."
     if _KEY not in schema and _OF_PANDAS in schema:  # pandas wrote the table again
         attrs = parse_json(schema[_OF_PANDAS], place=place, remedy=remedy)
-        info = _people_in(attrs, n_features, str(path))
-    elif info and info.get("format") != _FORMAT:
+        return _people_in(attrs, n_features, str(path))
+    content: Json = parse_json(schema.get(_KEY, b"{}"), place=place, remedy=remedy)
+    if content and content.get("format") != _FORMAT:
         raise DataError(
-            f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT})."
+            f"{path}: format {content.get('format')!r} is not known (this version reads {_FORMAT})."
         )
-    # A damaged list of subjects would let the people of pretraining into the evaluation unseen.
-    for key, kind, what in (
-        ("pretraining_subjects", str, "digests"),
-        ("pretraining_contents", str, "digests"),
-        ("training_metrics", dict, "rows"),
-    ):
-        found = info.get(key)
-        if found is not None and not (
-            isinstance(found, list) and all(isinstance(each, kind) for each in found)
-        ):
-            raise DataError(
-                f"{path}: '{key}' of its description must be a list of {what}, found {shown(found)}. Embed the scans "
-                "again."
-            )
-    return info
+    return EmbeddingsInfo.of(content, place, remedy=remedy)
 
 
 def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:

@@ -1,0 +1,138 @@
+"""Base of all documents: typed attributes over the keys of a JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
+from typing import Self, Unpack
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from neurocontrast.reading import ErrorOptions, refuse
+
+Json = dict[str, object]
+"""Object of a JSON file, by key."""
+_KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a section of keys",
+    "model_type": "a section of keys",
+}
+"""Error of pydantic → noun for what the key must hold."""
+_MOST_CHARACTERS = 80
+
+
+class Document(BaseModel):
+    """Content of a JSON object with typed keys; unknown keys are kept, and null counts as absent.
+
+    Attributes hold the keys that the package reads. `content` gives all keys with their values, in
+    the order in which they were read or given.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="ignore", protected_namespaces=(), defer_build=True
+    )
+    _content: Json = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_content(cls, content: object, validate: Callable[[object], Self]) -> Self:
+        if not isinstance(content, Mapping):
+            return validate(content)
+        plain = _plain_section(content)
+        stated = dict(filter(_is_stated, plain.items()))
+        document = validate(stated)
+        document._content = plain
+        return document
+
+    @classmethod
+    def of(cls, content: object, place: object, **on_error: Unpack[ErrorOptions]) -> Self:
+        """Check the content of a file; all faults are one error, which begins with `place`."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            refuse(place, _problem_of(error), **on_error)
+
+    def content(self) -> Json:
+        """Return all keys and values, ready for JSON; changes of the copy change nothing here."""
+        return _plain_section(self._content)
+
+    def has(self, key: str) -> bool:
+        """Tell whether the object has a key, null or not."""
+        return key in self._content
+
+    def with_keys(self, **values: object) -> Self:
+        """Return the document with other values of some keys; new keys follow the others."""
+        return type(self).model_validate({**self._content, **values})
+
+    def without(self, *keys: str) -> Self:
+        """Return the document without some keys."""
+        kept = self.content()
+        for key in keys:
+            kept.pop(key, None)
+        return type(self).model_validate(kept)
+
+
+def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
+    """Return the keys and values that several objects share; a key that is null is not shared."""
+    shared = {}
+    for key, value in contents[0].items():
+        values = list(map(methodcaller("get", key), contents))
+        if value is not None and values.count(value) == len(values):
+            shared[key] = value
+    return shared
+
+
+def _plain(value: object) -> object:
+    """Copy a value of JSON, with documents as their content and tuples as lists."""
+    if isinstance(value, Document):
+        return value.content()
+    if isinstance(value, Mapping):
+        return _plain_section(value)
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    return value
+
+
+def _plain_section(content: Mapping[str, object]) -> Json:
+    plain = {}
+    for key, value in content.items():
+        plain[str(key)] = _plain(value)
+    return plain
+
+
+def _is_stated(item: tuple[str, object]) -> bool:
+    return item[1] is not None
+
+
+def _problem_of(error: ValidationError) -> str:
+    """Say which keys are lacking, and which hold something else than they must."""
+    lacking = []
+    wrong = []
+    for problem in error.errors():
+        key = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "missing":
+            lacking.append(key)
+        else:
+            wrong.append(_sentence(key, problem))
+    if lacking:
+        wrong.insert(0, f"lacks {', '.join(lacking)}")
+    return "; ".join(dict.fromkeys(wrong))
+
+
+def _sentence(key: str, problem: ErrorDetails) -> str:
+    """Name the rule of a key, and the value that breaks the rule."""
+    rule = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if problem["type"] in _KINDS:
+        rule = f"must be {_KINDS[problem['type']]}"
+    shown = repr(problem["input"])
+    if len(shown) > _MOST_CHARACTERS:
+        shown = shown[: _MOST_CHARACTERS - 1] + "…"
+    sentence = f"{rule}, found {shown}"
+    if not key:
+        return sentence
+    return f"'{key}' {sentence}"

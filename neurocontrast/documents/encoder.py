@@ -1,0 +1,170 @@
+"""Describe encoders: ``encoder.json``, which travels with weights, and runs of several encoders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from neurocontrast.documents.document import Document, Json
+
+FORMAT = 1
+"""Format of ``encoder.json`` that this version writes and reads."""
+_MOST_CHANNELS = 1_000_000
+
+
+def _file_of_same_folder(name: str) -> str:
+    if Path(name).name != name:
+        raise ValueError("must be a file in the same folder")
+    return name
+
+
+class PreprocessingRecord(Document):
+    """Section ``preprocessing``: how samples are prepared before an encoder reads them."""
+
+    kind: str = "volumes"
+    """``volumes``, ``measures`` or ``images``; volumes do not say so."""
+    columns: list[str] = Field(default_factory=list)
+    """Regional measures that are read, in the order of the encoder's inputs."""
+    left_out: list[str] = Field(default_factory=list)
+    """Measures of the tables that differ between no people learned from."""
+    normalise: str | None = None
+    smooth_mm: float = 0.0
+    standardise: str | None = None
+    """Of natural images: by which colours they are standardised."""
+
+
+class Samples(Document):
+    """Keys about the samples that an encoder reads."""
+
+    preprocessing: PreprocessingRecord = Field(default_factory=PreprocessingRecord)
+    preprocessing_2: PreprocessingRecord | None = None
+    """PreprocessingRecord of the measures that a second encoder reads."""
+    cache_dtype: Literal["float16", "float32"] = "float32"
+    """Precision of kept volumes; runs before there was a choice kept float32."""
+    channels: list[str] = Field(default_factory=lambda: ["t1"])
+    """Columns of a table with the files of a scan, one a channel."""
+
+
+class EncoderRecipe(Document):
+    """Section ``encoder``: the network and its settings."""
+
+    name: str
+
+
+class WeightsDigest(Document):
+    """Name weights by their content; no file is said for several encoders together."""
+
+    sha256: str | None = None
+    file: str | None = None
+
+
+class WeightsFile(WeightsDigest):
+    """Name a file of weights, which lies beside ``encoder.json``, and its content."""
+
+    sha256: str
+    file: Annotated[str, AfterValidator(_file_of_same_folder)]
+
+
+class ObjectiveRecord(Document):
+    """Section ``objective``: the loss, or the way in which a linear encoder was fitted."""
+
+    loss: str | None = None
+    title: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """Title of the loss, or its key."""
+        return self.title or self.loss
+
+
+class BesideRecord(Document):
+    """Section ``beside``: linear components that are kept beside a network's features."""
+
+    name: str
+    n_components: int
+    n_voxels: int = 0
+
+
+class Start(Document):
+    """Section ``init``: the weights that a run started from."""
+
+    name: str = ""
+    sha256: str | None = None
+    subjects_known: bool = True
+    """Whether everybody is known whom these weights learned from."""
+
+
+class EncoderDescription(Samples):
+    """Describe an encoder, before its weights are written, or several together."""
+
+    format: int | None = None
+    neurocontrast: str | None = None
+    encoder: EncoderRecipe | None = None
+    n_features: int | None = None
+    n_channels: Annotated[int, Field(ge=1, le=_MOST_CHANNELS)] = 1
+    n_voxels: int = 0
+    """Voxels that a linear encoder looks at."""
+    weights: WeightsDigest = Field(default_factory=WeightsDigest)
+    head: WeightsFile | None = None
+    """Weights of the projection head; runs from before heads were kept have none."""
+    beside: BesideRecord | None = None
+    init: Start | None = None
+    objective: ObjectiveRecord | None = None
+    augment: Json | None = None
+    seed: int | None = None
+    epochs: int | None = None
+    simulated: bool = False
+    licence: str | None = None
+    imported: Json | None = None
+    """File, architecture and source of weights that came from another program."""
+
+
+class EncoderContract(EncoderDescription):
+    """Content of ``encoder.json``: network, weights, and the preprocessing that they need."""
+
+    encoder: EncoderRecipe
+    n_features: int
+    weights: WeightsFile
+    preprocessing: PreprocessingRecord
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the encoder's weights."""
+        return self.weights.sha256
+
+
+class MemberWeights(Document):
+    """Name the weights of a member by their content."""
+
+    sha256: str
+
+
+class MemberDescription(Document):
+    """Describe a member of a run, and which columns of a table are its features."""
+
+    name: str
+    n_features: int
+    weights: MemberWeights
+    beside: BesideRecord | None = None
+    run: str | None = None
+    kind: int | None = None
+    """Of joined runs: number of its kind in `RunDescription.kinds`."""
+
+
+class BlockDescription(Document):
+    """Describe a block of joined features: the features of one table among several."""
+
+    n_features: int
+    encoder: str | None = None
+    """Digest of the weights; None where nobody says it."""
+
+
+class RunDescription(EncoderDescription):
+    """Describe a run: its encoder as in ``encoder.json``, or the keys that several share."""
+
+    name: str | None = None
+    members: list[MemberDescription] = Field(default_factory=list)
+    blocks: dict[str, BlockDescription] = Field(default_factory=dict)
+    """Blocks of joined tables by name, in the order of their columns."""

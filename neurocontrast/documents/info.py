@@ -1,0 +1,67 @@
+"""Description that an embeddings table carries: run, people of pretraining, and read-out."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field
+
+from neurocontrast.documents.document import Document, Json
+from neurocontrast.documents.encoder import RunDescription
+from neurocontrast.documents.people import PretrainingPeople
+
+
+class FlowStep(Document):
+    """A step in which scans came in or left: how many, and why."""
+
+    step: str | None = None
+    n_scans: int | None = None
+    n_subjects: int | None = None
+    reason: str | None = None
+
+
+class EmbeddingsInfo(PretrainingPeople):
+    """Describe the features of an embeddings table; nothing is said of a table from elsewhere."""
+
+    format: int | None = None
+    run: RunDescription = Field(default_factory=RunDescription)
+    simulated: bool = False
+    simulation: Json | None = None
+    objective: Json | None = None
+    training_metrics: list[Json] = Field(default_factory=list)
+    """Rows of the run's ``metrics.csv``."""
+    environment: Json | None = None
+    cohort_source: str | None = None
+    cohort_digest: str | None = None
+    layer: str = "encoder"
+    """``encoder`` for the encoder's features, ``head`` for those after the projection head."""
+    precision: str = "32-true"
+    read_out: Json | None = None
+    """Blocks and grid, where features were read out at others than the encoder's own."""
+    max_missing: float | None = None
+    """Share of measures that a person might lack, where it is another than the run's."""
+    flow: list[FlowStep] = Field(default_factory=list)
+
+    @property
+    def encoder_digest(self) -> str | None:
+        """Digest of the weights, with layer, precision and read-out where they are unusual."""
+        if self.run.weights.sha256 is None:
+            return None
+        words = [self.run.weights.sha256]
+        if self.layer != "encoder":
+            words.append(self.layer)
+        if self.precision != "32-true":
+            words.append(self.precision)
+        if self.read_out:
+            pairs = map("{} {}".format, self.read_out, self.read_out.values())
+            words.append(f"read out at {' '.join(pairs)}")
+        return ", ".join(words)
+
+    @property
+    def of_network(self) -> bool:
+        """Whether features are the encoder's own, in the columns that the run describes."""
+        return self.layer == "encoder"
+
+    def of_rows(self) -> Self:
+        """Return the description of rows in place of features, which have no columns of members."""
+        return self.with_keys(run=self.run.without("members"))

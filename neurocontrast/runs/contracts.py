@@ -1,0 +1,57 @@
+"""Description of each encoder of a run before its weights are written."""
+
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+
+from neurocontrast.config import Config
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.files import digest_of_file
+from neurocontrast.losses.registry import describe_objective
+from neurocontrast.runs.folder import read_provenance
+from neurocontrast.runs.parts import Parts
+from neurocontrast.training.components import LINEAR_OBJECTIVES
+
+
+def contracts_of(
+    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, object]
+) -> list[EncoderDescription]:
+    """Describe each encoder of a run before training; `fitted` are facts of the first one."""
+    common: Json = {
+        "objective": _describe_objective(settings, parts),
+        "seed": settings.seed,
+        "epochs": settings.training.epochs,
+        "n_training_scans": len(parts.data.training_rows),
+        "simulated": parts.cohort.simulated,
+        "provenance": digest_of_file(folder / "provenance.json"),
+    }
+    augments: list[Json | None] = [None]
+    if parts.objective is not None:
+        augments = [settings.augment.model_dump(mode="json")]
+    trained_with: list[Json] = [{}]
+    if settings.second is not None:
+        names = list(map(attrgetter("name"), settings.encoders))
+        augments.append(settings.second[1].model_dump(mode="json"))
+        trained_with = [{"trained_with": names[1]}, {"trained_with": names[0]}]
+    contracts = []
+    for number, (half, augment) in enumerate(zip(parts.source.halves, augments, strict=True)):
+        content = half.contract().content() | {"augment": augment}
+        if number:
+            content |= trained_with[number] | common
+        else:
+            content |= common | dict(fitted) | trained_with[number]
+        contracts.append(content)
+    if settings.training.init is not None:
+        contracts[0] = {"init": read_provenance(folder).get("init")} | contracts[0]
+    return list(map(EncoderDescription.model_validate, contracts))
+
+
+def _describe_objective(settings: Config, parts: Parts) -> Json:
+    """Describe the loss, or the way in which a linear encoder is fitted."""
+    if parts.objective is None:
+        return dict(LINEAR_OBJECTIVES[settings.encoder.name])
+    described: Json = describe_objective(settings.objective, parts.vectors)
+    if parts.target:
+        described["target"] = parts.target
+    return described

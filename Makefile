@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo
 REAL := demo-real
+COMMA := ,
 
 .PHONY: help demo demo-real test test-slow faults doctest docs slurm lint types layers check setup clean
 
@@ -19,16 +20,28 @@ help:
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml weights/measures/pyproject.toml weights/brains/pyproject.toml constraints.txt
+NEEDS := pyproject.toml weights/measures/pyproject.toml weights/brains/pyproject.toml constraints.txt
+
+# Python compiles what is imported, when it is; pip would compile all of 15,000 files, with one core.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "neurocontrast needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11 ..."; exit 2; }
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 2; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,images,prepare,slurm]' -e ./weights/measures -e ./weights/brains
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e $(1) -e ./weights/measures
+endef
+
+$(VENV)/.installed: $(NEEDS)
+	$(call install,'.[dev$(COMMA)docs$(COMMA)images$(COMMA)prepare$(COMMA)slurm]' -e ./weights/brains)
+	@touch $@ $(VENV)/.demo
+
+# The demo needs what users need, half of the whole.
+$(VENV)/.demo: $(NEEDS)
+	$(call install,.)
 	@touch $@
 
-demo: setup
+demo: $(VENV)/.demo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh pipelines/demo.sh $(DEMO)
 
 demo-real: setup

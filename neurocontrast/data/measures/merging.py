@@ -99,16 +99,26 @@ class Merged:
         seen: dict[str, str] = {}
         for source, with_unread in self.frames:
             frame = self.without_unread(with_unread)
-            for name in frame.columns.intersection(values.columns).astype(str):
-                old, new = values[name].align(frame[name], join="inner")
-                differ = old.notna() & new.notna() & ~np.isclose(old, new, rtol=_ROUNDING, atol=0)
-                for row in np.flatnonzero(differ).tolist():
-                    text = f"{old.iloc[row]:g} in {seen[name]} and {new.iloc[row]:g} in {source}"
-                    self.problems.add(text, column=name, name=scan_name(*old.index[row]))
+            if len(values):
+                self._add_disagreements(values, frame, seen, source)
             values = values.combine_first(frame) if len(values) else frame
             for name in frame.columns.astype(str):
                 seen.setdefault(name, source)
         return values[list(seen)].sort_index()
+
+    def _add_disagreements(
+        self, values: pd.DataFrame, frame: pd.DataFrame, seen: dict[str, str], source: str
+    ) -> None:
+        """Add a problem for each value of a table that differs from an earlier table's."""
+        common = frame.columns.intersection(values.columns)
+        earlier, later = values[common].align(frame[common], join="inner", axis=0)
+        old = earlier.to_numpy(float)
+        new = later.to_numpy(float)
+        differ = ~(np.isnan(old) | np.isnan(new) | np.isclose(old, new, rtol=_ROUNDING, atol=0))
+        for column, row in np.argwhere(differ.T).tolist():
+            name = str(common[column])
+            text = f"{old[row, column]:g} in {seen[name]} and {new[row, column]:g} in {source}"
+            self.problems.add(text, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
         """Return a note on each table that lacks scans of the other tables, with their names."""
@@ -141,12 +151,13 @@ def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
 
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """Return measures without zeros of structures that every brain has; notes count the zeros."""
-    zeros = frame == 0
-    for column in frame.columns.astype(str):
-        zeros[column] &= not may_be_empty(column, merged.regions[column].kind)
-    for row in np.flatnonzero(zeros.any(axis=1)).tolist():
+    names = frame.columns.astype(str)
+    never_empty = [not may_be_empty(name, merged.regions[name].kind) for name in names]
+    is_zero = frame.eq(0).to_numpy(bool) & np.array(never_empty, dtype=bool)
+    for row in np.flatnonzero(is_zero.any(axis=1)).tolist():
         of_scan = merged.zeros.setdefault(frame.index[row], [])
-        of_scan += zeros.columns[zeros.iloc[row]].astype(str).tolist()
+        of_scan += names[is_zero[row]].tolist()
+    zeros = pd.DataFrame(is_zero, index=frame.index, columns=names)
     empty = zeros.columns[zeros.any()].astype(str)
     kinds = empty.map(lambda column: merged.regions[column].kind)
     is_thickness = np.asarray(kinds == "thickness", dtype=bool)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.seeds import derive_seed
+from neurocontrast.transforms.batches import batched
 
 _KEY = "image"
 _N_TRIED = 6
@@ -60,8 +61,9 @@ class TwoViews:
     transform : callable
         Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image":
         Tensor}`` and returns one. An image is a plain float32 tensor (channels, then two or three
-        spatial axes), uint8 images divided by 255. A `RandBatchTransform` is given whole batches. A
-        copy is used: the transform given keeps its random state.
+        spatial axes), uint8 images divided by 255. A `RandBatchTransform` is given whole batches,
+        and so are this package's operations on volumes, alone or in a `Compose` of no others
+        (`brain_views`). A copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
 
@@ -89,9 +91,9 @@ class TwoViews:
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
         self.seed = seed
-        self._batch = (
-            self.transform.batch if isinstance(self.transform, RandBatchTransform) else None
-        )
+        self._batch = batched(self.transform, key=_KEY)
+        if isinstance(self.transform, RandBatchTransform):
+            self._batch = self.transform.batch
         self._tried = False
 
     def __call__(

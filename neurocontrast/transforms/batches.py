@@ -1,7 +1,6 @@
 """Views of a whole batch of volumes by a chain of this package's operations."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -9,11 +8,11 @@ from monai.transforms import Compose
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.rand_volumes import RandVolumed
+from neurocontrast.transforms.rand_volumes import RandVolumed, draw_all
 from neurocontrast.transforms.volumes import Drawn, Seeds, Volumes, VolumeTransformd
 
-_VOXELS_AT_ONCE = {"cpu": 2**18}
-"""Voxels that an operation changes at once: on a CPU as many as its caches hold, with little more memory."""
+_VOXELS_OF_A_CPU = 2**20
+"""Voxels that an operation changes at once on a CPU: more take as long, and more memory."""
 _VOXELS_OF_A_GPU = 2**25
 
 MakeViews = Callable[[Tensor, Sequence[int]], Tensor]
@@ -42,27 +41,31 @@ def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) ->
     views = images.to(torch.float32, copy=True)
     if images.dtype == torch.uint8:
         views.div_(255.0)
-    drawn = _drawn(chain, seeds, n_channels=images.shape[1])
-    most = _VOXELS_AT_ONCE.get(images.device.type, _VOXELS_OF_A_GPU)
-    n_at_once = max(1, most // max(1, images[:1].numel()))
-    for start in range(0, len(views), n_at_once):
-        samples = slice(start, start + n_at_once)
+    numbers = _numbers(chain, seeds, n_channels=images.shape[1])
+    for samples in _portions(images):
         volumes = Volumes(views[samples])
-        for step, numbers in zip(chain, drawn, strict=True):
-            step.apply(volumes, None if numbers is None else numbers.of(samples))
+        for step, drawn in zip(chain, numbers, strict=True):
+            step.apply(volumes, None if drawn is None else drawn.of(samples))
         if volumes.x_BCDHW.data_ptr() != views[samples].data_ptr():
             views[samples] = volumes.x_BCDHW
     return views
 
 
-def _drawn(
+def _numbers(
     chain: Sequence[VolumeTransformd], seeds: Seeds, *, n_channels: int
 ) -> list[Drawn | None]:
-    """Return the numbers of each operation; a second one of its kind has others than the first."""
-    numbers = Counter[str]()
-    drawn = []
-    for step in chain:
-        name = step.operation if isinstance(step, RandVolumed) else ""
-        drawn.append(step.draw(seeds, n_channels=n_channels, number=numbers[name]))
-        numbers[name] += 1
-    return drawn
+    """Return the numbers of each step of a chain; None for a step without randomness."""
+    operations = [step for step in chain if isinstance(step, RandVolumed)]
+    drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
+    return [next(drawn) if isinstance(step, RandVolumed) else None for step in chain]
+
+
+def _portions(images: Tensor) -> Iterator[slice]:
+    """Give the samples of a batch in portions of nearly equal size, each changed at once."""
+    n_samples = len(images)
+    most = _VOXELS_OF_A_CPU if images.device.type == "cpu" else _VOXELS_OF_A_GPU
+    n_at_once = max(1, most // max(1, images[:1].numel()))
+    n_portions = -(-n_samples // n_at_once)
+    for number in range(n_portions):
+        start = number * n_samples // n_portions
+        yield slice(start, (number + 1) * n_samples // n_portions)

@@ -29,6 +29,8 @@ _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over 
 class _RandRimd(RandSignald):
     """Base of the operations on a rim whose depth varies over the box."""
 
+    moves_brain = True
+
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
         """Count the terms of the variation of the depth."""
         return n_terms(_ORDER)
@@ -89,7 +91,7 @@ class RandMaskEdged(_RandRimd):
     ) -> tuple[Tensor, Tensor]:
         """Return signals and brains with the other edge; a depth below 0 is that of a rim that is left."""
         signals = s_BCDHW.mul_(brain_BCDHW)
-        brains = brain_BCDHW
+        brains = brain_BCDHW.clone()
         for is_left in (False, True):
             rows = np.flatnonzero((depth_voxels < 0.0) == is_left)
             if len(rows):
@@ -104,7 +106,7 @@ class RandMaskEdged(_RandRimd):
                 else:
                     changed = cut_rim(*pair, **depth)
                 signals = replaced(signals, index, changed[0])
-                brains = replaced(brains.clone(), index, changed[1])
+                brains = replaced(brains, index, changed[1])
         return signals, brains
 
 

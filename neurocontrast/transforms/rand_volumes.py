@@ -7,7 +7,7 @@ import numpy as np
 from monai.transforms import MapTransform, RandomizableTransform
 from torch import Tensor
 
-from neurocontrast.seeds import derive_uniforms
+from neurocontrast.seeds import derive_many_uniforms
 from neurocontrast.transforms.augment import Operation, Pair
 from neurocontrast.transforms.signal import from_signal, to_signal
 from neurocontrast.transforms.volumes import (
@@ -69,20 +69,18 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         """Return masks of brains, between `ToSignald` and `FromSignald`; by default they stay as they are."""
         return brain_BCDHW
 
-    def draw(self, seeds: Seeds, *, n_channels: int, number: int = 0) -> Drawn:
-        """Draw how often and how much for each seed; `number` counts operations of one kind in a chain."""
+    def n_numbers(self, n_channels: int) -> int:
+        """Count the uniform numbers that a volume takes: whether it is changed, then those of the ranges, then further."""
+        return 1 + len(self.limits()) + self.n_further(n_channels)
+
+    def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
+        """Return how each volume is changed, by its uniform numbers (b, `n_numbers`) in [0, 1)."""
         limits = self.limits()
-        n_first = 1 + len(limits)
-        uniforms = derive_uniforms(
-            *("brain view", self.operation, number),
-            samples=seeds,
-            n_numbers=n_first + self.n_further(n_channels),
-        )
         numbers = {
             name: low + (high - low) * position
             for (name, (low, high)), position in zip(limits.items(), uniforms.T[1:], strict=False)
         }
-        further = self.further(uniforms[:, n_first:], n_channels)
+        further = self.further(uniforms[:, 1 + len(limits) :], n_channels)
         return Drawn(uniforms[:, 0] < self.settings.probability, numbers | further)
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
@@ -108,7 +106,8 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
 
     def drawn_for(self, n_channels: int) -> Drawn:
         """Return the numbers that change a volume of a dictionary."""
-        return self.draw([self.seed], n_channels=n_channels)
+        (drawn,) = draw_all([self], [self.seed], n_channels=n_channels)
+        return drawn
 
     def __call__(self, data: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the dictionary with changed volumes."""
@@ -119,17 +118,16 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
 class RandSignald(RandVolumed):
     """Apply a random operation to brains' signals; see `RandVolumed`.
 
-    `change` is given the signals, and `change_brain` the brains' masks too. Outside of `ToSignald`
-    and `FromSignald` the transform does what these do.
+    `change` is given the signals; where the operation `moves_brain`, `change_brain` is given the
+    brains' masks too. Outside of `ToSignald` and `FromSignald` the transform does what these do.
     """
+
+    moves_brain: ClassVar[bool] = False
 
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, /, *_: Any, **numbers: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains; by default `change` is applied to signals, and brains stay where they are.
-
-        Both may be overwritten, but brains that change are a new tensor.
-        """
+        """Return signals and brains, both of which may be overwritten; by default brains stay where they are."""
         return self.change(s_BCDHW, **numbers), brain_BCDHW
 
     def change_rows(
@@ -146,8 +144,25 @@ class RandSignald(RandVolumed):
             volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
             return
         assert volumes.brain_BCDHW is not None
+        s_BCDHW = chosen(volumes.x_BCDHW, index)
+        if not self.moves_brain:
+            volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, self.change(s_BCDHW, **numbers))
+            return
         brain_BCDHW = chosen(volumes.brain_BCDHW, index)
-        s_BCDHW, moved = self.change_brain(chosen(volumes.x_BCDHW, index), brain_BCDHW, **numbers)
+        s_BCDHW, brain_BCDHW = self.change_brain(s_BCDHW, brain_BCDHW, **numbers)
         volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, s_BCDHW)
-        if moved is not brain_BCDHW:
-            volumes.brain_BCDHW = replaced(volumes.brain_BCDHW, index, moved)
+        volumes.brain_BCDHW = replaced(volumes.brain_BCDHW, index, brain_BCDHW)
+
+
+def draw_all(operations: Sequence[RandVolumed], seeds: Seeds, *, n_channels: int) -> list[Drawn]:
+    """Draw the numbers of each operation for each seed; a second operation of a kind has others than the first."""
+    if not operations:
+        return []
+    names = [operation.operation for operation in operations]
+    keys = [("brain view", name, names[:number].count(name)) for number, name in enumerate(names)]
+    counts = [operation.n_numbers(n_channels) for operation in operations]
+    uniforms = derive_many_uniforms(keys, samples=seeds, n_numbers=counts)
+    return [
+        operation.drawn(numbers, n_channels)
+        for operation, numbers in zip(operations, uniforms, strict=True)
+    ]

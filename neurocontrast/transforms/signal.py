@@ -123,7 +123,9 @@ class ToSignald(VolumeTransformd):
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
         """Put the signals in the volumes' places, and add masks and scale."""
         if volumes.scale is not None:
-            raise DataError("ToSignald: the volumes are signals already; put FromSignald before it.")
+            raise DataError(
+                "ToSignald: the volumes are signals already; put FromSignald before it."
+            )
         signals = to_signal(volumes.x_BCDHW)
         volumes.x_BCDHW = signals.x_BCDHW
         volumes.brain_BCDHW = signals.brain_BCDHW

@@ -59,14 +59,10 @@ class Drawn:
 
 
 class VolumeTransformd(EachImage):
-    """Change volumes of a dictionary, each as a batch of one; a subclass has `apply`, and `draw` if it is random.
+    """Change volumes of a dictionary, each as a batch of one; a subclass has `apply`.
 
     A `Compose` of such transforms alone makes the views of whole batches (`TwoViews`).
     """
-
-    def draw(self, seeds: Seeds, *, n_channels: int, number: int = 0) -> Drawn | None:  # noqa: ARG002
-        """Draw the numbers of all samples, each from its own seed; None for a transform without randomness."""
-        return None
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
         """Change a batch, whose tensors may be overwritten."""

@@ -78,8 +78,8 @@ def test_a_transform_takes_the_ranges_of_its_settings_and_refuses_what_they_refu
 @pytest.mark.parametrize("name", DRAWN)
 def test_an_operation_is_applied_as_often_as_asked(name):
     for probability in (0.0, 0.3, 1.0):
-        found = draws(name, probability=probability).is_changed.mean()
-        assert found == pytest.approx(probability, abs=0.04 if probability == 0.3 else 0.0)
+        found = draws(name, 6000, probability=probability).is_changed.mean()
+        assert found == pytest.approx(probability, abs=0.025 if probability == 0.3 else 0.0)
 
 
 def test_flips_are_as_frequent_as_asked_and_axes_as_likely():
@@ -137,10 +137,9 @@ def test_no_two_numbers_of_a_view_are_alike_and_each_operation_has_its_own():
     columns = [
         values.reshape(400, -1)[:, :12] for each in drawn for values in each.numbers.values()
     ]
-    alike = np.abs(np.corrcoef(np.concatenate(columns, axis=1).T)) - np.eye(
-        sum(column.shape[1] for column in columns)
-    )
-    assert np.nanmax(alike) < 0.3
+    table = np.concatenate(columns, axis=1)
+    alike = np.corrcoef(table[:, table.std(axis=0) > 0].T)
+    assert np.abs(alike - np.eye(len(alike))).max() < 0.3
     alone = draw_all([operation("blur")], range(400), n_channels=1)[0]
     among = drawn[DRAWN.index("blur")]
     assert np.array_equal(alone.numbers["sigma_voxels"], among.numbers["sigma_voxels"])

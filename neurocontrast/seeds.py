@@ -1,6 +1,7 @@
 """Randomness keyed by what it is for, never by a global state."""
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,20 +28,36 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
     A row depends on the keys and the number of its sample alone. A generator for each sample takes
     forty times as long.
     """
-    key = derive_seed(*keys)
+    (uniforms,) = derive_many_uniforms([keys], samples=samples, n_numbers=[n_numbers])
+    return uniforms
+
+
+def derive_many_uniforms(
+    keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
+) -> list[np.ndarray]:
+    """Return `derive_uniforms` of each of several keys, with as many numbers as asked of each, in one computation."""
     numbers = np.asarray(samples).astype(np.uint64)
-    n_blocks = -(-n_numbers // 4)
-    counters = np.zeros((4, len(numbers), n_blocks), dtype=np.uint64)
-    counters[0] = np.arange(n_blocks, dtype=np.uint64)
+    seeds = np.array([derive_seed(*each) for each in keys], dtype=np.uint64)
+    n_blocks = [-(-n // 4) for n in n_numbers]
+    counters = np.zeros((4, len(numbers), sum(n_blocks)), dtype=np.uint64)
+    counters[0] = np.concatenate([np.arange(n, dtype=np.uint64) for n in n_blocks])
     counters[2] = (numbers & np.uint64(_LOW))[:, None]
     counters[3] = (numbers >> np.uint64(32))[:, None]
-    words = philox4x32(counters, key=(key & _LOW, key >> 32))
-    drawn = np.moveaxis(words, 0, -1).reshape(len(numbers), 4 * n_blocks)[:, :n_numbers]
-    return drawn * 2.0**-32
+    key = np.repeat(seeds, n_blocks)
+    words = philox4x32(counters, key=(key & np.uint64(_LOW), key >> np.uint64(32)))
+    uniforms = np.moveaxis(words, 0, -1).reshape(len(numbers), -1) * 2.0**-32
+    starts = 4 * np.cumsum([0, *n_blocks])
+    return [
+        uniforms[:, start : start + n] for start, n in zip(starts.tolist(), n_numbers, strict=False)
+    ]
 
 
-def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
+def philox4x32(
+    counters: np.ndarray, *, key: tuple[int | np.ndarray, int | np.ndarray]
+) -> np.ndarray:
     """Return the random words that belong to `counters`, (4, ...), and `key`, all below 2³²: Philox 4×32, ten rounds.
+
+    A key is two words, or two arrays of them that fit the counters.
 
     Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section
     3.3.
@@ -51,7 +68,7 @@ def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
     c0, c1, c2, c3 = counters
     for round_number in range(10):
         k0, k1 = (
-            np.uint64((word + round_number * step) & _LOW)
+            (np.asarray(word, dtype=np.uint64) + np.uint64(round_number * step)) & low
             for word, step in zip(key, _WEYL, strict=True)
         )
         product0 = c0 * first

@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.rand_intensity import (
         RandBlurd,
         RandBrainBiasFieldd,
+        RandBrainContrastd,
         RandBrainRiciand,
         RandBrainSharpnessd,
         RandNoised,
         RandTissueShiftd,
     )
     from neurocontrast.transforms.rand_measures import RandMeasureViewd
-    from neurocontrast.transforms.rand_parts import (
-        RandCutoutd,
-        RandMaskEdged,
+    from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandTightMaskd
+    from neurocontrast.transforms.rand_place import (
+        RandBrainAffined,
+        RandMirrord,
         RandResizedCropd,
-        RandTightMaskd,
     )
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import TwoViews
@@ -54,17 +55,12 @@ _PLACES = {
     "normalising": ["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
     "preprocessing": ["Preprocessing"],
     "rand_intensity": [
-        *(
-            "RandBlurd",
-            "RandBrainBiasFieldd",
-            "RandBrainRiciand",
-            "RandBrainSharpnessd",
-            "RandNoised",
-        ),
-        "RandTissueShiftd",
+        *("RandBlurd", "RandBrainBiasFieldd", "RandBrainContrastd", "RandBrainRiciand"),
+        *("RandBrainSharpnessd", "RandNoised", "RandTissueShiftd"),
     ],
     "rand_measures": ["RandMeasureViewd"],
-    "rand_parts": ["RandCutoutd", "RandMaskEdged", "RandResizedCropd", "RandTightMaskd"],
+    "rand_parts": ["RandCutoutd", "RandMaskEdged", "RandTightMaskd"],
+    "rand_place": ["RandBrainAffined", "RandMirrord", "RandResizedCropd"],
     "signal": ["FromSignald", "ToSignald"],
     "views": ["TwoViews"],
 }

@@ -5,21 +5,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from monai.transforms import (
-    Compose,
-    DeleteItemsd,
-    EnsureTyped,
-    NormalizeIntensityd,
-    OneOf,
-    RandAdjustContrastd,
-    RandAffined,
-    RandFlipd,
-    Transform,
-)
+from monai.transforms import Compose, DeleteItemsd, NormalizeIntensityd, Transform
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan
-from neurocontrast.transforms.augment import Affine, AugmentSettings
+from neurocontrast.transforms.augment import AugmentSettings
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
 from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
 from neurocontrast.transforms.images import apply, voxels_of
@@ -33,20 +23,24 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.rand_intensity import (
     RandBlurd,
     RandBrainBiasFieldd,
+    RandBrainContrastd,
     RandBrainRiciand,
     RandBrainSharpnessd,
     RandNoised,
     RandTissueShiftd,
 )
-from neurocontrast.transforms.rand_parts import (
-    RandCutoutd,
-    RandMaskEdged,
+from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandTightMaskd
+from neurocontrast.transforms.rand_place import (
+    RandBrainAffined,
+    RandMirrord,
     RandResizedCropd,
-    RandTightMaskd,
 )
-from neurocontrast.transforms.signal import FromSignald, RandVolumed, ToSignald, brain_key
+from neurocontrast.transforms.rand_volumes import RandVolumed
+from neurocontrast.transforms.signal import FromSignald, ToSignald
 
 _ON_SIGNAL: dict[str, type[RandVolumed]] = {
+    "affine": RandBrainAffined,
+    "contrast": RandBrainContrastd,
     "bias_field": RandBrainBiasFieldd,
     "sharpness": RandBrainSharpnessd,
     "rician": RandBrainRiciand,
@@ -165,7 +159,8 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
     Returns
     -------
     Compose
-        An operation that is None is not in it. Without any, a view is the volume itself.
+        An operation that is None is not in it. Without any, a view is the volume itself. `TwoViews`
+        makes the views of a whole batch at once with it.
 
     Examples
     --------
@@ -174,46 +169,21 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
     ['RandBlurd', 'RandNoised', 'RandCutoutd']
     """
     chosen = settings or AugmentSettings()
-    first: list[Any] = []
-    if chosen.flip is not None:
-        flips = [
-            RandFlipd(key, prob=chosen.flip.probability, spatial_axis=axis)
-            for axis in chosen.flip.axes
-        ]
-        first = [
-            OneOf(flips),
-            EnsureTyped(key, track_meta=False),
-        ]  # later steps change a plain tensor faster
-    on_signal: list[Any] = []
-    if chosen.affine is not None:
-        on_signal.append(_affine(chosen.affine, key))
-    if chosen.contrast is not None:
-        on_signal.append(
-            RandAdjustContrastd(key, chosen.contrast.probability, gamma=chosen.contrast.gamma)
-        )
-    on_signal += _chosen(_ON_SIGNAL, chosen, key)
+    on_signal: list[Transform] = list(_operations(_ON_SIGNAL, chosen, key))
     if on_signal:
         on_signal = [ToSignald(key), *on_signal, FromSignald(key)]
-    return Compose([*first, *on_signal, *_chosen(_LAST, chosen, key)])
+    first = _operations({"flip": RandMirrord}, chosen, key)
+    return Compose([*first, *on_signal, *_operations(_LAST, chosen, key)])
 
 
-def _chosen(
+def _operations(
     transforms: dict[str, type[RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
-    given = {name: getattr(settings, name) for name in transforms}
-    ranges = {name: dict(operation) for name, operation in given.items() if operation is not None}
-    return [transforms[name](key, each.pop("probability"), **each) for name, each in ranges.items()]
-
-
-def _affine(affine: Affine, key: str) -> RandAffined:
-    low, high = affine.scale
-    return RandAffined(
-        [key, brain_key(key)],
-        prob=affine.probability,
-        rotate_range=[tuple(np.deg2rad(affine.rotation_degrees))] * 3,
-        translate_range=[affine.translation_voxels] * 3,
-        scale_range=[(1.0 / high - 1.0, 1.0 / low - 1.0)]
-        * 3,  # MONAI scales the grid: 0.5 doubles lengths
-        mode=("bilinear", "nearest"),
-        padding_mode="zeros",
-    )
+    """Return the transforms of the operations that are on."""
+    operations = []
+    for name, transform in transforms.items():
+        operation = getattr(settings, name)
+        if operation is not None:
+            ranges = dict(operation)
+            operations.append(transform(key, ranges.pop("probability"), **ranges))
+    return operations

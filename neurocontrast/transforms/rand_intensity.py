@@ -1,4 +1,8 @@
-"""Random changes of intensities: bias field, noise, blur and sharpness, and of maps of tissue."""
+"""Random changes of intensities: contrast, bias field, noise, blur and sharpness, and of maps of tissue.
+
+Sums over taps and over terms of polynomials are written out: a product of matrices or a convolution
+may change a result's last bit with the size of the batch.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +10,49 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from monai.networks.layers import gaussian_1d, separable_filtering
-from numpy.typing import NDArray
+from scipy.special import ndtri
 from torch import Tensor
+from torch.nn import functional
 
 from neurocontrast.transforms import augment
-from neurocontrast.transforms.signal import Random, RandSignald, RandVolumed, corner_median
+from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
+from neurocontrast.transforms.signal import corner_median
+from neurocontrast.transforms.volumes import Array, per_sample
 
-Array = NDArray[np.float64]
+_DIMMEST = 1e-7  # position between the least and the greatest signal that a power counts from
+_TRUNCATE = 4.0
+_SEED_NUMBERS = 2
+
+
+class RandBrainContrastd(RandSignald):
+    """Raise the brain's signal to a random power; the least and the greatest stay.
+
+    MONAI's `RandAdjustContrastd` draws a power below 1 as often as one above. Ranges are the fields
+    of `neurocontrast.transforms.augment.Contrast`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandBrainContrastd
+    >>> RandBrainContrastd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.Contrast
+    operation = "contrast"
+
+    def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
+        """Return low + range · ((signal − low) / range) ** gamma, of all channels of a volume together."""
+        low = s_BCDHW.amin((1, 2, 3, 4), keepdim=True)
+        extent = s_BCDHW.amax((1, 2, 3, 4), keepdim=True) - low
+        position = s_BCDHW.sub_(low).div_(extent + 1e-7)
+        is_above = position.sign()
+        # By logarithms: in a power, the last bit depends on where in memory a voxel is. The
+        # logarithm of 0, which most voxels are, takes fifty times as long as another's.
+        power = position.clamp_(min=_DIMMEST).log_().mul_(per_sample(gamma, s_BCDHW)).exp_()
+        return power.mul_(is_above).mul_(extent).add_(low)
 
 
 class RandBrainBiasFieldd(RandSignald):
@@ -32,51 +70,106 @@ class RandBrainBiasFieldd(RandSignald):
     """
 
     Settings = augment.BiasField
+    operation = "bias_field"
 
-    def draw(self, random: Random) -> dict[str, Any]:
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count the terms of the polynomial."""
+        return n_terms(self.settings.order)
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
         """Draw the polynomial."""
-        (strength,) = super().draw(random).values()
-        return {"coefficients": strength * random_polynomial(self.settings.order, random)}
+        return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
-    def change(self, s_CDHW: Tensor, *, coefficients: Array) -> Tensor:
-        """Return the signal times the exponential of a `smooth_field`."""
-        return smooth_field(coefficients, s_CDHW.shape[1:], device=s_CDHW.device).exp_() * s_CDHW
+    def change(self, s_BCDHW: Tensor, *, strength: Array, coefficients: Array) -> Tensor:
+        """Return the signal times the exponential of a smooth field of the strength."""
+        scaled = strength[:, None, None, None] * coefficients
+        fields = smooth_fields(scaled, s_BCDHW.shape[2:], device=s_BCDHW.device)
+        return s_BCDHW.mul_(fields.exp_()[:, None])
 
 
-def random_polynomial(order: int, random: Random) -> Array:
-    """Draw Legendre coefficients of a field over the box whose mean is 0 and whose standard deviation is 1."""
+def normal_numbers(uniforms: Array) -> Array:
+    """Return a standard normal number for each uniform number of `derive_uniforms`."""
+    # Between the steps, so that none is infinite.
+    numbers: Array = ndtri(uniforms + 2.0**-33)
+    return numbers
+
+
+@lru_cache(maxsize=16)
+def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
+    """Return the degrees (3, n_terms) of a polynomial's terms, without the constant, and their mean squares."""
     degree = np.arange(order + 1)
     total = degree[:, None, None] + degree[:, None] + degree
-    mean_square = 1.0 / (2.0 * degree + 1.0)
-    norm = np.einsum("i,j,k->ijk", mean_square, mean_square, mean_square)
-    coefficients = np.where(
-        (total > 0) & (total <= order), random.standard_normal(total.shape), 0.0
-    )
-    return coefficients / math.sqrt(float((coefficients**2 * norm).sum()))
+    degrees = np.stack(np.nonzero((total > 0) & (total <= order)))
+    return degrees, (1.0 / (2.0 * degrees + 1.0)).prod(axis=0)
 
 
-def smooth_field(
+def n_terms(order: int) -> int:
+    """Count the terms of a polynomial of a total degree, without the constant."""
+    return _terms(order)[0].shape[1]
+
+
+def polynomials(order: int, normals: Array) -> Array:
+    """Return Legendre coefficients (b, n, n, n) of fields over the box whose mean is 0 and whose deviation is 1."""
+    degrees, mean_squares = _terms(order)
+    spread = np.sqrt((normals**2 * mean_squares).sum(axis=1, keepdims=True))
+    coefficients = np.zeros((len(normals), order + 1, order + 1, order + 1))
+    coefficients[:, degrees[0], degrees[1], degrees[2]] = normals / spread
+    return coefficients
+
+
+def smooth_fields(
     coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Return a polynomial over a box (D, H, W): `coefficients` (n, n, n) of products of Legendre polynomials."""
-    first, second, third = (_legendre(side, coefficients.shape[0]).to(device) for side in shape)
-    of_third = torch.from_numpy(coefficients.astype(np.float32)).to(device) @ third.T
-    of_second = second @ of_third
-    return (first @ of_second.flatten(1)).reshape(tuple(shape))
+    """Return polynomials over a box (b, D, H, W): `coefficients` (b, n, n, n) of products of Legendre polynomials."""
+    n = coefficients.shape[1]
+    first, second, third = (_legendre(side, n).to(device) for side in shape)
+    terms = torch.from_numpy(coefficients.astype(np.float32)).to(device)
+    terms = _sum_of_terms(terms[..., None], third)
+    terms = _sum_of_terms(terms[:, :, :, None], second[..., None])
+    return _sum_of_terms(terms[:, :, None], first[..., None, None])
+
+
+def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
+    """Return Σ_k terms_k · polynomial_k over the axis of degrees, the one before the axis of places."""
+    axis = terms.ndim - polynomials.ndim
+    total = terms.select(axis, 0) * polynomials[0]
+    for degree in range(1, len(polynomials)):
+        total.addcmul_(terms.select(axis, degree), polynomials[degree])
+    return total
 
 
 @lru_cache(maxsize=64)
 def _legendre(side: int, n: int) -> Tensor:
+    """Return the Legendre polynomials below degree `n` at the voxels of a side, as (n, side)."""
     places = (2.0 * np.arange(side) + 1.0) / side - 1.0
-    return torch.from_numpy(np.polynomial.legendre.legvander(places, n - 1).astype(np.float32))
+    values = np.polynomial.legendre.legvander(places, n - 1).T
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def _noise(shape: tuple[int, ...], x_CDHW: Tensor, seed: int) -> Tensor:
-    generator = torch.Generator(device=x_CDHW.device).manual_seed(seed)
-    return torch.randn(shape, generator=generator, device=x_CDHW.device, dtype=x_CDHW.dtype)
+class _RandNoised(RandVolumed):
+    """Base of the operations that draw a number for each voxel, on the device of the volumes."""
+
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count the numbers that a seed is made of."""
+        return _SEED_NUMBERS
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return the seed of each volume's noise."""
+        words = (uniforms * 2.0**32).astype(np.int64)
+        return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 
 
-class RandNoised(RandVolumed):
+def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -> Tensor:
+    """Return standard normal noise (b, n_parts, channels, D, H, W), each volume's by a generator of its seed."""
+    shape = (len(x_BCDHW), n_parts, *x_BCDHW.shape[1:])
+    noise = torch.empty(shape, dtype=x_BCDHW.dtype, device=x_BCDHW.device)
+    generator = torch.Generator(device=x_BCDHW.device)
+    for sample, seed in zip(noise, seeds.tolist(), strict=True):
+        sample.normal_(generator=generator.manual_seed(seed))
+    return noise
+
+
+class RandNoised(_RandNoised):
     """Add Gaussian noise of random strength; a CPU and a GPU draw different, equally distributed noise.
 
     The strength of MONAI's `RandGaussianNoised` is drawn from 0 on, or fixed. Ranges are the fields
@@ -91,14 +184,14 @@ class RandNoised(RandVolumed):
     """
 
     Settings = augment.Noise
-    n_seeds = 2**63 - 1
+    operation = "noise"
 
-    def change(self, x_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
-        """Return the volume with noise drawn on its device by a generator seeded with `seed`."""
-        return x_CDHW.add(_noise(x_CDHW.shape, x_CDHW, seed), alpha=sigma)
+    def change(self, x_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
+        """Return the volumes with noise drawn on their device."""
+        return x_BCDHW.addcmul_(_noise(seed, x_BCDHW)[:, 0], per_sample(sigma, x_BCDHW))
 
 
-class RandBrainRiciand(RandSignald):
+class RandBrainRiciand(_RandNoised, RandSignald):
     """Give the brain the noise of a magnitude image: of a complex signal with Gaussian noise in both parts.
 
     The strength of MONAI's `RandRicianNoised` is drawn from 0 on, or fixed. Ranges are the fields
@@ -113,19 +206,34 @@ class RandBrainRiciand(RandSignald):
     """
 
     Settings = augment.Rician
-    n_seeds = 2**63 - 1
+    operation = "rician"
 
-    def change(self, s_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
-        """Return the magnitude of the signal with noise in both parts."""
-        noise = _noise((2, *s_CDHW.shape), s_CDHW, seed).mul_(sigma)
-        return noise[0].add_(s_CDHW).hypot(noise[1])
+    def change(self, s_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
+        """Return the magnitude of the signals with noise in both parts."""
+        noise = _noise(seed, s_BCDHW, n_parts=2).mul_(per_sample(sigma, s_BCDHW)[:, None])
+        return s_BCDHW.add_(noise[:, 0]).hypot_(noise[:, 1])
 
 
-def blur(x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
-    """Return the volume under a Gaussian cut at four standard deviations, the border's voxels repeated beyond it."""
-    width = torch.tensor(max(sigma_voxels, 1e-3))
-    kernel = gaussian_1d(width, truncated=4.0, approx="sampled", normalize=True)
-    return separable_filtering(x_CDHW[None], [kernel] * 3, mode="replicate")[0]
+def blur(x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
+    """Return volumes under Gaussians cut at four standard deviations, the border's voxels repeated beyond it."""
+    sigma = np.maximum(sigma_voxels, 1e-3)[:, None]
+    reach = np.floor(np.maximum(_TRUNCATE * sigma, 0.5) + 0.5)
+    radius = int(reach.max(initial=0.0))
+    offsets = np.arange(radius + 1)
+    weights = np.exp(-0.5 * (offsets / sigma) ** 2) * (offsets <= reach)
+    # Added one after the other: zeros beyond a volume's own reach change nothing.
+    weights /= 2.0 * weights.cumsum(axis=1)[:, -1:] - weights[:, :1]
+    taps = per_sample(weights, x_BCDHW)
+    for axis in (2, 3, 4):
+        sides = [0] * 6
+        sides[8 - 2 * axis : 10 - 2 * axis] = [radius, radius]
+        padded = functional.pad(x_BCDHW, sides, mode="replicate")
+        side = x_BCDHW.shape[axis]
+        x_BCDHW = padded.narrow(axis, radius, side) * taps[:, :1]
+        for tap in [*range(radius), *range(radius + 1, 2 * radius + 1)]:
+            weight = taps[:, abs(tap - radius), None]
+            x_BCDHW.addcmul_(padded.narrow(axis, tap, side), weight)
+    return x_BCDHW
 
 
 class RandBlurd(RandVolumed):
@@ -143,10 +251,11 @@ class RandBlurd(RandVolumed):
     """
 
     Settings = augment.Blur
+    operation = "blur"
 
-    def change(self, x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
-        """Return the blurred volume."""
-        return blur(x_CDHW, sigma_voxels=sigma_voxels)
+    def change(self, x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
+        """Return the blurred volumes."""
+        return blur(x_BCDHW, sigma_voxels=sigma_voxels)
 
 
 class RandBrainSharpnessd(RandSignald):
@@ -163,11 +272,14 @@ class RandBrainSharpnessd(RandSignald):
     """
 
     Settings = augment.Sharpness
+    operation = "sharpness"
 
-    def change(self, s_CDHW: Tensor, *, amount: float) -> Tensor:
-        """Return the signal, sharper or smoother, and nowhere below a quarter: a dim edge stays part of the brain."""
-        smooth = blur(s_CDHW, sigma_voxels=self.settings.sigma_voxels)
-        return s_CDHW.lerp(smooth, -amount).maximum(0.25 * s_CDHW)
+    def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
+        """Return the signals, sharper or smoother, and nowhere below a quarter: a dim edge stays part of the brain."""
+        sigma = np.full(len(s_BCDHW), self.settings.sigma_voxels)
+        detail = blur(s_BCDHW, sigma_voxels=sigma).sub_(s_BCDHW).neg_()
+        sharp = detail.mul_(per_sample(amount, s_BCDHW)).add_(s_BCDHW)
+        return sharp.maximum(s_BCDHW.mul_(0.25))
 
 
 class RandTissueShiftd(RandVolumed):
@@ -185,9 +297,21 @@ class RandTissueShiftd(RandVolumed):
     """
 
     Settings = augment.TissueShift
-    n_seeds = 2**32
+    operation = "tissue_shift"
 
-    def change(self, x_CDHW: Tensor, *, gain: float, shift: float, seed: int) -> Tensor:
+    def n_further(self, n_channels: int) -> int:
+        """Count the terms of two polynomials a map, their constants too."""
+        return n_channels * 2 * (1 + n_terms(self.settings.order))
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:
+        """Draw the factor's and the shift's field of each map, half of their variance a constant."""
+        normals = normal_numbers(uniforms).reshape(len(uniforms) * n_channels * 2, -1)
+        fields = polynomials(self.settings.order, normals[:, 1:])
+        fields[:, 0, 0, 0] = normals[:, 0]
+        shape = (len(uniforms), n_channels, 2, *fields.shape[1:])
+        return {"coefficients": fields.reshape(shape) / math.sqrt(2.0)}
+
+    def change(self, x_BCDHW: Tensor, *, gain: Array, shift: Array, coefficients: Array) -> Tensor:
         """Return y = x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b from 0 outside the brain to 1.
 
         Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
@@ -196,18 +320,21 @@ class RandTissueShiftd(RandVolumed):
         below the background, or rises above 1 or the largest value of the map. Values are counted
         from the background.
         """
-        background = corner_median(x_CDHW)
-        maps = (x_CDHW - background).clamp_(min=0.0)
-        largest = maps.amax((1, 2, 3), keepdim=True)
-        total = maps.sum(0)
-        brain = (2.0 * total / total.amax().clamp(min=1e-6)).clamp_(max=1.0)
-        random = np.random.RandomState(seed)
-        for channel, top in zip(maps, largest.flatten(), strict=True):
-            factor, added = (self._field(channel, random) for _ in range(2))
-            channel.mul_(factor.mul_(gain).exp_()).add_(added.mul_(shift * top).mul_(brain))
-        return maps.clamp_(min=0.0).minimum(largest.clamp(min=1.0)).add_(background)
-
-    def _field(self, x_DHW: Tensor, random: Random) -> Tensor:
-        coefficients = random_polynomial(self.settings.order, random)
-        coefficients[0, 0, 0] = random.standard_normal()
-        return smooth_field(coefficients / math.sqrt(2.0), x_DHW.shape, device=x_DHW.device)
+        background = corner_median(x_BCDHW)
+        maps = x_BCDHW.sub_(background).clamp_(min=0.0)
+        largest = maps.amax((2, 3, 4), keepdim=True)
+        brain = 2.0 * maps[:, :1]
+        for channel in range(1, maps.shape[1]):
+            brain.add_(maps[:, channel : channel + 1], alpha=2.0)
+        brain.div_(0.5 * brain.amax((1, 2, 3, 4), keepdim=True).clamp_(min=2e-6)).clamp_(max=1.0)
+        shape = maps.shape[2:]
+        gains = per_sample(gain, maps)[:, 0]
+        shifts = per_sample(shift, maps)
+        for channel in range(maps.shape[1]):
+            values = maps[:, channel]
+            factor = smooth_fields(coefficients[:, channel, 0], shape, device=maps.device)
+            values.mul_(factor.mul_(gains).exp_())
+            added = smooth_fields(coefficients[:, channel, 1], shape, device=maps.device)
+            size = shifts * largest[:, channel : channel + 1]
+            values.add_(added.mul_(size[:, 0]).mul_(brain[:, 0]))
+        return maps.clamp_(min=0.0).minimum(largest.clamp_(min=1.0)).add_(background)

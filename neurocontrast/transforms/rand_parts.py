@@ -1,15 +1,23 @@
 """Random changes of parts of a volume: rims of the brain that are cut off or left, and boxes."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-from monai.transforms import Resize, SpatialCrop
+import numpy as np
+import torch
 from torch import Tensor
 
 from neurocontrast.transforms import augment
-from neurocontrast.transforms.rand_intensity import Array, blur, random_polynomial, smooth_field
-from neurocontrast.transforms.signal import Random, RandSignald, RandVolumed
+from neurocontrast.transforms.rand_intensity import (
+    blur,
+    n_terms,
+    normal_numbers,
+    polynomials,
+    smooth_fields,
+)
+from neurocontrast.transforms.rand_place import boxes_of
+from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
+from neurocontrast.transforms.volumes import Array, chosen, index_of, per_sample, replaced
 
 _DEEPEST = (
     1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
@@ -21,12 +29,16 @@ _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over 
 class _RandRimd(RandSignald):
     """Base of the operations on a rim whose depth varies over the box."""
 
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the mean depth and the other ranges, then the variation of the depth."""
-        drawn = super().draw(random)
-        return drawn | {
-            "coefficients": self.settings.variation_voxels * random_polynomial(_ORDER, random)
-        }
+    moves_brain = True
+
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count the terms of the variation of the depth."""
+        return n_terms(_ORDER)
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+        """Draw the variation of the depth."""
+        variation = polynomials(_ORDER, normal_numbers(uniforms))
+        return {"coefficients": self.settings.variation_voxels * variation}
 
 
 class RandTightMaskd(_RandRimd):
@@ -43,12 +55,13 @@ class RandTightMaskd(_RandRimd):
     """
 
     Settings = augment.TightMask
+    operation = "tight_mask"
 
     def change_brain(
-        self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any
+        self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
     ) -> tuple[Tensor, Tensor]:
-        """Return signal and brain without the rim."""
-        return cut_rim(s_CDHW * brain_CDHW, brain_CDHW, **drawn)
+        """Return signals and brains without the rim."""
+        return cut_rim(s_BCDHW.mul_(brain_BCDHW), brain_BCDHW, **numbers)
 
 
 class RandMaskEdged(_RandRimd):
@@ -65,82 +78,94 @@ class RandMaskEdged(_RandRimd):
     """
 
     Settings = augment.MaskEdge
+    operation = "mask_edge"
 
     def change_brain(
         self,
-        s_CDHW: Tensor,
-        brain_CDHW: Tensor,
+        s_BCDHW: Tensor,
+        brain_BCDHW: Tensor,
         *,
-        depth_voxels: float,
+        depth_voxels: Array,
         coefficients: Array,
-        rim: float,
+        rim: Array,
     ) -> tuple[Tensor, Tensor]:
-        """Return signal and brain with the other edge; a depth below 0 is that of a rim that is left."""
-        inside = s_CDHW * brain_CDHW
-        if depth_voxels >= 0.0:
-            return cut_rim(inside, brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
-        return leave_rim(
-            inside, brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients, rim=rim
-        )
+        """Return signals and brains with the other edge; a depth below 0 is that of a rim that is left."""
+        signals = s_BCDHW.mul_(brain_BCDHW)
+        brains = brain_BCDHW.clone()
+        for is_left in (False, True):
+            rows = np.flatnonzero((depth_voxels < 0.0) == is_left)
+            if len(rows):
+                index = index_of(rows, signals)
+                depth: dict[str, Array] = {
+                    "depth_voxels": np.abs(depth_voxels[rows]),
+                    "coefficients": coefficients[rows],
+                }
+                pair = (chosen(signals, index), chosen(brain_BCDHW, index))
+                if is_left:
+                    changed = leave_rim(*pair, **depth, rim=rim[rows])
+                else:
+                    changed = cut_rim(*pair, **depth)
+                signals = replaced(signals, index, changed[0])
+                brains = replaced(brains, index, changed[1])
+        return signals, brains
 
 
 def cut_rim(
-    s_CDHW: Tensor,
-    brain_CDHW: Tensor,
+    s_BCDHW: Tensor,
+    brain_BCDHW: Tensor,
     *,
-    depth_voxels: float,
+    depth_voxels: Array,
     coefficients: Array,
-    below: float = math.inf,
+    below: Array | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cut the voxels darker than `below` from a rim of uneven depth; return signal and brain."""
-    kept, _ = _depth_kept(brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
-    if below != math.inf:
-        kept = kept.maximum((s_CDHW - below).div_(_SOFT).add_(0.5).clamp_(0.0, 1.0))
-    return s_CDHW * kept, brain_CDHW & (kept > 0.0)
+    """Cut the voxels darker than `below`, or all, from rims of uneven depth; return signals and brains."""
+    kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
+    if below is not None:
+        brighter = s_BCDHW - per_sample(below, s_BCDHW)
+        kept = kept.maximum(brighter.div_(_SOFT).add_(0.5).clamp_(0.0, 1.0))
+    return s_BCDHW * kept, brain_BCDHW * kept.sign()
 
 
 def leave_rim(
-    s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
+    s_BCDHW: Tensor, brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array, rim: Array
 ) -> tuple[Tensor, Tensor]:
-    """Leave a rim of uneven depth around the brain, `rim` times as bright as its edge; return signal and brain."""
-    kept, inside = _depth_kept(brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
-    nearby = blur(s_CDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
-    return s_CDHW.where(brain_CDHW, nearby.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
+    """Leave rims of uneven depth around brains, `rim` times as bright as their edges; return signals and brains."""
+    kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
+    edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
+    left = edge.mul_(kept).mul_(per_sample(rim, s_BCDHW)).mul_(1.0 - brain_BCDHW)
+    return left.addcmul_(s_BCDHW, brain_BCDHW), brain_BCDHW.maximum(kept.sign_())
 
 
 def _depth_kept(
-    brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array
+    brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array
 ) -> tuple[Tensor, Tensor]:
     """Return the part of each voxel that lies deeper than a depth below the brain's surface, and the blurred mask.
 
     The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution
     does. The Gaussian is as wide as the depth, and at least a voxel; depths end at one and a half
-    of that. A mean depth below 0 is outside the brain. A `smooth_field` of the `coefficients` is
+    of that. A mean depth below 0 is outside the brain. A `smooth_fields` of the `coefficients` is
     added to the mean depth, which keeps its sign.
     """
     width = _mask_width(depth_voxels)
-    inside = blur(brain_CDHW.float(), sigma_voxels=width)
-    depth = smooth_field(coefficients, brain_CDHW.shape[1:], device=brain_CDHW.device)
-    depth = depth.add_(depth_voxels).div_(width).clamp_(-_DEEPEST, _DEEPEST)
-    depth = depth.clamp_(min=0.0) if depth_voxels >= 0.0 else depth.clamp_(max=0.0)
-    slope = depth.square().mul_(0.5).exp_().mul_(width * math.sqrt(2.0 * math.pi))
-    mask_there = depth.mul_(math.sqrt(0.5)).erf().add_(1.0).mul_(0.5)
+    inside = blur(brain_BCDHW, sigma_voxels=width)
+    is_cut = depth_voxels >= 0.0
+    fields = smooth_fields(coefficients, brain_BCDHW.shape[2:], device=brain_BCDHW.device)
+    depth = fields[:, None].add_(per_sample(depth_voxels, brain_BCDHW))
+    depth.div_(per_sample(width, brain_BCDHW))
+    least = per_sample(np.where(is_cut, 0.0, -_DEEPEST), brain_BCDHW)
+    most = per_sample(np.where(is_cut, _DEEPEST, 0.0), brain_BCDHW)
+    depth = depth.clamp_(least, most)
+    slope = depth.square().mul_(0.5).exp_()
+    slope.mul_(per_sample(width * math.sqrt(2.0 * math.pi), brain_BCDHW))
+    mask_there = depth.mul_(math.sqrt(0.5)).erf_().add_(1.0).mul_(0.5)
     return (inside - mask_there).mul_(slope).add_(0.5).clamp_(0.0, 1.0), inside
 
 
-def _mask_width(depth_voxels: float) -> float:
-    return max(1.0, abs(depth_voxels))
+def _mask_width(depth_voxels: Array) -> Array:
+    return np.maximum(1.0, np.abs(depth_voxels))
 
 
-class _RandBoxd(RandVolumed):
-    """Base of the operations on a box whose sides are one share of the volume's sides."""
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw size and place of the box."""
-        return super().draw(random) | {"place": random.random_sample(3)}
-
-
-class RandCutoutd(_RandBoxd):
+class RandCutoutd(RandVolumed):
     """Set one box, wholly inside the volume, to a constant.
 
     MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume. Ranges are the
@@ -156,46 +181,26 @@ class RandCutoutd(_RandBoxd):
     """
 
     Settings = augment.Cutout
+    operation = "cutout"
 
-    def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
-        """Return the volume without the box."""
-        cut = x_CDHW.clone()
-        cut[:, *box_of(x_CDHW.shape[1:], fraction=fraction, place=place)] = self.settings.value
-        return cut
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count the numbers that place the box."""
+        return 3
 
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return where the box is, from 0 to 1 along each axis."""
+        return {"place": uniforms}
 
-class RandResizedCropd(_RandBoxd):
-    """Crop a box and resize it to the volume's shape, by trilinear interpolation.
-
-    Ranges are the fields of `neurocontrast.transforms.augment.Crop`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from neurocontrast.transforms import RandResizedCropd
-    >>> RandResizedCropd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
-    torch.Size([1, 9, 9, 9])
-    """
-
-    Settings = augment.Crop
-
-    def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
-        """Return the box in the volume's shape."""
-        shape = x_CDHW.shape[1:]
-        box = SpatialCrop(roi_slices=box_of(shape, fraction=fraction, place=place))(x_CDHW)
-        resized: Tensor = Resize(shape, mode="trilinear")(box)
-        return resized
-
-    def change_item(self, item: dict[Any, Any], key: Any) -> None:
-        """Put the crop in the place of the volume, with the affine of the crop."""
-        item[key] = self.change(item[key], **self.drawn)
-
-
-def box_of(shape: Sequence[int], *, fraction: float, place: Sequence[float]) -> tuple[slice, ...]:
-    """Return a box whose sides are `fraction` of `shape`, rounded up; `place` goes from 0 to 1 along each axis."""
-    # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
-    sizes = [min(side, math.ceil(fraction * side - 1e-9)) for side in shape]
-    corners = [
-        int(p * (side - size + 1)) for p, side, size in zip(place, shape, sizes, strict=True)
-    ]
-    return tuple(slice(corner, corner + size) for corner, size in zip(corners, sizes, strict=True))
+    def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
+        """Return the volumes without the boxes."""
+        shape = x_BCDHW.shape[2:]
+        corners, sizes = boxes_of(shape, fraction=fraction, place=place)
+        is_cut = torch.ones((), device=x_BCDHW.device)
+        for axis, side in enumerate(shape):
+            offset = np.arange(side) - corners[:, axis, None]
+            lengths = [len(x_BCDHW), 1, 1, 1, 1]
+            lengths[2 + axis] = side
+            inside = (offset >= 0) & (offset < sizes[:, axis, None])
+            is_cut = is_cut * per_sample(inside.reshape(lengths), x_BCDHW)
+        x_BCDHW.mul_(1.0 - is_cut)
+        return x_BCDHW.add_(is_cut, alpha=self.settings.value)

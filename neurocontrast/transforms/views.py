@@ -14,6 +14,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.seeds import derive_seed
+from neurocontrast.transforms.batches import batched
 
 _KEY = "image"
 _N_TRIED = 6
@@ -60,8 +61,9 @@ class TwoViews:
     transform : callable
         Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image":
         Tensor}`` and returns one. An image is a plain float32 tensor (channels, then two or three
-        spatial axes), uint8 images divided by 255. A `RandBatchTransform` is given whole batches. A
-        copy is used: the transform given keeps its random state.
+        spatial axes), uint8 images divided by 255. A `RandBatchTransform` is given whole batches,
+        and so are this package's operations on volumes, alone or in a `Compose` of no others
+        (`brain_views`). A copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
 
@@ -89,26 +91,32 @@ class TwoViews:
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
         self.seed = seed
-        self._batch = (
-            self.transform.batch if isinstance(self.transform, RandBatchTransform) else None
-        )
+        self._batch = batched(self.transform, key=_KEY)
+        if isinstance(self.transform, RandBatchTransform):
+            self._batch = self.transform.batch
         self._tried = False
 
     def __call__(
         self, images: Tensor, names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
         """Return two views of `images` (b, channels, ...), whose samples are called `names`; see `view`."""
-        first = self.view(images, names, epoch=epoch, view=0)
-        second = self.view(images, names, epoch=epoch, view=1)
+        first = self._view(images, names, epoch=epoch, view=0)
+        second = self._view(images, names, epoch=epoch, view=1)
+        self._check_finite(images, names, (first, second))
         return first, second
 
-    @torch.no_grad()
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         """Return view number `view` of each image, as a new float32 tensor.
 
         A ConfigError tells where the transform fails, does not return an image of the same shape
         with finite values, or draws from elsewhere than its own random state.
         """
+        made = self._view(images, names, epoch=epoch, view=view)
+        self._check_finite(images, names, (made,))
+        return made
+
+    @torch.no_grad()
+    def _view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         are_measures = images.ndim == 3 and images.shape[2] == 1
         if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
             raise DataError(
@@ -126,23 +134,25 @@ class TwoViews:
 
     def _made(self, images: Tensor, names: Sequence[str], seeds: Sequence[int]) -> Tensor:
         if self._batch is not None:
-            views = self._batch(images, seeds)
-        else:
-            views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
-            # One image after the other: a view cannot then depend on its batch. Copied at once: a
-            # transform may return the same memory each time.
-            for view, *each in zip(views, images, names, seeds, strict=True):
-                view.copy_(self._one(*each))
-        # A sum is forty times as fast as a look at each value.
-        if not math.isfinite(float(views.sum())):
-            for view, image, name in zip(views, images, names, strict=True):
-                # An image that is not finite itself is for training to refuse, which knows more of
-                # it.
-                if bool(image.isfinite().all()) and not bool(view.isfinite().all()):
-                    raise ConfigError(
-                        f"augment: the view of {name} has values that are not finite."
-                    )
+            return self._batch(images, seeds)
+        views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+        # One image after the other: a view cannot then depend on its batch. Copied at once: a
+        # transform may return the same memory each time.
+        for view, *sample in zip(views, images, names, seeds, strict=True):
+            view.copy_(self._one(*sample))
         return views
+
+    def _check_finite(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
+        """Refuse views with values that are not finite; one figure of all of them is read from the device."""
+        # A sum is forty times as fast as a look at each value.
+        total = sum(view.sum() for view in views)
+        if math.isfinite(float(total)):
+            return
+        for name, image, *of_image in zip(names, images, *views, strict=True):
+            # An image that is not finite itself is for training to refuse, which knows more of it.
+            is_finite = all(bool(view.isfinite().all()) for view in of_image)
+            if bool(image.isfinite().all()) and not is_finite:
+                raise ConfigError(f"augment: the view of {name} has values that are not finite.")
 
     def _one(self, image: Tensor, name: str, seed: int) -> Tensor:
         """Return the view of an image, as a plain tensor."""

@@ -18,11 +18,35 @@ from neurocontrast.transforms import (
     RandResizedCropd,
 )
 from neurocontrast.transforms.rand_intensity import blur
-from neurocontrast.transforms.rand_parts import box_of, cut_rim, leave_rim
+from neurocontrast.transforms.rand_parts import cut_rim, leave_rim
+from neurocontrast.transforms.rand_place import boxes_of
 
-FLAT = np.zeros((2, 2, 2))
-UNEVEN = np.zeros((2, 2, 2))
-UNEVEN[1, 0, 0] = 1.0  # from −1 to 1 along the first axis
+FLAT = np.zeros((1, 2, 2, 2))
+UNEVEN = np.zeros((1, 2, 2, 2))
+UNEVEN[0, 1, 0, 0] = 1.0  # from −1 to 1 along the first axis
+
+
+def of_one(change, *volumes, **numbers):
+    """Return what an operation makes of one volume, as a batch of one, by numbers of one sample."""
+    batches = [volume[None].float().clone() for volume in volumes]
+    arrays = {name: np.asarray(value)[None] for name, value in numbers.items()}
+    made = change(*batches, **arrays)
+    return tuple(each[0] for each in made) if isinstance(made, tuple) else made[0]
+
+
+def rim(change, signal, brain, *, depth, coefficients=FLAT, **numbers):
+    """Return signal and brain with another rim."""
+    fields = {"depth_voxels": depth, "coefficients": coefficients[0]}
+    signal, brain = of_one(change, signal, brain, **fields, **numbers)
+    assert ((brain == 0) | (brain == 1)).all()
+    return signal, brain == 1
+
+
+def box_of(shape, *, fraction, place):
+    """Return the slices of a box."""
+    corners, sizes = boxes_of(shape, fraction=np.array([fraction]), place=np.array([place]))
+    pairs = zip(corners[0].tolist(), sizes[0].tolist(), strict=True)
+    return tuple(slice(corner, corner + size) for corner, size in pairs)
 
 
 @pytest.fixture
@@ -39,14 +63,16 @@ def array(x: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("sigma", [0.0, 0.1, 0.55, 1.0, 2.0])
 def test_blur_is_scipys_with_the_nearest_voxel_beyond_the_border(volume, sigma):
     expected = ndimage.gaussian_filter(volume[0].numpy(), sigma, mode="nearest")
-    np.testing.assert_allclose(blur(volume, sigma_voxels=sigma)[0].numpy(), expected, atol=2e-6)
+    np.testing.assert_allclose(
+        of_one(blur, volume, sigma_voxels=sigma)[0].numpy(), expected, atol=2e-6
+    )
 
 
 @pytest.mark.parametrize("amount", [-1.0, -0.4, 0.0, 1.2])
 def test_sharpen_is_an_unsharp_mask_that_leaves_a_quarter(volume, amount):
     smooth = ndimage.gaussian_filter(array(volume), 0.8, mode="nearest")
     expected = np.maximum(array(volume) + amount * (array(volume) - smooth), 0.25 * array(volume))
-    sharp = RandBrainSharpnessd("image", sigma_voxels=0.8).change(volume, amount=amount)
+    sharp = of_one(RandBrainSharpnessd("image", sigma_voxels=0.8).change, volume, amount=amount)
     np.testing.assert_allclose(array(sharp), expected, atol=5e-6)
 
 
@@ -56,20 +82,22 @@ def test_bias_field_is_numpys_legendre_polynomial(volume):
     coefficients = 0.2 * np.random.default_rng(0).standard_normal((4, 4, 4))
     places = [(2 * np.arange(side) + 1) / side - 1 for side in volume.shape[1:]]
     expected = array(volume) * np.exp(leggrid3d(*places, coefficients))
-    found = RandBrainBiasFieldd("image").change(volume, coefficients=coefficients)
+    change = RandBrainBiasFieldd("image").change
+    found = of_one(change, volume, strength=0.5, coefficients=2.0 * coefficients)
     np.testing.assert_allclose(array(found), expected, rtol=2e-5)
 
 
 def test_noise_is_gaussian_and_of_the_asked_size():
     volume = torch.full((1, 40, 40, 40), 2.0)
-    values = (RandNoised("image").change(volume, sigma=0.3, seed=0) - volume).numpy().ravel()
+    noisy = of_one(RandNoised("image").change, volume, sigma=0.3, seed=0)
+    values = (noisy - volume).numpy().ravel()
     assert stats.kstest(values[::7], stats.norm(scale=0.3).cdf).pvalue > 0.01
 
 
 @pytest.mark.parametrize("signal", [0.0, 0.1, 1.0])
 def test_rician_noise_is_scipys_rice_distribution(signal):
     volume = torch.full((1, 30, 30, 30), signal)
-    noisy = RandBrainRiciand("image").change(volume, sigma=0.05, seed=0)
+    noisy = of_one(RandBrainRiciand("image").change, volume, sigma=0.05, seed=0)
     assert (
         stats.kstest(noisy.numpy().ravel(), stats.rice(b=signal / 0.05, scale=0.05).cdf).pvalue
         > 0.01
@@ -81,7 +109,7 @@ def test_rician_noise_is_scipys_rice_distribution(signal):
 # -----------------------------------------------------------------------------------------------------------
 def test_cutout_sets_the_box_and_nothing_else(volume):
     where = {"fraction": 0.3, "place": (0.1, 0.99, 0.5)}
-    cut = RandCutoutd("image", value=7.0).change(volume, **where)
+    cut = of_one(RandCutoutd("image", value=7.0).change, volume, **where)
     inside = torch.zeros_like(volume, dtype=torch.bool)
     inside[:, *box_of(volume.shape[1:], **where)] = True
     assert (cut[inside] == 7.0).all()
@@ -95,14 +123,12 @@ def test_a_resized_crop_is_scipys_away_from_the_border_and_its_affine_is_true(vo
     part = array(volume)[box]
     factors = [side / length for side, length in zip(volume.shape[1:], part.shape, strict=True)]
     expected = ndimage.zoom(part, factors, order=1, mode="mirror", grid_mode=True)
-    crop = RandResizedCropd("image")
+    change = RandResizedCropd("image").change
     middle = (slice(1, -1),) * 3
     np.testing.assert_allclose(
-        array(crop.change(volume, **where))[middle], expected[middle], atol=1e-5
+        array(of_one(change, volume, **where))[middle], expected[middle], atol=1e-5
     )
-    torch.testing.assert_close(
-        crop.change(volume, fraction=1.0, place=(0, 0, 0)).as_tensor(), volume
-    )
+    assert torch.equal(of_one(change, volume, fraction=1.0, place=(0, 0, 0)), volume)
     made = RandResizedCropd("image", prob=1.0)({"image": MetaTensor(volume)})["image"]
     assert made.pixdim.tolist() == pytest.approx([12 / 15, 14 / 18, 12 / 16])
 
@@ -134,7 +160,7 @@ def ball(radius: float = 12.0, side: int = 33) -> torch.Tensor:
 def test_at_a_flat_surface_whole_voxels_are_cut_and_half_ones_in_half(depth, expected):
     slab = torch.zeros(1, 24, 26, 26, dtype=torch.bool)
     slab[:, 6:] = True
-    signal, brain = cut_rim(slab.float(), slab, depth_voxels=depth, coefficients=FLAT)
+    signal, brain = rim(cut_rim, slab.float(), slab, depth=depth)
     np.testing.assert_allclose(signal[0, 6:10, 13, 13], expected, atol=0.1)
     assert torch.equal(brain, signal > 0.0)
     assert (signal[:, :6] == 0.0).all()
@@ -143,7 +169,7 @@ def test_at_a_flat_surface_whole_voxels_are_cut_and_half_ones_in_half(depth, exp
 @pytest.mark.parametrize("depth", [0.5, 3.0])
 def test_of_a_ball_about_the_depth_asked_is_cut(depth):
     distance = ndimage.distance_transform_edt(ball()[0].numpy()) - 0.5
-    signal, brain = cut_rim(ball().float(), ball(), depth_voxels=depth, coefficients=FLAT)
+    signal, brain = rim(cut_rim, ball().float(), ball(), depth=depth)
     kept = array(signal)
     assert kept[distance > depth + 1.2].min() == 1.0
     assert kept[(distance < depth - 0.7) & (distance > -0.5)].sum() == 0.0
@@ -154,7 +180,7 @@ def test_only_the_dark_part_of_a_rim_is_cut():
     signal = ball() * torch.rand(1, 33, 33, 33, generator=torch.Generator().manual_seed(0)).clamp(
         min=0.02
     )
-    cut, brain = cut_rim(signal, ball(), depth_voxels=2.0, coefficients=FLAT, below=0.4)
+    cut, brain = rim(cut_rim, signal, ball(), depth=2.0, below=0.4)
     dark = signal < 0.35
     bright = (signal > 0.45) & ball()
     assert torch.equal(cut[bright], signal[bright])
@@ -167,9 +193,7 @@ def test_only_the_dark_part_of_a_rim_is_cut():
 
 @pytest.mark.parametrize("depth", [0.4, 2.0])
 def test_a_rim_is_left_around_the_brain_and_only_there(depth):
-    signal, brain = leave_rim(
-        0.8 * ball(9.0).float(), ball(9.0), depth_voxels=depth, coefficients=FLAT, rim=0.5
-    )
+    signal, brain = rim(leave_rim, 0.8 * ball(9.0).float(), ball(9.0), depth=depth, rim=0.5)
     assert (signal[ball(9.0)] == 0.8).all()
     outside = ndimage.distance_transform_edt(~ball(9.0)[0].numpy()) - 0.5
     values = array(signal)
@@ -183,7 +207,7 @@ def test_a_rim_is_left_around_the_brain_and_only_there(depth):
 
 
 def test_the_depth_differs_from_place_to_place_and_cutting_never_adds_nor_leaving_cuts():
-    signal, brain = cut_rim(ball().float(), ball(), depth_voxels=1.0, coefficients=UNEVEN)
+    signal, brain = rim(cut_rim, ball().float(), ball(), depth=1.0, coefficients=UNEVEN)
     distance = ndimage.distance_transform_edt(ball()[0].numpy())
     lost = [
         ((distance[part] > 0) & (array(signal)[part] < 0.5)).sum()
@@ -191,8 +215,8 @@ def test_the_depth_differs_from_place_to_place_and_cutting_never_adds_nor_leavin
     ]
     assert lost[1] > 2 * lost[0]
     assert not (brain & ~ball()).any()
-    left, left_brain = leave_rim(
-        ball().float(), ball(), depth_voxels=0.1, coefficients=3.0 * UNEVEN, rim=0.5
+    left, left_brain = rim(
+        leave_rim, ball().float(), ball(), depth=0.1, coefficients=3.0 * UNEVEN, rim=0.5
     )
     assert left_brain[ball()].all()
     assert (left[ball()] == 1.0).all()

@@ -7,8 +7,17 @@ from scipy.ndimage import gaussian_filter
 
 from neurocontrast.transforms import AugmentSettings, RandTissueShiftd, TwoViews, brain_views
 from neurocontrast.transforms.augment import TissueShift
+from neurocontrast.transforms.rand_volumes import draw_all
 
 SHIFT = RandTissueShiftd("image")
+
+
+def shifted(maps, *, gain, shift, seed):
+    """Return maps with smooth factors and shifts of a size, by the fields of a seed."""
+    (drawn,) = draw_all([SHIFT], [seed], n_channels=len(maps))
+    coefficients = drawn.numbers["coefficients"]
+    sizes = {"gain": np.array([gain]), "shift": np.array([shift])}
+    return SHIFT.change(maps[None].clone(), coefficients=coefficients, **sizes)[0]
 
 
 @pytest.fixture
@@ -26,7 +35,7 @@ def maps(voxels_of_head):
 def test_a_view_stays_in_the_range_of_maps_and_off_the_background(maps):
     outside = maps.sum(0) == 0
     for seed in range(8):
-        view = SHIFT.change(maps, gain=0.5, shift=0.3, seed=seed)
+        view = shifted(maps, gain=0.5, shift=0.3, seed=seed)
         assert (float(view.min()), float(view.max()) <= 1.0) == (0.0, True)
         assert (view[:, outside] == 0).all()
         assert not torch.equal(view, maps)
@@ -38,7 +47,7 @@ def test_the_gain_is_smooth_differs_by_map_and_has_the_asked_spread():
     flat[:, 0] = flat[:, -1] = flat[:, :, 0] = 0.0
     for seed in range(300):
         logs.append(
-            (SHIFT.change(flat, gain=0.2, shift=0.0, seed=seed) / flat)[:, 1:-1, 1:].log().numpy()
+            (shifted(flat, gain=0.2, shift=0.0, seed=seed) / flat)[:, 1:-1, 1:].log().numpy()
         )
     found = np.stack(logs)
     assert found.std() == pytest.approx(0.2, rel=0.1)
@@ -50,7 +59,7 @@ def test_the_gain_is_smooth_differs_by_map_and_has_the_asked_spread():
 
 def test_a_shift_is_added_where_the_brain_is_whatever_the_map_holds_there(maps):
     inside = maps.sum(0) > 0.6
-    changes = [SHIFT.change(maps, gain=0.0, shift=0.05, seed=seed) - maps for seed in range(40)]
+    changes = [shifted(maps, gain=0.0, shift=0.05, seed=seed) - maps for seed in range(40)]
     risen = torch.stack([change for change in changes if change[0][inside].mean() > 0.02])
     only_white = inside & (maps[0] < 0.01)
     assert only_white.sum() > 100
@@ -59,9 +68,9 @@ def test_a_shift_is_added_where_the_brain_is_whatever_the_map_holds_there(maps):
 
 def test_values_count_from_the_background(maps):
     moved = 2.0 * maps - 1.0
-    view = SHIFT.change(moved, gain=0.1, shift=0.05, seed=4)
+    view = shifted(moved, gain=0.1, shift=0.05, seed=4)
     assert float(view.min()) == -1.0
-    expected = 2.0 * SHIFT.change(maps, gain=0.1, shift=0.05, seed=4) - 1.0
+    expected = 2.0 * shifted(maps, gain=0.1, shift=0.05, seed=4) - 1.0
     unclipped = expected < 0.9
     torch.testing.assert_close(view[unclipped], expected[unclipped], atol=1e-5, rtol=0)
 

@@ -37,10 +37,10 @@ def corner(x) -> float:
 @pytest.mark.parametrize("how", NORMALISATIONS)
 def test_the_brain_is_what_differs_from_the_background(how):
     x = normalised_brain(how, 0)
-    signal = to_signal(x)
+    signal = to_signal(x[None])
     assert float(signal.scale.background) == corner(x)
     there = raw_brain(0) != 0
-    found = signal.brain_CDHW[0].numpy()
+    found = signal.brain_BCDHW[0, 0].numpy() == 1
     assert not found[~there].any()
     # These give the darkest 1 % of the brain the value of the background.
     assert found[there].mean() > (0.985 if how == "percentile" else 0.999)
@@ -48,10 +48,10 @@ def test_the_brain_is_what_differs_from_the_background(how):
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
 def test_signal_is_positive_in_the_brain_and_one_at_its_bright_end(how):
-    signal = to_signal(normalised_brain(how, 0))
-    inside = signal.signal_CDHW[signal.brain_CDHW]
+    signal = to_signal(normalised_brain(how, 0)[None])
+    inside = signal.x_BCDHW[signal.brain_BCDHW == 1.0]
     assert inside.min() > 0.0
-    assert (signal.signal_CDHW[~signal.brain_CDHW] == 0.0).all()
+    assert (signal.x_BCDHW[signal.brain_BCDHW == 0.0] == 0.0).all()
     assert np.quantile(inside, 0.99) == pytest.approx(1.0, abs=0.01)
 
 
@@ -59,7 +59,9 @@ def test_signal_is_positive_in_the_brain_and_one_at_its_bright_end(how):
 def test_signal_leads_back_to_the_volume(how):
     x = normalised_brain(how, 0)
     scale = float(x.std())
-    torch.testing.assert_close(from_signal(to_signal(x)) / scale, x / scale, atol=2e-3, rtol=0.0)
+    torch.testing.assert_close(
+        from_signal(to_signal(x[None]))[0] / scale, x / scale, atol=2e-3, rtol=0.0
+    )
 
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
@@ -103,16 +105,16 @@ def test_views_are_normalised_as_scans_are(how):
 
 @pytest.mark.parametrize("x", [torch.zeros(1, 9, 9, 9), torch.full((2, 9, 10, 9), 3.5)])
 def test_nothing_is_done_to_a_volume_in_which_nothing_varies(x):
-    assert not to_signal(x).brain_CDHW.any()
+    assert not to_signal(x[None]).brain_BCDHW.any()
     assert torch.equal(view_of(x, only(*INTENSITIES, *PLACES), 0), x)
 
 
 def test_channels_have_signals_of_their_own():
     one = normalised_brain("percentile", 0)
     two = normalised_brain("none", 1)
-    both = to_signal(torch.cat([one, two]))
-    torch.testing.assert_close(both.signal_CDHW[:1], to_signal(one).signal_CDHW)
-    torch.testing.assert_close(both.signal_CDHW[1:], to_signal(two).signal_CDHW)
+    both = to_signal(torch.cat([one, two])[None]).x_BCDHW[0]
+    assert torch.equal(both[:1], to_signal(one[None]).x_BCDHW[0])
+    assert torch.equal(both[1:], to_signal(two[None]).x_BCDHW[0])
 
 
 def test_a_head_with_noisy_air_keeps_its_scale():

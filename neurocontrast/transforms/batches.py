@@ -1,0 +1,71 @@
+"""Views of a whole batch of volumes by a chain of this package's operations."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from monai.transforms import Compose
+from torch import Tensor
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.transforms.rand_volumes import RandVolumed, draw_all
+from neurocontrast.transforms.volumes import Drawn, Seeds, Volumes, VolumeTransformd
+
+_VOXELS_OF_A_CPU = 2**20
+"""Voxels that an operation changes at once on a CPU: more take as long, and more memory."""
+_VOXELS_OF_A_GPU = 2**25
+
+MakeViews = Callable[[Tensor, Sequence[int]], Tensor]
+
+
+def batched(transform: Any, *, key: str) -> MakeViews | None:
+    """Return the function that makes views of whole batches, where all of a chain is of this package; else None."""
+    chain = [transform]
+    if type(transform) is Compose:
+        chain = list(transform.flatten().transforms)
+    if not all(isinstance(step, VolumeTransformd) and step.keys == (key,) for step in chain):
+        return None
+    return lambda images, seeds: views_of(chain, images, seeds)
+
+
+@torch.no_grad()
+def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) -> Tensor:
+    """Return a view of each image (b, channels, D, H, W) as a new float32 tensor, drawn from its seed.
+
+    Numbers are drawn for all at once; a sample's view is the same, bit for bit, in any batch.
+    """
+    if images.ndim != 5 and chain:
+        raise DataError(
+            f"views of volumes need images of shape (batch, channels, D, H, W). Got shape {tuple(images.shape)}."
+        )
+    views = images.to(torch.float32, copy=True)
+    if images.dtype == torch.uint8:
+        views.div_(255.0)
+    numbers = _numbers(chain, seeds, n_channels=images.shape[1])
+    for samples in _portions(images):
+        volumes = Volumes(views[samples])
+        for step, drawn in zip(chain, numbers, strict=True):
+            step.apply(volumes, None if drawn is None else drawn.of(samples))
+        if volumes.x_BCDHW.data_ptr() != views[samples].data_ptr():
+            views[samples] = volumes.x_BCDHW
+    return views
+
+
+def _numbers(
+    chain: Sequence[VolumeTransformd], seeds: Seeds, *, n_channels: int
+) -> list[Drawn | None]:
+    """Return the numbers of each step of a chain; None for a step without randomness."""
+    operations = [step for step in chain if isinstance(step, RandVolumed)]
+    drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
+    return [next(drawn) if isinstance(step, RandVolumed) else None for step in chain]
+
+
+def _portions(images: Tensor) -> Iterator[slice]:
+    """Give the samples of a batch in portions of nearly equal size, each changed at once."""
+    n_samples = len(images)
+    most = _VOXELS_OF_A_CPU if images.device.type == "cpu" else _VOXELS_OF_A_GPU
+    n_at_once = max(1, most // max(1, images[:1].numel()))
+    n_portions = -(-n_samples // n_at_once)
+    for number in range(n_portions):
+        start = number * n_samples // n_portions
+        yield slice(start, (number + 1) * n_samples // n_portions)

@@ -1,0 +1,314 @@
+"""Random changes of where the brain is in the volume: mirrored, in another position, or cropped and enlarged."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from monai.data import MetaTensor
+from torch import Tensor
+from torch.nn import functional
+
+from neurocontrast.transforms import augment
+from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
+from neurocontrast.transforms.volumes import Array, chosen, index_of, replaced
+
+Places = tuple[Tensor, Tensor, Tensor]
+"""Where voxels come from, along each axis, in voxels of the volume: tensors that broadcast to (b, D, H, W)."""
+
+
+class _RandPlaced(RandVolumed):
+    """Base of the operations that move voxels: a subclass has `origins`, and images keep a true affine."""
+
+    def origins(self, shape: Sequence[int], **numbers: Any) -> Array:
+        """Return matrices (b, 4, 4) from voxels of the changed volumes to those of the volumes."""
+        raise NotImplementedError
+
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Put the changed volume in the place of the volume, with its affine."""
+        image = item[key]
+        super().change_item(item, key)
+        if item[key] is not image and isinstance(image, MetaTensor):
+            (origin,) = self.origins(image.shape[1:], **self.drawn_for(len(image)).numbers)
+            item[key].affine = image.affine @ torch.from_numpy(origin).to(image.affine)
+
+
+class RandMirrord(_RandPlaced):
+    """Mirror volumes along one of some axes.
+
+    MONAI's `RandAxisFlipd` chooses among all axes. Settings are the fields of
+    `neurocontrast.transforms.augment.Flip`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandMirrord
+    >>> RandMirrord("image", prob=1.0, axes=(0,))({"image": torch.arange(2.0).reshape(1, 2, 1, 1)})["image"].flatten()
+    tensor([1., 0.])
+    """
+
+    Settings = augment.Flip
+    operation = "flip"
+
+    def limits(self) -> dict[str, augment.Pair]:
+        """Return no ranges: axes are numbers to choose among."""
+        return {}
+
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count the number by which the axis is chosen."""
+        return 1
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+        """Draw the axis."""
+        axes = np.array(self.settings.axes)
+        return {"axis": axes[(uniforms[:, 0] * len(axes)).astype(np.intp)]}
+
+    def change(self, x_BCDHW: Tensor, *, axis: npt.NDArray[np.intp]) -> Tensor:
+        """Return the mirrored volumes."""
+        for number in np.unique(axis).tolist():
+            index = index_of(np.flatnonzero(axis == number), x_BCDHW)
+            mirrored = chosen(x_BCDHW, index).flip(2 + number)
+            x_BCDHW = replaced(x_BCDHW, index, mirrored)
+        return x_BCDHW
+
+    def change_mask(self, brain_BCDHW: Tensor, **numbers: Any) -> Tensor:
+        """Return the mirrored masks."""
+        return self.change(brain_BCDHW, **numbers)
+
+    def origins(self, shape: Sequence[int], *, axis: npt.NDArray[np.intp]) -> Array:
+        """Return matrices that count voxels of an axis from its end."""
+        matrices = np.tile(np.eye(4), (len(axis), 1, 1))
+        rows = np.arange(len(axis))
+        matrices[rows, axis, axis] = -1.0
+        matrices[rows, axis, 3] = np.array(shape)[axis] - 1.0
+        return matrices
+
+
+class RandBrainAffined(_RandPlaced, RandSignald):
+    """Rotate, shift and scale the brain about the centre of the box; outside of the box the signal is 0.
+
+    As MONAI's `RandAffined` on a signal and, by the nearest voxel, on its mask. Ranges are the
+    fields of `neurocontrast.transforms.augment.Affine`; every axis has a number of its own.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandBrainAffined
+    >>> RandBrainAffined("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.Affine
+    operation = "affine"
+    moves_brain = True
+
+    def limits(self) -> dict[str, augment.Pair]:
+        """Return no ranges: each holds for three numbers."""
+        return {}
+
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count angles, shifts and factors of the three axes."""
+        return 9
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+        """Draw angles in degrees, shifts in voxels, and the reciprocals of the factors on lengths."""
+        lowest, highest = self.settings.scale
+        limits = {
+            "rotation_degrees": self.settings.rotation_degrees,
+            "translation_voxels": self.settings.translation_voxels,
+            "shrinking": (1.0 / highest, 1.0 / lowest),
+        }
+        thirds = np.split(uniforms, 3, axis=1)
+        return {
+            name: low + (high - low) * position
+            for (name, (low, high)), position in zip(limits.items(), thirds, strict=True)
+        }
+
+    def change_brain(
+        self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
+    ) -> tuple[Tensor, Tensor]:
+        """Return moved signals, by trilinear interpolation, and brains, by the nearest voxel."""
+        places = _places(self.origins(s_BCDHW.shape[2:], **numbers), s_BCDHW)
+        corners = Corners.around(places, s_BCDHW)
+        return corners.interpolate(s_BCDHW), corners.nearest(brain_BCDHW)
+
+    def origins(
+        self,
+        shape: Sequence[int],
+        *,
+        rotation_degrees: Array,
+        translation_voxels: Array,
+        shrinking: Array,
+    ) -> Array:
+        """Return matrices that scale, then shift, then rotate the grid about its centre."""
+        matrices = np.tile(np.eye(4), (len(shrinking), 1, 1))
+        rotation = _rotations(np.deg2rad(rotation_degrees))
+        matrices[:, :3, :3] = rotation * shrinking[:, None, :]
+        shift = (rotation * translation_voxels[:, None, :]).sum(axis=2)
+        centre = (np.array(shape) - 1.0) / 2.0
+        matrices[:, :3, 3] = centre + shift - (matrices[:, :3, :3] * centre).sum(axis=2)
+        return matrices
+
+
+def _rotations(radians: Array) -> Array:
+    """Return matrices (b, 3, 3) of rotations about the third, then the second, then the first axis."""
+    rotation = np.tile(np.eye(3), (len(radians), 1, 1))
+    for axis, (first, second) in enumerate(((1, 2), (2, 0), (0, 1))):
+        turn = np.tile(np.eye(3), (len(radians), 1, 1))
+        cosine = np.cos(radians[:, axis])
+        sine = np.sin(radians[:, axis])
+        turn[:, first, first] = cosine
+        turn[:, second, second] = cosine
+        turn[:, first, second] = -sine
+        turn[:, second, first] = sine
+        rotation = rotation @ turn
+    return rotation
+
+
+class RandResizedCropd(_RandPlaced):
+    """Crop a box and resize it to the volume's shape, by trilinear interpolation.
+
+    Ranges are the fields of `neurocontrast.transforms.augment.Crop`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandResizedCropd
+    >>> RandResizedCropd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.Crop
+    operation = "crop"
+
+    def n_further(self, n_channels: int) -> int:  # noqa: ARG002
+        """Count the numbers that place the box."""
+        return 3
+
+    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return where the box is, from 0 to 1 along each axis."""
+        return {"place": uniforms}
+
+    def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
+        """Return the boxes in the volumes' shape."""
+        places = _places_in_boxes(x_BCDHW, fraction=fraction, place=place)
+        return Corners.around(places, x_BCDHW).interpolate(x_BCDHW)
+
+    def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
+        """Return the boxes of the masks, by the nearest voxel."""
+        places = _places_in_boxes(brain_BCDHW, fraction=fraction, place=place)
+        return Corners.around(places, brain_BCDHW).nearest(brain_BCDHW)
+
+    def origins(self, shape: Sequence[int], *, fraction: Array, place: Array) -> Array:
+        """Return matrices from voxels of the enlarged boxes to those of the volumes."""
+        corners, sizes = boxes_of(shape, fraction=fraction, place=place)
+        matrices = np.tile(np.eye(4), (len(sizes), 1, 1))
+        for axis, side in enumerate(shape):
+            step = sizes[:, axis] / side
+            matrices[:, axis, axis] = step
+            matrices[:, axis, 3] = corners[:, axis] + 0.5 * step - 0.5
+        return matrices
+
+
+def boxes_of(
+    shape: Sequence[int], *, fraction: Array, place: Array
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return corners and sizes (b, 3) of boxes whose sides are `fraction` of `shape`, rounded up.
+
+    `place` (b, 3) goes from 0 to 1 along each axis.
+    """
+    sides = np.array(shape)
+    # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
+    sizes = np.minimum(sides, np.ceil(fraction[:, None] * sides - 1e-9)).astype(np.int64)
+    return (place * (sides - sizes + 1)).astype(np.int64), sizes
+
+
+def _places_in_boxes(x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Places:
+    """Return where the voxels of enlarged boxes come from; beyond the outermost voxels' centres they are repeated."""
+    shape = x_BCDHW.shape[2:]
+    corners, sizes = boxes_of(shape, fraction=fraction, place=place)
+    places = []
+    for axis, side in enumerate(shape):
+        inside = (np.arange(side) + 0.5) * (sizes[:, axis, None] / side) - 0.5
+        inside = np.clip(inside, 0.0, sizes[:, axis, None] - 1.0)
+        places.append(_along(corners[:, axis, None] + inside, axis, x_BCDHW))
+    return places[0], places[1], places[2]
+
+
+def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
+    """Return numbers (b, side) along an axis of (b, D, H, W), as float32 on the device of the volumes."""
+    lengths = [len(places), 1, 1, 1]
+    lengths[1 + axis] = places.shape[1]
+    return torch.from_numpy(places.astype(np.float32)).to(x_BCDHW.device).view(lengths)
+
+
+def _places(origins: Array, x_BCDHW: Tensor) -> Places:
+    """Return where the voxels of moved volumes come from, by matrices (b, 4, 4)."""
+    places = []
+    for row in range(3):
+        first, second, third = (
+            _along(origins[:, row, axis, None] * np.arange(side) + constant, axis, x_BCDHW)
+            for axis, (side, constant) in enumerate(
+                zip(x_BCDHW.shape[2:], (0.0, 0.0, origins[:, row, 3, None]), strict=True)
+            )
+        )
+        places.append((first + second) + third)
+    return places[0], places[1], places[2]
+
+
+@dataclass(frozen=True)
+class Corners:
+    """The eight voxels around each place, in memory of volumes that are padded by zeros.
+
+    To gather them takes a third of the time of `torch.nn.functional.grid_sample`.
+    """
+
+    index: Tensor
+    """Where the first of the eight is, (b, channels, D, H, W)."""
+    weights: tuple[Tensor, Tensor, Tensor]
+    """Weight of the further voxel along each axis, from 0 to 1; they broadcast to (b, 1, D, H, W)."""
+    steps: tuple[int, int, int]
+    """From a voxel to the next along each axis."""
+
+    @classmethod
+    def around(cls, places: Places, x_BCDHW: Tensor) -> Self:
+        """Return the voxels around places in some volumes; beyond the border is 0."""
+        n_samples, n_channels, *shape = x_BCDHW.shape
+        lengths = [side + 3 for side in shape]
+        steps = (lengths[1] * lengths[2], lengths[2], 1)
+        n_voxels = lengths[0] * steps[0]
+        first = torch.arange(n_samples * n_channels, dtype=torch.int32, device=x_BCDHW.device)
+        index = (first * n_voxels).view(n_samples, n_channels, 1, 1, 1)
+        weights = []
+        for place, side, step in zip(places, shape, steps, strict=True):
+            inside = place[:, None].clamp(-1.0, side).add_(1.0)
+            corner = inside.floor()
+            weights.append(inside.sub_(corner))
+            index = index + corner.to(torch.int32).mul_(step)
+        return cls(index, (weights[0], weights[1], weights[2]), steps)
+
+    def interpolate(self, x_BCDHW: Tensor) -> Tensor:
+        """Return volumes at the places, by trilinear interpolation."""
+        voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
+        flat = self.index.flatten()
+        slab, row, column = self.steps
+        of_slabs = []
+        for first in (0, slab):
+            of_rows = []
+            for start in (first, first + row):
+                near = voxels[start:].index_select(0, flat).view(self.index.shape)
+                far = voxels[start + column :].index_select(0, flat).view(self.index.shape)
+                of_rows.append(near.lerp_(far, self.weights[2]))
+            of_slabs.append(of_rows[0].lerp_(of_rows[1], self.weights[1]))
+        return of_slabs[0].lerp_(of_slabs[1], self.weights[0])
+
+    def nearest(self, x_BCDHW: Tensor) -> Tensor:
+        """Return the voxels of volumes that are nearest to the places."""
+        voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
+        slab, row, column = (
+            weight.round().mul_(step) for weight, step in zip(self.weights, self.steps, strict=True)
+        )
+        index = self.index + (slab + row + column).to(torch.int32)
+        return voxels.index_select(0, index.flatten()).view(self.index.shape)

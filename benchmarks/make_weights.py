@@ -75,7 +75,7 @@ def shrink(run: Path, folder: Path) -> dict[str, Any]:
     Of a linear encoder faint voxels are left out; the projection head of a network stays behind.
     """
     tensors = safetensors.torch.load_file(run / "encoder.safetensors")
-    contract = {**read_contract(run), "licence": LICENCE}
+    contract = {**read_contract(run).content(), "licence": LICENCE}
     contract.pop("head", None)
     if MEAN in tensors:
         kept = tensors[MEAN] >= FAINT

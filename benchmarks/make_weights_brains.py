@@ -192,10 +192,11 @@ def write_card(folder: Path, prepared: Path, figures: dict[str, str]) -> None:
     rows = ["| member | encoder | maps, smoothed by | features |", "|---|---|---|---|"]
     for number, member in enumerate(record.joined or ()):
         contract = read_contract(folder_of_member(folder, number))
-        columns = ", ".join(contract["channels"])
-        smooth = contract["preprocessing"]["smooth_mm"]
-        n_features = contract["n_features"]
-        rows.append(f"| {number} | {member.encoder} | {columns}; {smooth:g} mm | {n_features:,} |")
+        columns = ", ".join(contract.channels)
+        smooth = contract.preprocessing.smooth_mm
+        rows.append(
+            f"| {number} | {member.encoder} | {columns}; {smooth:g} mm | {contract.n_features:,} |"
+        )
     text = (ROOT / "benchmarks/brain_maps_joined_card.md").read_text(encoding="utf-8")
     facts = {
         **people_of_card(prepared),

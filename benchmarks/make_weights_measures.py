@@ -131,7 +131,7 @@ def publish(run: Path, folder: Path) -> None:
         target = folder_of_member(folder, number)
         target.mkdir(parents=True)
         tensors = safetensors.torch.load_file(member / "encoder.safetensors")
-        contract = read_contract(member)
+        contract = read_contract(member).content()
         contract.pop("head", None)
         contract["provenance"] = publish_provenance(member, target, contents=False)
         contract["weights"] = halve(tensors, target / "encoder.safetensors")

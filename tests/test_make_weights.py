@@ -3,6 +3,7 @@
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ def made(monkeypatch, tmp_path, run_of_maps):
     """Return what is published of a run."""
     monkeypatch.syspath_prepend(FOLDER)
     benchmark = importlib.import_module("make_weights")
-    monkeypatch.setattr(benchmark, "read_contract", lambda run: {"n_features": 2})
+    contract = SimpleNamespace(content=lambda: {"n_features": 2})
+    monkeypatch.setattr(benchmark, "read_contract", lambda run: contract)
     folder = tmp_path / "published"
     folder.mkdir()
     benchmark.shrink(run_of_maps, folder)

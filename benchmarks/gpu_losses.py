@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -29,9 +30,9 @@ def cases(part: str, options: Options) -> Iterator[Case]:
         yield from eager(n_pairs, options)
     yield Case("matrix products", lambda deadline: products(options, deadline))
     for name in NAMES:
-        compiled = torch.compile(plain(name), backend=options.backend, dynamic=True)
+        build = functools.partial(compiled, name, options.backend)
         for n_pairs in sizes[:-1]:
-            yield case_of(f"{name}, compiled", lambda f=compiled: f, n_pairs, options)
+            yield case_of(f"{name}, compiled", build, n_pairs, options)
     yield from eager(sizes[-1], options)
 
 
@@ -54,6 +55,12 @@ def ours(name: str, options: Options) -> Loss:
 
 def plain(name: str) -> Loss:
     return of_cpu.EXPRESSIONS[name]
+
+
+@functools.cache
+def compiled(name: str, backend: str) -> Loss:
+    """Compile an expression once for all sizes; a case fails by itself where no compiler is there."""
+    return torch.compile(plain(name), backend=backend, dynamic=True)
 
 
 def inf_cl(path: Path | None) -> Loss:

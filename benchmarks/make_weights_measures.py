@@ -41,7 +41,6 @@ from neurocontrast.evaluation import EvaluationSettings, load_probe
 from neurocontrast.evaluation.distribution import training_reference
 from neurocontrast.evaluation.final_probe import fit_on_all
 from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.stored_probe import save_probe
 from neurocontrast.exceptions import NeurocontrastWarning
 from neurocontrast.files import atomic_folder, write_json, write_table
@@ -167,7 +166,7 @@ def fit_probe(folder: Path, embeddings: Path, target: str) -> None:
     inside = replace(
         inside, centres=inside.centres.astype(np.float32), axes=inside.axes.astype(np.float32)
     )
-    encoder = encoder_digest(read.info)
+    encoder = read.info.encoder_digest
     _, probe = fit_on_all(study, encoder=encoder, distribution=inside, pairs=pairs)
     save_probe(folder / target, probe)
     print(f"{folder}: {target}, penalty {probe.strength:g}, weight {probe.weight}", flush=True)

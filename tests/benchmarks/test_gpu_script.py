@@ -121,6 +121,20 @@ def test_inf_cl_is_read_from_its_file(tmp_path):
     torch.testing.assert_close(gpu_losses.inf_cl(path)(*batch[0], batch[1]), expected)
 
 
+def test_a_compiler_that_is_not_there_fails_its_cases_alone(gpu, monkeypatch):
+    gpu_losses = importlib.import_module("gpu_losses")
+    monkeypatch.setattr(gpu_losses, "SMALL", (4, 4))
+    options = gpu.parse(["--device", "cpu", "--small", "--backend", "no_such_compiler"])
+    cases = {case.name: case for case in gpu_losses.cases("losses", options)}
+    deadline = time.perf_counter()
+    failed = gpu.measured(cases["NTXent, compiled, 4 pairs"], deadline)
+    assert "no_such_compiler" in failed.failed
+    row = gpu.measured(cases["NTXent, plain, 4 pairs"], deadline)
+    assert row.failed is None
+    ours = gpu.measured(cases["NTXent, ours, 4 pairs"], deadline)
+    assert ours.figures["value"] == pytest.approx(row.figures["value"], rel=1e-5)
+
+
 @pytest.mark.slow
 def test_every_part_runs_on_a_cpu(tmp_path):
     out = tmp_path / "gpu.json"

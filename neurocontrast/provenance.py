@@ -140,16 +140,6 @@ class KnownPeople:
     """Whether `contents` are of all people who were learned from."""
 
     @classmethod
-    def of_pretraining(cls, info: Mapping[str, Any]) -> Self:
-        """Return the people of pretraining, as a run or an embeddings table describes them."""
-        subjects = info.get("pretraining_subjects")
-        contents = frozenset(info.get("pretraining_contents") or ())
-        is_complete = bool(info.get("pretraining_contents_complete"))
-        if subjects is None:
-            return cls(None, contents, is_complete)
-        return cls(frozenset(subjects), contents, is_complete)
-
-    @classmethod
     def of_rows(cls, subjects: Iterable[str], contents: Collection[str]) -> Self:
         """Return the people of rows, by identifiers and digests of contents."""
         digests = frozenset(map(subject_digest, set(subjects)))

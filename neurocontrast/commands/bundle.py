@@ -14,6 +14,7 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.provenance import PublicProvenance
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -26,7 +27,7 @@ from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import Description, version
-from neurocontrast.runs.folder import read_provenance
+from neurocontrast.runs.folder import find_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.weights import folder_of
@@ -99,7 +100,7 @@ def bundle(
         probe = _probe_of(evaluation, described)
         place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
-    provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
+    provenance = find_provenance(folder) or PublicProvenance()
     found = (
         {} if evaluated is None else {name: each.value for name, each in evaluated.metrics.items()}
     )
@@ -111,7 +112,7 @@ def bundle(
             "probe": probe,
             "evaluation": evaluated,
         },
-        "provenance": {"cohort": {}, **provenance},
+        "provenance": {"cohort": {}, **provenance.content()},
         "metrics": {name: value for name, value in found.items() if value is not None},
         "simulated": described.simulated or (evaluated is not None and evaluated.simulated),
         "versions": {name: metadata.version(name) for name in ("monai", "numpy")}

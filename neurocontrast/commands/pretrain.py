@@ -21,8 +21,9 @@ from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.display import as_progress
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.documents.members import MembersRecord
 from neurocontrast.encoders import build_model, check_shape
-from neurocontrast.encoders.members import MembersRecord, has_members, read_record
+from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import SECOND, folder_of_member, save_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.page.wording import count_text, number_text
@@ -31,10 +32,9 @@ from neurocontrast.parallel.devices import describe_processor, launched, usable_
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.reading import read_json
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.contracts import contracts_of
-from neurocontrast.runs.folder import check_new, read_metrics
+from neurocontrast.runs.folder import check_new, read_metrics, read_provenance
 from neurocontrast.runs.initial import restore_initial
 from neurocontrast.runs.members import (
     SourceOf,
@@ -81,9 +81,10 @@ class PretrainingRun(Written):
 
     def summary(self) -> str:
         """Describe who was learned from, and the figures of the last epoch."""
-        cohort = read_json(self.location / "provenance.json")["cohort"]
-        people = cohort.get("n_subjects", cohort["n_scans"])
-        title = f"run on {count_text(cohort['n_scans'], 'scan')} of {people:,} people"
+        cohort = read_provenance(self.location).cohort
+        n_scans = cohort.n_scans or 0
+        n_people = cohort.n_subjects or n_scans
+        title = f"run on {count_text(n_scans, 'scan')} of {n_people:,} people"
         if has_members(self.location):
             n_members = len(read_record(self.location).seeds)
             return f"{title}, {n_members} members"

@@ -21,6 +21,7 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
+from neurocontrast.documents.answer import KnownAnswer, Ranges
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
@@ -44,7 +45,6 @@ from neurocontrast.files import (
 )
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import Description
 from neurocontrast.runs.answer import (
     ANSWER,
     doubts_of_measures,
@@ -225,7 +225,7 @@ def verify_weights(
     doubts = list[str]()
     for answer in answers:
         source = _compared_source(answer, sources)
-        of_scan = _doubts_of(source, columns, files, answer.content["learned_from"])
+        of_scan = _doubts_of(source, columns, files, answer.content.learned_from)
         facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
         doubts += [f"{answer.title}{doubt}" for doubt in of_scan[1]]
     return Verification(checks, facts, doubts)
@@ -248,7 +248,7 @@ class _Answer:
     """Known answer of a run, of all its members together, or of one member."""
 
     folder: Path
-    content: Description
+    content: KnownAnswer
     numbers: tuple[int, ...]
     """Numbers of the networks whose features it states."""
     title: str = ""
@@ -268,7 +268,7 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
     """Return the known sample: the phantom, the files of a scan, or a table of measures."""
-    names = answer.content["sample"]
+    names = answer.content.sample
     if names is None:
         return phantom_of(source)
     if isinstance(source, RegionalMeasures):
@@ -288,7 +288,7 @@ def _compare(
         sample = _known_sample(answer, sources[number], columns)
         of_networks.append(features_of(networks[number].encoder, sources[number], sample))
     features = np.concatenate(of_networks)
-    expected = np.asarray(stated["features"], dtype=float)
+    expected = np.asarray(stated.features, dtype=float)
     apart = np.inf
     if expected.shape == features.shape:
         apart = float(np.abs(features - expected).max() / max(np.abs(expected).max(), 1e-12))
@@ -297,7 +297,7 @@ def _compare(
         f"(at most {_FEATURES:g})"
     )
     checks = [(apart <= _FEATURES, text)]
-    for name, value in stated["predictions"].items():
+    for name, value in stated.predictions.items():
         predicted = float(load_probe(answer.folder / name).predict(features[None])[0])
         close = abs(predicted - value) <= _PREDICTIONS * max(abs(value), 1)
         text = f"{answer.title}{name} of the known sample is predicted as {predicted:.4g}, stated {value:.4g}"
@@ -327,7 +327,7 @@ def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
     """Return the source by which a scan is compared with the scans learned from."""
     for number in answer.numbers:
         channels = sources[number].channels or _T1
-        if list(channels) == list(answer.content["learned_from"]):
+        if list(channels) == list(answer.content.learned_from):
             return sources[number]
     return sources[answer.numbers[0]]
 
@@ -336,7 +336,7 @@ def _doubts_of(
     source: Brains,
     columns: Sequence[str],
     files: Sequence[str | os.PathLike[str]],
-    learned_from: Description,
+    learned_from: Ranges,
 ) -> tuple[list[str], list[str]]:
     """Compare a scan, or a table of measures, with the training's, in words."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:

@@ -111,7 +111,7 @@ def write_embeddings(
     `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``. The people of
     pretraining are kept for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
     """
-    described = EmbeddingsInfo.model_validate(info)
+    described = EmbeddingsInfo.of(info, "info")
     _check_features(metadata, features)
     with atomic_path(path) as temporary:
         _write(temporary, metadata, features, described)

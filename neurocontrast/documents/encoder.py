@@ -92,6 +92,10 @@ class Start(Document):
 
     name: str = ""
     sha256: str | None = None
+    encoder: str = ""
+    """Weights of the encoder that were taken over, in words."""
+    head: str = ""
+    """``new``, or ``taken over``."""
     subjects_known: bool = True
     """Whether everybody is known whom these weights learned from."""
 

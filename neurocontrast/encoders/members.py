@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import ValidationError
 from torch import nn
 
 from neurocontrast.documents.document import Json, shared_content
@@ -23,6 +22,7 @@ from neurocontrast.documents.encoder import (
     Samples,
     Start,
 )
+from neurocontrast.documents.members import JoinedMember, MembersRecord
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.encoders.weights import MEMBERS, folder_of_member, read_contract
 from neurocontrast.exceptions import CheckpointError
@@ -38,40 +38,6 @@ _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out"
 """Keys of ``preprocessing`` that the people learned from decide."""
 _JOINED = 2
 """Format of ``members.json`` of runs that were joined, which earlier versions refuse."""
-
-
-class JoinedMember(BaseModel):
-    """Origin and recipe of a member that was trained as a run of its own."""
-
-    model_config = ConfigDict(frozen=True)
-
-    run: StrictStr
-    """Name of the run that was joined; several members of one run share it."""
-    kind: StrictInt
-    """Number of its kind: members of one kind differ by seed and people alone."""
-    samples: StrictStr
-    """``volumes`` or ``measures``, which the encoder reads."""
-    encoder: StrictStr
-    """Name of the network or linear model."""
-    objective: StrictStr | None = None
-    """Title of the loss; None where the run does not say."""
-
-
-class MembersRecord(BaseModel):
-    """Content of ``members.json``."""
-
-    model_config = ConfigDict(frozen=True)
-
-    format: Literal[1, 2] = 1
-    neurocontrast: StrictStr
-    seeds: Annotated[tuple[StrictInt | None, ...], Field(min_length=2)]
-    """Seed of each member; None of joined weights that do not say theirs."""
-    left_out: tuple[tuple[StrictStr, ...], ...] | None = None
-    """Sites that each member is trained without; None where all learn from everybody."""
-    weights: tuple[StrictStr, ...] | None = None
-    """SHA-256 of the weights of each member; None until all are trained."""
-    joined: tuple[JoinedMember, ...] | None = None
-    """Origin of each member of joined runs; None where one configuration trained all members."""
 
 
 def write_members(run: Path, record: MembersRecord) -> None:

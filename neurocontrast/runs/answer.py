@@ -19,6 +19,8 @@ from neurocontrast.data.sources import (
     NaturalImages,
     RegionalMeasures,
 )
+from neurocontrast.documents.answer import KnownAnswer, Ranges
+from neurocontrast.documents.document import Json
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder
@@ -32,6 +34,7 @@ from neurocontrast.transforms.loading import read_scan_header
 
 ANSWER = "answer.json"
 _FORMAT = 1
+_REMEDY = "Copy the run again."
 _FINER = 0.8
 """Voxel size of the phantom over that of the preprocessed image, so that resampling is tested too."""
 _MOST_SCANS = 200
@@ -120,7 +123,7 @@ def write_answer(
     sample: Sequence[str] | None,
     features: npt.NDArray[np.floating],
     predictions: Mapping[str, float],
-    learned_from: Mapping[str, Any],
+    learned_from: Ranges,
 ) -> None:
     """Write a known answer; `sample` are files below `folder`, None for the phantom."""
     content = {"sample": sample, "features": [float(f"{value:.7g}") for value in features]}
@@ -131,21 +134,18 @@ def write_answer(
     )
 
 
-def read_answer(folder: Path) -> dict[str, Any]:
+def read_answer(folder: Path) -> KnownAnswer:
     """Read the known answer of a run or of weights."""
     if not (folder / ANSWER).is_file():
         raise CheckpointError(
             f"{folder}: there is no {ANSWER}. Runs of earlier versions, runs with transforms from Python, and weights "
             "of other programs have none."
         )
-    found: dict[str, Any] = read_json(
-        folder / ANSWER, error=CheckpointError, remedy="Copy the run again."
-    )
-    if found.get("format") != _FORMAT or not isinstance(found.get("features"), list):
-        raise CheckpointError(
-            f"{folder / ANSWER}: damaged, or of another version. Copy the run again."
-        )
-    return found
+    path = folder / ANSWER
+    content: Json = read_json(path, error=CheckpointError, remedy=_REMEDY)
+    if content.get("format") != _FORMAT:
+        raise CheckpointError(f"{path}: damaged, or of another version. {_REMEDY}")
+    return KnownAnswer.of(content, path, error=CheckpointError, remedy=_REMEDY)
 
 
 def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
@@ -162,7 +162,7 @@ def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list
     return found
 
 
-def ranges_of(source: BrainVolumes, cohort: Cohort) -> dict[str, Any]:
+def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
     """Return lowest and highest value of each measure of each channel over scans that are preprocessed already."""
     scans = cohort.scans
     found = [_measured(*source.cache.read_with_affine(scan)) for scan in scans]
@@ -177,7 +177,7 @@ def ranges_of(source: BrainVolumes, cohort: Cohort) -> dict[str, Any]:
 
 
 def doubts_of_scan(
-    source: BrainVolumes, cohort: Cohort, learned_from: Mapping[str, Any]
+    source: BrainVolumes, cohort: Cohort, learned_from: Ranges
 ) -> tuple[list[str], list[str]]:
     """Return what a cohort of one scan is, and how it is unlike the scans that were learned from, in words."""
     scan = cohort.scans[0]

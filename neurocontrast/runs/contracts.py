@@ -43,7 +43,7 @@ def contracts_of(
             content |= common | dict(fitted) | trained_with[number]
         contracts.append(content)
     if settings.training.init is not None:
-        contracts[0] = {"init": read_provenance(folder).get("init")} | contracts[0]
+        contracts[0] = {"init": read_provenance(folder).content().get("init")} | contracts[0]
     return list(map(EncoderDescription.model_validate, contracts))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
@@ -14,8 +13,9 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import AnySource
 from neurocontrast.documents.document import Json
-from neurocontrast.documents.encoder import EncoderDescription, Samples
+from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.provenance import Provenance, RunCohort
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
@@ -27,8 +27,10 @@ from neurocontrast.provenance import (
 )
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
-read_json = partial(reading.read_json, error=CheckpointError, remedy="Copy the run again.")
+_REMEDY = "Copy the run again."
+read_json = partial(reading.read_json, error=CheckpointError, remedy=_REMEDY)
 """Read the object of a JSON file that belongs to a run."""
+PROVENANCE = "provenance.json"
 INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
 _OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
@@ -66,7 +68,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
     names = [
         path.name for path in entries if not path.name.startswith(".tmp-") and path.name != LOCK
     ]
-    if "config.yaml" in names and {"provenance.json", MEMBERS} & set(names):
+    if "config.yaml" in names and {PROVENANCE, MEMBERS} & set(names):
         if not resume:
             raise ConfigError(
                 f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
@@ -77,7 +79,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
             f"out: '{folder}' was joined of several runs, which were trained by themselves. Train "
             "one of them further in its own folder, and join the runs again."
         )
-    if not set(names) <= {"config.yaml", "provenance.json", "skipped.tsv", INITIAL, MEMBERS}:
+    if not set(names) <= {"config.yaml", PROVENANCE, "skipped.tsv", INITIAL, MEMBERS}:
         raise ConfigError(
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
         )
@@ -93,27 +95,26 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
     )
     found += _differences_in_training(folder, before, config)
     # A run keeps the weights that it started from, wherever they have gone since.
-    start = (provenance.get("init") or {}).get("sha256")
+    start = provenance.init.sha256
     init = config.training.init
     given = start if init is not None and not init.exists() else init and digest_of_weights(init)
     if given != start:
         found.append(
             f"training.init: was {before.training.init}, is {init}, and these are other weights"
         )
-    if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
-        was = provenance["cohort"]
-        now = describe_cohort(cohort)
-        found.append(
-            f"cohort: was {was['source']} ({was['n_scans']} scans, digest {was['digest'][:12]}), "
-            f"is {now['source']} ({now['n_scans']} scans, digest {now['digest'][:12]})"
-        )
-    if provenance["environment"]["neurocontrast"] != version():
-        found.append(
-            f"neurocontrast: was {provenance['environment']['neurocontrast']}, is {version()}"
-        )
+    if cohort is not None and cohort.digest() != provenance.cohort.digest:
+        was = _name_cohort(provenance.cohort)
+        now = _name_cohort(describe_cohort(cohort))
+        found.append(f"cohort: was {was}, is {now}")
+    if provenance.environment.neurocontrast != version():
+        found.append(f"neurocontrast: was {provenance.environment.neurocontrast}, is {version()}")
     if found:
         allowed = ", ".join(("a greater training.epochs", *FREE_TO_DIFFER))
         raise CheckpointError(f"{text_of_changes(folder, found)} What may change: {allowed}.")
+
+
+def _name_cohort(cohort: RunCohort) -> str:
+    return f"{cohort.source} ({cohort.n_scans} scans, digest {cohort.digest[:12]})"
 
 
 def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
@@ -159,7 +160,7 @@ def start_run(
     folder: Path,
     config: Config,
     cohort: Cohort,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     *,
     contents: Sequence[str],
     earlier: KnownPeople | None = None,
@@ -176,46 +177,48 @@ def start_run(
         People that the weights had seen which the run starts from; None for random weights.
     """
     earlier = earlier or KnownPeople(frozenset(), is_complete=True)
-    cohort_facts = {"cohort": describe_cohort(cohort), "simulated": cohort.simulated}
-    cohort_facts["simulation"] = read_simulation(cohort)
-    about = {
+    digests = set(" ".join(contents).split())
+    content = {
         "format": 1,
         "environment": describe_environment(),
         "seed": config.seed,
-        **cohort_facts,
+        "cohort": describe_cohort(cohort),
+        "simulated": cohort.simulated,
+        "simulation": read_simulation(cohort),
         **facts,
-    }
-    digests = set(" ".join(contents).split())
-    people = {
         "pretraining_subjects": sorted({*cohort.subject_digests(), *(earlier.subjects or ())}),
         "pretraining_contents": sorted(digests | earlier.contents),
         "pretraining_contents_complete": all(contents) and earlier.is_complete,
     }
-    write_json(folder / "provenance.json", about | people)
+    write_provenance(folder, content)
     write_config(folder / "config.yaml", config)
 
 
-def describe_cohort(cohort: Cohort) -> dict[str, Any]:
+def write_provenance(folder: Path, content: Mapping[str, object]) -> None:
+    """Write ``provenance.json``."""
+    write_json(folder / PROVENANCE, Provenance.model_validate(content).content())
+
+
+def describe_cohort(cohort: Cohort) -> RunCohort:
     """Return what is recorded of a cohort: its digest, and ages, sexes and sites of its people, where it has them."""
     people = cohort.table.groupby("subject_id").first()
-    ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)
-    spread = (
-        {}
-        if ages.empty
-        else {"age_years": ages.quantile([0, 0.5, 1]).astype(float).round(1).tolist()}
-    )
-    counts = {
-        key: people[column].dropna().astype(str).value_counts().sort_index().to_dict()
-        for key, column in (("sex", "sex"), ("sites", "site"))
-        if column in people
-    }
-    return {
+    described: Json = {}
+    if "age" in people and people["age"].notna().any():
+        ages = people["age"].quantile([0, 0.5, 1]).astype(float).round(1)
+        described["age_years"] = ages.tolist()
+    for key, column in (("sex", "sex"), ("sites", "site")):
+        if column in people:
+            counts = people[column].dropna().astype(str).value_counts().sort_index().to_dict()
+            if counts:
+                described[key] = counts
+    content = {
         "source": cohort.source.name,
         "digest": cohort.digest(),
         "n_scans": len(cohort),
         "n_subjects": len(people),
-        "people": spread | {key: found for key, found in counts.items() if found},
+        "people": described,
     }
+    return RunCohort.model_validate(content)
 
 
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
@@ -224,45 +227,30 @@ def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
     return read_json(path) if cohort.simulated and path.is_file() else None
 
 
-def read_provenance(folder: Path) -> dict[str, Any]:
+def read_provenance(folder: Path) -> Provenance:
     """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
-    path = folder / "provenance.json"
-    content: dict[str, Any] = read_json(path)
-    wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
-    problems = [
-        f"'{name}.{key}'"
-        for name, keys in wanted.items()
-        for key in keys
-        if not isinstance(content.get(name), dict) or key not in content[name]
-    ]
-    if not is_list_of_text(content.get("pretraining_subjects")):
-        problems.append("'pretraining_subjects'")
-    for key in ("pretraining_contents", UNKNOWN):
-        if not is_list_of_text(content.get(key, [])):
-            problems.append(f"'{key}'")
-    if problems:
-        raise CheckpointError(
-            f"{path}: {', '.join(problems)} missing or damaged. Copy the run again."
-        )
-    return content
+    path = folder / PROVENANCE
+    return Provenance.of(read_json(path), path, error=CheckpointError, remedy=_REMEDY)
 
 
-def is_list_of_text(value: object) -> bool:
-    """Say whether a value of a JSON file is a list of texts."""
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+def find_provenance(folder: Path) -> Provenance | None:
+    """Read ``provenance.json`` of a run, or of weights that need not have one."""
+    if not (folder / PROVENANCE).is_file():
+        return None
+    return read_provenance(folder)
 
 
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     provenance = read_provenance(folder)
-    path = folder / "provenance.json"
-    fitted = {
-        key: provenance[key] for key in ("preprocessing", "preprocessing_2") if key in provenance
-    }
-    if not fitted:
+    path = folder / PROVENANCE
+    samples = source.contract()
+    if provenance.preprocessing is None and provenance.preprocessing_2 is None:
         return None
-    content = source.contract().content() | fitted
-    samples = Samples.of(content, path, error=CheckpointError, remedy="Copy the run again.")
+    if provenance.preprocessing is not None:
+        samples = samples.with_keys(preprocessing=provenance.preprocessing)
+    if provenance.preprocessing_2 is not None:
+        samples = samples.with_keys(preprocessing_2=provenance.preprocessing_2)
     try:
         return source.as_in_run(samples)
     except DataError as error:
@@ -312,26 +300,23 @@ def describe_embedded(
     run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
 ) -> EmbeddingsInfo:
     """Return the description stored with the features, such as the subjects of pretraining."""
-    provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
+    provenance = find_provenance(run)
+    content = described.content()
+    people: Json = {"pretraining_subjects": None}
+    people |= dict.fromkeys(_OF_CONTENTS)
     if provenance is None:
         progress.warning(
             f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
         )
-    elif unknown := ", ".join(provenance.get(UNKNOWN) or ()):
-        progress.warning(
-            f"{run}: was joined of runs of which {unknown} does not say who was in pretraining, so "
-            "nobody can tell whether these participants were."
-        )
-    elif not (provenance.get("init") or {}).get("subjects_known", True):
-        progress.warning(
-            f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
-            "these participants were."
-        )
-    content = described.content()
+    else:
+        _warn_of_unknown(run, provenance, progress)
+        stated = provenance.content()
+        people = {"pretraining_subjects": provenance.pretraining_subjects}
+        for key in _OF_CONTENTS:
+            people[key] = stated.get(key)
     info: Json = {
         "run": {"name": run.resolve().name, **content},
-        "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
-        **{key: (provenance or {}).get(key) for key in _OF_CONTENTS},
+        **people,
         "simulated": cohort.simulated or described.simulated,
         "objective": content.get("objective"),
         "training_metrics": read_metrics(run),
@@ -340,6 +325,21 @@ def describe_embedded(
         "cohort_digest": cohort.digest(),
         "simulation": read_simulation(cohort),
     }
-    if provenance is not None and UNKNOWN in provenance:
-        info[UNKNOWN] = provenance[UNKNOWN]
+    if provenance is not None and provenance.has(UNKNOWN):
+        info[UNKNOWN] = provenance.pretraining_unknown
     return EmbeddingsInfo.model_validate(info)
+
+
+def _warn_of_unknown(run: Path, provenance: Provenance, progress: Progress) -> None:
+    """Warn of a run that does not say everybody who was learned from."""
+    unknown = ", ".join(provenance.pretraining_unknown)
+    if unknown:
+        progress.warning(
+            f"{run}: was joined of runs of which {unknown} does not say who was in pretraining, so "
+            "nobody can tell whether these participants were."
+        )
+    elif not provenance.init.subjects_known:
+        progress.warning(
+            f"{run}: started from weights that do not say who was in their pretraining, so nobody "
+            "can tell whether these participants were."
+        )

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from neurocontrast.documents.document import Json
-from neurocontrast.documents.encoder import EncoderContract, EncoderDescription, Samples
+from neurocontrast.documents.encoder import EncoderContract, EncoderDescription, Samples, Start
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
 from neurocontrast.encoders.members import has_members, members_of, read_record
 from neurocontrast.encoders.weights import (
@@ -21,7 +20,7 @@ from neurocontrast.encoders.weights import (
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import KnownPeople
-from neurocontrast.runs.folder import INITIAL, read_provenance
+from neurocontrast.runs.folder import INITIAL, find_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
@@ -34,9 +33,10 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """What a run records of the weights that it started from."""
+    """Hold the record of the weights that a run starts from, and their people."""
 
-    facts: dict[str, Any]  # for provenance.json and encoder.json
+    start: Start
+    """Section ``init`` of ``provenance.json`` and ``encoder.json``."""
     people: KnownPeople = field(default_factory=KnownPeople)
     """Who was in the pretraining before, where known."""
     contract: EncoderContract | None = None
@@ -46,9 +46,9 @@ class InitialWeights:
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
     ) -> None:
         """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
-        facts = self.facts
+        start = self.start
         progress.message(
-            f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}"
+            f"starting from {start.name}: {start.encoder}; projection head {start.head}"
         )
         if self.contract is not None:
             was = _preparation(self.contract)
@@ -61,9 +61,9 @@ class InitialWeights:
                 progress.warning(
                     f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}."
                 )
-        if not facts["subjects_known"]:
+        if not start.subjects_known:
             progress.warning(
-                f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
+                f"training.init: {start.name} does not say who was in its pretraining, so nobody can tell whether "
                 "participants of a later evaluation were."
             )
         described = EncoderDescription.model_validate(samples.content())
@@ -149,23 +149,23 @@ def start_from(
             model.head.load_state_dict(head.state_dict())
     people = KnownPeople()
     all_known = False
-    if (folder / "provenance.json").is_file():
-        provenance = read_provenance(folder)
-        people = KnownPeople.of_pretraining(provenance)
-        all_known = (provenance.get("init") or {}).get("subjects_known", True)
-    facts = {
+    provenance = find_provenance(folder)
+    if provenance is not None:
+        people = provenance.known_people()
+        all_known = provenance.init.subjects_known
+    if n_channels != encoder.n_channels:
+        said += ", the first convolution adapted"
+    start: Json = {
         "name": _name_of(folder),
         "sha256": contract.sha256,
-        "encoder": said
-        if n_channels == encoder.n_channels
-        else f"{said}, the first convolution adapted",
+        "encoder": said,
         "n_channels": n_channels,
         "head": "new" if is_new else "taken over",
         "subjects_known": all_known,
     }
     if contract.imported:
-        facts["imported"] = contract.imported
-    return InitialWeights(facts, people, contract)
+        start["imported"] = contract.imported
+    return InitialWeights(Start.model_validate(start), people, contract)
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import filterfalse
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from pathlib import Path
 
 from neurocontrast.config import load_config
+from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderContract, ObjectiveRecord
+from neurocontrast.documents.members import JoinedMember, MembersRecord
+from neurocontrast.documents.provenance import Provenance, RunCohort
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.encoders.members import (
-    JoinedMember,
-    MembersRecord,
     has_members,
     members_of,
     number_kinds,
@@ -31,19 +32,22 @@ from neurocontrast.files import (
     atomic_folder,
     check_output_folder,
     digest_of,
-    write_json,
 )
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import (
-    Description,
     KnownPeople,
-    Record,
     describe_environment,
     join_people,
     version,
 )
 from neurocontrast.runs.answer import ANSWER
-from neurocontrast.runs.folder import UNKNOWN, is_finished, read_json, read_provenance
+from neurocontrast.runs.folder import (
+    UNKNOWN,
+    find_provenance,
+    is_finished,
+    read_json,
+    write_provenance,
+)
 
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
 """Files of a member, beside its weights; checkpoints are not copied."""
@@ -61,8 +65,8 @@ class RunToJoin:
     """``encoder.json`` of each member."""
     record: MembersRecord | None = None
     """``members.json`` of a run of members."""
-    provenance: Record = field(default_factory=dict)
-    """``provenance.json``; empty for weights that do not say who was learned from."""
+    provenance: Provenance | None = None
+    """``provenance.json``; None for weights that do not say who was learned from."""
 
     @property
     def samples(self) -> str:
@@ -72,9 +76,7 @@ class RunToJoin:
     @property
     def says_people(self) -> bool:
         """Whether everybody is known whom its encoders learned from."""
-        start = self.provenance.get("init") or {}
-        is_known = bool(self.provenance) and start.get("subjects_known", True)
-        return is_known and not self.provenance.get(UNKNOWN)
+        return self.provenance is not None and self.provenance.says_people
 
     def origin(self, number: int) -> str:
         """Name the run that a member comes from; where that was joined, its inner run too."""
@@ -105,7 +107,7 @@ def join_runs(
             for member, contract in zip(run.members, run.contracts, strict=True):
                 _copy(member, contract, folder_of_member(folder, number))
                 number += 1
-        write_json(folder / "provenance.json", _provenance_of(runs, unknown))
+        write_provenance(folder, _provenance_of(runs, unknown))
         write_members(folder, record)
     return record
 
@@ -145,9 +147,7 @@ def _read_run(name: str, folder: Path) -> RunToJoin:
     record = None
     if has_members(folder):
         record = read_record(folder)
-    provenance = {}
-    if (folder / "provenance.json").is_file():
-        provenance = read_provenance(folder)
+    provenance = find_provenance(folder)
     members = members_of(folder)
     contracts = tuple(map(_load, members))
     return RunToJoin(name, folder, members, contracts, record, provenance)
@@ -267,53 +267,58 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
         shutil.copyfile(member / ANSWER, target / ANSWER)
 
 
-def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Description:
+def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
     """Return ``provenance.json``: the people of all runs together, and their cohorts."""
     provenances = list(filter(None, map(attrgetter("provenance"), runs)))
     of_runs = []
     for run in runs:
-        of_runs.append(KnownPeople.of_pretraining(run.provenance))
+        known = KnownPeople()
+        if run.provenance is not None:
+            known = run.provenance.known_people()
+        of_runs.append(known)
     people = join_people(of_runs)
     cohorts = {}
     joined = []
     for run in runs:
         joined.append({"run": run.name, "n_members": len(run.members)})
-        if "cohort" in run.provenance:
-            cohorts[run.name] = run.provenance["cohort"]
-    content: Description = {
+        if run.provenance is not None:
+            cohorts[run.name] = run.provenance.cohort
+    cohort = _one_cohort(provenances)
+    content: Json = {
         "format": 1,
         "environment": describe_environment(),
         "joined": joined,
         "n_members": sum(map(len, map(attrgetter("members"), runs))),
-        "cohort": _one_cohort(provenances),
-        "simulated": any(map(methodcaller("get", "simulated"), provenances)),
+        "cohort": cohort,
+        "simulated": any(map(attrgetter("simulated"), provenances)),
         "pretraining_subjects": sorted(people.subjects or ()),
         "pretraining_contents": sorted(people.contents),
         "pretraining_contents_complete": people.is_complete,
     }
-    if cohorts and content["cohort"]["n_scans"] is None:
+    if cohorts and cohort.n_scans is None:
         content["cohorts"] = cohorts
     if unknown:
         content[UNKNOWN] = list(unknown)
     return content
 
 
-def _one_cohort(provenances: Sequence[Record]) -> Description:
+def _one_cohort(provenances: Sequence[Provenance]) -> RunCohort:
     """Return the cohort that all runs share, or one of several sources whose size nobody knows."""
     sizes = []
     sources = []
     digests = []
     for provenance in provenances:
-        cohort = provenance["cohort"]
-        people = sorted(provenance["pretraining_subjects"])
-        sizes.append([cohort["n_scans"], cohort.get("n_subjects"), cohort.get("people"), people])
-        sources.append(cohort["source"])
-        digests.append(cohort["digest"])
+        cohort = provenance.cohort
+        people = sorted(provenance.pretraining_subjects)
+        sizes.append([cohort.n_scans, cohort.n_subjects, cohort.people, people])
+        sources.append(cohort.source)
+        digests.append(cohort.digest)
     if sizes and sizes.count(sizes[0]) == len(sizes) and len(set(sources)) == 1:
-        return dict(provenances[0]["cohort"])
-    return {
+        return provenances[0].cohort
+    content = {
         "source": "; ".join(dict.fromkeys(sources)),
         "digest": digest_of("joined", *digests),
         "n_scans": None,
         "n_subjects": None,
     }
+    return RunCohort.model_validate(content)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -23,27 +23,24 @@ from neurocontrast.data.columns import Where, levels_of, no_column
 from neurocontrast.data.connected import number_connected
 from neurocontrast.data.problems import first_names
 from neurocontrast.data.sources import AnySource
-from neurocontrast.documents.encoder import Start
-from neurocontrast.encoders.members import (
-    MembersRecord,
-    has_members,
-    join_starts,
-    read_record,
-    write_members,
-)
+from neurocontrast.documents.members import MembersRecord
+from neurocontrast.documents.provenance import Provenance
+from neurocontrast.encoders.members import has_members, join_starts, read_record, write_members
 from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import hold, write_json
+from neurocontrast.files import hold
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import KnownPeople, describe_environment, join_people, version
+from neurocontrast.provenance import describe_environment, join_people, version
 from neurocontrast.runs.folder import (
     FREE_TO_DIFFER,
     check_new,
     continue_run,
     describe_cohort,
+    find_provenance,
     is_finished,
     read_provenance,
     text_of_changes,
+    write_provenance,
 )
 from neurocontrast.runs.initial import initial_of_member
 from neurocontrast.runs.parts import (
@@ -166,9 +163,10 @@ def warn_of_learned_sites(
         start = start_of_member(settings, number).training.init
         assert start is not None
         folder = initial_of_member(start, 0, n_members=1)
-        if not (folder / "provenance.json").is_file():
+        provenance = find_provenance(folder)
+        if provenance is None:
             continue
-        people = KnownPeople.of_pretraining(read_provenance(folder)).subjects or frozenset()
+        people = provenance.known_people().subjects or frozenset()
         n_learned = len(people & set(cohort.subset(np.isin(sites, left_out)).subject_digests()))
         if n_learned:
             learned.append(f"member {number} from {n_learned} people of {first_names(left_out)}")
@@ -285,24 +283,23 @@ def finish_members(
         return
     folders = list(map(partial(folder_of_member, folder), range(len(record.seeds))))
     provenances = list(map(read_provenance, folders))
-    people = join_people(list(map(KnownPeople.of_pretraining, provenances)))
+    people = join_people(list(map(Provenance.known_people, provenances)))
     skipped = set[str]()
     for member in folders:
         skipped |= set(read_skipped(member))
     cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
     start = {}
-    if "init" in provenances[0]:
-        starts = list(map(Start.model_validate, map(itemgetter("init"), provenances)))
-        start["init"] = join_starts(starts).content()
-    write_json(
-        folder / "provenance.json",
+    if provenances[0].has("init"):
+        start["init"] = join_starts(list(map(attrgetter("init"), provenances)))
+    write_provenance(
+        folder,
         {
             "format": 1,
             "environment": describe_environment(),
             "seed": settings.seed,
             "cohort": describe_cohort(cohort),
             "simulated": cohort.simulated,
-            "simulation": provenances[0].get("simulation"),
+            "simulation": provenances[0].simulation,
             "n_members": len(folders),
             **start,
             "pretraining_subjects": sorted(people.subjects or ()),

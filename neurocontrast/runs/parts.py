@@ -258,7 +258,7 @@ def open_run(
             parts.start.keep(
                 parts.model.halves[0], folder, parts.source.halves[0].contract(), progress
             )
-            facts["init"] = parts.start.facts
+            facts["init"] = parts.start.start
             people = parts.start.people
         start_run(folder, settings, cohort, facts, contents=contents, earlier=people)
     else:

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.documents.provenance import PublicProvenance
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.stored_probe import SiteShift
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.page.wording import number_text
-from neurocontrast.provenance import CONTENT, KnownPeople, Recognised, Record
+from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
 from neurocontrast.reading import read_json
 from neurocontrast.runs.incoming import EmbeddedScans, IncomingScans
 from neurocontrast.runs.labels import people_of, trained_on
@@ -89,8 +90,8 @@ class WeightsFolder:
                 f"of it. Name one: {folder / loaded[0].name}."
             )
         provenance = _provenance_of(folder)
-        people = KnownPeople.of_pretraining(provenance)
-        return cls(folder, tuple(loaded), _learned_ages(provenance), people)
+        ages = provenance.cohort.people.age_range
+        return cls(folder, tuple(loaded), ages, provenance.known_people())
 
     @property
     def fitted(self) -> dict[str, FittedProbe]:
@@ -107,21 +108,12 @@ class WeightsFolder:
         return of_probes or bool(self.people.subjects)
 
 
-def _provenance_of(folder: Path) -> Record:
+def _provenance_of(folder: Path) -> PublicProvenance:
     """Read ``provenance.json`` of a folder; empty where there is none."""
-    if not (folder / _PROVENANCE).is_file():
-        return {}
-    provenance: Record = read_json(folder / _PROVENANCE)
-    return provenance
-
-
-def _learned_ages(provenance: Record) -> tuple[float, float] | None:
-    """Return the lowest and highest age that a run has learned from."""
-    cohort = provenance.get("cohort") or {}
-    ages = (cohort.get("people") or {}).get("age_years")
-    if not ages:
-        return None
-    return float(ages[0]), float(ages[-1])
+    path = folder / _PROVENANCE
+    if not path.is_file():
+        return PublicProvenance()
+    return PublicProvenance.of(read_json(path), path, error=CheckpointError)
 
 
 @dataclass(frozen=True, eq=False)

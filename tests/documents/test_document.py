@@ -13,6 +13,7 @@ from neurocontrast.documents.encoder import (
     PreprocessingRecord,
     RunDescription,
 )
+from neurocontrast.documents.provenance import Provenance, PublicProvenance
 from neurocontrast.exceptions import CheckpointError, DataError
 
 CONTRACT = {
@@ -82,3 +83,30 @@ class TestRefusals:
 def test_shared_keys_have_one_value_that_is_not_null():
     contents = [{"a": 1, "b": None, "c": 2, "d": 3}, {"a": 1, "b": None, "c": 3}]
     assert shared_content(contents) == {"a": 1}
+
+
+class TestProvenance:
+    def test_people_of_earlier_files_are_read(self):
+        earlier = {"environment": {"neurocontrast": "0.1"}, "pretraining_subjects": ["a"]}
+        earlier["cohort"] = {"source": "p.tsv", "digest": "d", "n_scans": 3}
+        provenance = Provenance.of(earlier, "provenance.json")
+        people = provenance.known_people()
+        assert (people.subjects, people.contents, people.is_complete) == ({"a"}, set(), False)
+        assert provenance.says_people
+        assert provenance.cohort.people.age_range is None
+        assert provenance.content() == earlier
+
+    def test_weights_need_not_say_anything(self):
+        assert PublicProvenance().known_people().subjects is None
+        unsure = PublicProvenance(init={"name": "w", "subjects_known": False})
+        joined = PublicProvenance(pretraining_unknown=["b"])
+        assert not unsure.says_people
+        assert not joined.says_people
+
+    def test_damaged_people_are_refused(self):
+        damaged = {"pretraining_subjects": "ab", "pretraining_contents": [1]}
+        with pytest.raises(DataError) as refused:
+            Provenance.of(damaged, "provenance.json")
+        assert "lacks cohort, environment" in str(refused.value)
+        assert "'pretraining_subjects' must be a list, found 'ab'" in str(refused.value)
+        assert "'pretraining_contents.0' must be text, found 1" in str(refused.value)

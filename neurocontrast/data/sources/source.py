@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,7 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.data.settings import AnyDataSettings
+from neurocontrast.documents.provenance import Provenance
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress, warn_caller
@@ -196,20 +197,23 @@ class Source:
                 ]
         return record
 
-    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
+    def check_unchanged(self, cohort: Cohort, provenance: Provenance, folder: Path) -> None:
         """Refuse to continue a run with other files, or other views from Python, than the run began with."""
         now = self.record(cohort)
         changed = [
             f"{name} holds other {'images' if key == 'stores' else key} than when it began"
             for key in self.files(cohort)
             for digest, name in now[key].items()
-            if digest not in (provenance.get(key) or now[key])
+            if digest not in (provenance.files_of(key) or now[key])
         ]
-        if now["n_bytes"] != (before := provenance.get("n_bytes", now["n_bytes"])):
+        n_bytes = provenance.n_bytes
+        if n_bytes is not None and now["n_bytes"] != n_bytes:
             changed.append(
-                f"the files of the samples hold {now['n_bytes']:,} bytes, and held {before:,} when it began"
+                f"the files of the samples hold {now['n_bytes']:,} bytes, and held {n_bytes:,} when it began"
             )
-        if "augment" in now and not _is_augment_of(provenance.get("augment"), now["augment"]):
+        if "augment" in now and not _is_augment_of(
+            provenance.content().get("augment"), now["augment"]
+        ):
             changed.append("augment has other transforms, or other settings of them")
         if changed:
             raise CheckpointError(

@@ -45,7 +45,9 @@ from neurocontrast.seeds import derive_seed
 from neurocontrast.transforms import AugmentSettings, brain_views
 from neurocontrast.transforms.augment import Operation
 from neurocontrast.transforms.preprocessing import mni_grid
-from neurocontrast.transforms.signal import Random, RandVolumed, from_signal, to_signal
+from neurocontrast.transforms.rand_volumes import RandVolumed
+from neurocontrast.transforms.signal import from_signal, to_signal
+from neurocontrast.transforms.volumes import per_sample
 
 CORTEX = list(range(100, 208))
 DEEP = [[31, 32, 47, 48], [23, 30, 36, 37], [57, 58], [55, 56], [59, 60], [75, 76]]
@@ -97,25 +99,33 @@ class RandSynthesised(RandVolumed):
     """Show the maps of a scan's tissues, its channels from the second on, in random contrasts in place of the scan."""
 
     Settings = Synthesise
+    operation = "synthesise"
 
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the signal of each tissue, and of what no map holds."""
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """Return the range of the signal of what no map holds."""
+        return {"rim": self.settings.rim}
+
+    def n_further(self, n_channels: int) -> int:
+        """Count the maps."""
+        return n_channels - 1
+
+    def further(self, uniforms: np.ndarray, n_channels: int) -> dict[str, np.ndarray]:  # noqa: ARG002
+        """Draw the signal of each tissue."""
         low, high = self.settings.contrast
-        return {
-            "tissues": random.uniform(low, high, 16).tolist(),
-            "rim": random.uniform(*self.settings.rim),
-        }
+        return {"tissues": low + (high - low) * uniforms}
 
-    def change(self, x_CDHW: torch.Tensor, *, tissues: list[float], rim: float) -> torch.Tensor:
+    def change(
+        self, x_BCDHW: torch.Tensor, *, tissues: np.ndarray, rim: np.ndarray
+    ) -> torch.Tensor:
         """Return one channel, normalised as the scan is: Σ_k tissue_k·map_k + rim·(1 − Σ_k map_k) inside its brain."""
-        scan, maps = x_CDHW[:1], x_CDHW[1:].clamp(min=0.0)
-        signal = to_signal(scan)
-        maps /= maps.amax((1, 2, 3), keepdim=True).clamp_(min=1e-6)
-        maps /= maps.sum(0).clamp_(min=1.0)
-        image = rim * (1.0 - maps.sum(0))
-        for tissue, each in zip(tissues, maps, strict=False):
-            image.add_(each, alpha=tissue)
-        return from_signal(signal._replace(signal_CDHW=image[None] * signal.brain_CDHW))
+        signals = to_signal(x_BCDHW[:, :1])
+        maps = x_BCDHW[:, 1:].clamp(min=0.0)
+        maps /= maps.amax((2, 3, 4), keepdim=True).clamp_(min=1e-6)
+        maps /= maps.sum(1, keepdim=True).clamp_(min=1.0)
+        image = per_sample(rim, maps) * (1.0 - maps.sum(1, keepdim=True))
+        image += (maps * per_sample(tissues, maps)).sum(1, keepdim=True)
+        signals.x_BCDHW = image
+        return from_signal(signals)
 
 
 def first_channel(x_CDHW: torch.Tensor) -> torch.Tensor:

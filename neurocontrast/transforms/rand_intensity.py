@@ -28,8 +28,8 @@ _SEED_NUMBERS = 2
 class RandBrainContrastd(RandSignald):
     """Raise the brain's signal to a random power; the least and the greatest stay.
 
-    MONAI's `RandAdjustContrastd` draws a power below 1 as often as one above. Ranges are the fields
-    of `neurocontrast.transforms.augment.Contrast`.
+    As MONAI's `RandAdjustContrastd` between `ToSignald` and `FromSignald`. Ranges are the fields of
+    `neurocontrast.transforms.augment.Contrast`.
 
     Examples
     --------

@@ -21,7 +21,6 @@ import argparse
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import nibabel as nib
 import numpy as np

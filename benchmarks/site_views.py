@@ -95,19 +95,19 @@ def ours(settings: AugmentSettings, seed: int = 0) -> TwoViews:
 def compare_speed(n_rounds: int) -> None:
     volume = brain(1.5)
     theirs = monai_transforms()
-    s_CDHW, brain_CDHW, _ = to_signal(volume[0])
+    signals = to_signal(volume)
     print(f"\n{tuple(volume.shape[2:])}, float32; to signal and back is part of ours\n")
     print("| ms, applied | ours | MONAI stock | MONAI / ours |\n|---|---|---|---|")
     with keeping_freed_memory():
         there = {
-            "there": lambda _: to_signal(volume[0]),
-            "and back": lambda _: from_signal(to_signal(volume[0])),
+            "there": lambda _: to_signal(volume),
+            "and back": lambda _: from_signal(to_signal(volume)),
         }
         for name in OPERATIONS:
             calls = {"ours": functools.partial(make, ours(alone(name)), volume)}
             if name in theirs:
                 calls["MONAI"] = lambda _, do=theirs[name]: do(
-                    {"image": s_CDHW, "brain": brain_CDHW}
+                    {"image": signals.x_BCDHW[0], "brain": signals.brain_BCDHW[0]}
                 )
             ms = median_ms(calls, n_rounds)
             row = (

@@ -5,9 +5,11 @@ that the protocol applies half of the time are timed applied, and a view's expec
 their sum. The last table compares what comes out: the same statistics of many views of one volume,
 by a two-sample Kolmogorov-Smirnov test.
 
-    python benchmarks/views.py                    # 121×145×121, one thread; about two minutes
-    python benchmarks/views.py --before FOLDER    # distributions beside those of an earlier
-    checkout too python benchmarks/views.py --device cuda      # ours alone on a GPU, batches of 64
+    python benchmarks/views.py                        # 121×145×121, one thread; two minutes
+    python benchmarks/views.py --only outputs --before FOLDER   # distributions beside an earlier
+                                                      # checkout's: every operation, and recipes
+    python benchmarks/views.py --only overhead [--before FOLDER]   # CPU time of a view: 12×12×12
+    python benchmarks/views.py --device cuda          # ours alone on a GPU, batches of 64
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from earlier import views_of
 from scipy import ndimage, stats
 from torch import Tensor
 
+from neurocontrast.config import as_config
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
+from neurocontrast.transforms.augment import Operation, TissueShift
 from neurocontrast.transforms.rand_intensity import blur
 
 OPERATIONS = ("flip", "blur", "noise", "cutout", "crop")
@@ -252,20 +256,19 @@ def _row(name: str, ms: dict[str, float]) -> None:
 def compare_outputs(x: np.ndarray, n_views: int, before: Path | None) -> None:
     """Print how far apart the distributions of views are, for statistics that each operation moves."""
     volume = torch.from_numpy(x)[None, None]
-    reference, sites = AugmentSettings.reference(), AugmentSettings.sites()
+    reference = AugmentSettings.reference()
     theirs = np.array(
         [_statistics(reference_view(x, np.random.default_rng(i))) for i in range(n_views)]
     )
     _print_distances("reference", _of_views(_two(reference), volume, n_views), theirs)
     if before is not None:
-        for name, settings in (("before, reference()", reference), ("before, sites()", sites)):
-            earlier = _of_views(views_of(before, settings), volume, n_views)
-            _print_distances(name, _of_views(_two(settings), volume, n_views), earlier)
+        compare_operations(before, n_views)
 
     print("\nSame parameters, largest difference from SciPy over the volume:")
     tensor = torch.from_numpy(x)[None]
     for sigma in (0.2, 0.55, 1.0):
-        difference = blur(tensor, sigma_voxels=sigma)[0].numpy() - ndimage.gaussian_filter(x, sigma)
+        blurred = blur(tensor[None], sigma_voxels=np.array([sigma]))[0, 0].numpy()
+        difference = blurred - ndimage.gaussian_filter(x, sigma)
         print(f"- blur, σ = {sigma}: {np.abs(difference).max():.1e}")
 
 
@@ -301,6 +304,114 @@ def _print_distances(other: str, ours: np.ndarray, theirs: np.ndarray) -> None:
         test = stats.ks_2samp(a, b)
         shown = ["{:.3f}, {:.3f}, {:.3f}".format(*np.quantile(v, (0.1, 0.5, 0.9))) for v in (a, b)]
         print(f"| {name} | {shown[0]} | {shown[1]} | {test.statistic:.3f} | {test.pvalue:.2f} |")
+
+
+RECIPES = ("conditional_reference", "small", "conditional", "tissue")
+FIGURES = (
+    *("mean", "sd", "voxel-to-voxel sd", "99th percentile", "share of zeros"),
+    *("left − right", "front − back", "top − bottom", "median of the bright half"),
+)
+
+
+def every_operation() -> dict[str, AugmentSettings]:
+    """Return the settings of each operation alone, always applied."""
+    operations = dict(AugmentSettings.reference()) | {"tissue_shift": TissueShift()}
+    operations |= {name: value for name, value in AugmentSettings.sites() if value is not None}
+    alone = {}
+    for name, operation in operations.items():
+        if isinstance(operation, Operation):
+            always = operation.model_copy(update={"probability": 1.0})
+            alone[name] = AugmentSettings.off().model_copy(update={name: always})
+    return alone
+
+
+def compare_operations(before: Path, n_views: int) -> None:
+    """Print how far the distributions of views are from an earlier checkout's, by operation and by recipe."""
+    volume = torch.from_numpy(brain((23, 28, 23)))[None]
+    volume = (volume - volume.min()) / volume.max()
+    grey = volume.clamp(max=0.5)
+    maps = torch.cat([grey, volume - grey])
+    settings = every_operation()
+    settings |= {f"recipe {name}": as_config(name).augment for name in RECIPES}
+    print(
+        f"\n| {n_views} views | largest KS distance of {len(FIGURES)} statistics | statistic "
+        f"| p, times {len(FIGURES)} |"
+    )
+    print("|---|---|---|---|")
+    for name, chosen in settings.items():
+        given = maps if "tissue" in name else volume
+        tables = [
+            _many_figures(make, given, n_views) for make in (_two(chosen), views_of(before, chosen))
+        ]
+        tests = [stats.ks_2samp(*columns) for columns in zip(*(t.T for t in tables), strict=True)]
+        worst = int(np.argmax([test.statistic for test in tests]))
+        p_value = min(1.0, len(FIGURES) * min(test.pvalue for test in tests))
+        distance = tests[worst].statistic
+        print(f"| {name} | {distance:.3f} | {FIGURES[worst]} | {p_value:.2f} |", flush=True)
+
+
+def _many_figures(
+    make: Callable[..., tuple[Tensor, Tensor]], volume: Tensor, n_views: int
+) -> np.ndarray:
+    """Return the figures of many views of a volume, of the first channel of each."""
+    tables = []
+    for start in range(0, n_views // 2, 50):
+        samples = list(range(start, start + 50))
+        pair = make(volume.expand(len(samples), -1, -1, -1, -1), samples, epoch=0)
+        tables += [_figures(view[:, 0].numpy()) for view in pair]
+    return np.concatenate(tables)
+
+
+def _figures(views: np.ndarray) -> np.ndarray:
+    """Return the figures of views (b, D, H, W), one column each."""
+    middle = [side // 2 for side in views.shape[1:]]
+    flat = views.reshape(len(views), -1)
+    columns = [
+        flat.mean(1),
+        flat.std(1),
+        np.diff(views, axis=2).reshape(len(views), -1).std(1),
+        np.quantile(flat, 0.99, axis=1),
+        (flat == flat[:, :1]).mean(1),
+    ]
+    for axis, half in enumerate(middle):
+        turned = np.moveaxis(views, 1 + axis, 1)
+        columns.append(turned[:, :half].mean((1, 2, 3)) - turned[:, -half:].mean((1, 2, 3)))
+    columns.append(np.quantile(flat, 0.75, axis=1))
+    return np.stack(columns, axis=1)
+
+
+def compare_overhead(before: Path | None, n_rounds: int) -> None:
+    """Print the CPU time of a view of a small volume, where it is Python's and PyTorch's calls, and of a larger one."""
+    settings = {name: as_config(name).augment for name in RECIPES} | every_operation()
+    cases = [((12, 12, 12), 64), ((32, 36, 32), 16)]
+    titles = [f"{'×'.join(map(str, shape))}, {n} scans" for shape, n in cases]
+    heads = [
+        f"{title}{when}"
+        for title in titles
+        for when in ("", ", before")[: 1 + (before is not None)]
+    ]
+    print("\n| CPU ms a view | " + " | ".join(heads) + " |\n|" + "---|" * (1 + len(heads)))
+    for name, chosen in settings.items():
+        makers = [_two(chosen)] + ([] if before is None else [views_of(before, chosen)])
+        cells = []
+        for shape, n_scans in cases:
+            volume = torch.from_numpy(brain(shape)).half()[None, None]
+            volume = volume.expand(n_scans, 3 if name == "tissue" else 1, -1, -1, -1)
+            cells += [f"{_cpu_ms(make, volume, n_rounds):.2f}" for make in makers]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def _cpu_ms(make: Callable[..., tuple[Tensor, Tensor]], volumes: Tensor, n_rounds: int) -> float:
+    """Return the median CPU milliseconds of a view."""
+    samples = list(range(len(volumes)))
+    seconds = []
+    with keeping_freed_memory():
+        make(volumes, samples, epoch=0)
+        for epoch in range(n_rounds):
+            start = time.process_time()
+            make(volumes, samples, epoch=epoch)
+            seconds.append((time.process_time() - start) / (2 * len(volumes)))
+    return 1e3 * float(np.median(seconds))
 
 
 def _statistics(view: np.ndarray) -> tuple[float, ...]:
@@ -353,7 +464,9 @@ def main() -> None:
     parser.add_argument(
         "--before", type=Path, help="an earlier checkout whose views' distribution is compared too"
     )
-    parser.add_argument("--outputs-only", action="store_true", help="only compare distributions")
+    parser.add_argument(
+        "--only", choices=("speed", "outputs", "overhead"), help="one of the three parts"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, one thread")
@@ -361,11 +474,15 @@ def main() -> None:
         print(torch.cuda.get_device_name())
         time_on_gpu((121, 145, 121), 64, arguments.n_rounds)
         return
-    x = brain((121, 145, 121))
-    print(f"volume {x.shape}, float32")
-    if not arguments.outputs_only:
+    chosen = (arguments.only,) if arguments.only else ("speed", "outputs", "overhead")
+    if "speed" in chosen:
+        x = brain((121, 145, 121))
+        print(f"volume {x.shape}, float32")
         compare_speed(x, arguments.n_rounds)
-    compare_outputs(brain((46, 55, 46)), arguments.n_views, arguments.before)
+    if "outputs" in chosen:
+        compare_outputs(brain((46, 55, 46)), arguments.n_views, arguments.before)
+    if "overhead" in chosen:
+        compare_overhead(arguments.before, arguments.n_rounds)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Randomness keyed by what it is for, never by a global state."""
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,21 +36,20 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def derive_many_uniforms(
     keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
 ) -> list[np.ndarray]:
-    """Return `derive_uniforms` of each of several keys, with as many numbers as asked of each, in one computation."""
+    """Return `derive_uniforms` of several keys, each with a count of its own, in one computation."""
     numbers = np.asarray(samples).astype(np.uint64)
-    seeds = np.array([derive_seed(*each) for each in keys], dtype=np.uint64)
-    n_blocks = [-(-n // 4) for n in n_numbers]
-    counters = np.zeros((4, len(numbers), sum(n_blocks)), dtype=np.uint64)
-    counters[0] = np.concatenate([np.arange(n, dtype=np.uint64) for n in n_blocks])
+    n_blocks = -(-np.array(n_numbers) // 4)
+    starts = np.cumsum(n_blocks) - n_blocks
+    counters = np.zeros((4, len(numbers), int(n_blocks.sum())), dtype=np.uint64)
+    counters[0] = np.arange(counters.shape[2]) - np.repeat(starts, n_blocks)
     counters[2] = (numbers & np.uint64(_LOW))[:, None]
     counters[3] = (numbers >> np.uint64(32))[:, None]
-    key = np.repeat(seeds, n_blocks)
-    words = philox4x32(counters, key=(key & np.uint64(_LOW), key >> np.uint64(32)))
+    seeds = np.fromiter(itertools.starmap(derive_seed, keys), dtype=np.uint64, count=len(keys))
+    key_words = np.repeat(seeds, n_blocks)
+    words = philox4x32(counters, key=(key_words & np.uint64(_LOW), key_words >> np.uint64(32)))
     uniforms = np.moveaxis(words, 0, -1).reshape(len(numbers), -1) * 2.0**-32
-    starts = 4 * np.cumsum([0, *n_blocks])
-    return [
-        uniforms[:, start : start + n] for start, n in zip(starts.tolist(), n_numbers, strict=False)
-    ]
+    firsts = (4 * starts).tolist()
+    return [uniforms[:, first : first + n] for first, n in zip(firsts, n_numbers, strict=True)]
 
 
 def philox4x32(

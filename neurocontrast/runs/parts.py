@@ -37,6 +37,7 @@ from neurocontrast.runs.folder import (
     start_run,
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
+from neurocontrast.runs.views import views_revision, warn_of_other_views
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.components import check_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -249,6 +250,8 @@ def open_run(
     )
     make_ready(parts.source, cohort, progress)
     _warn_of_scans(settings, parts, cohort, progress, is_new=is_new)
+    if not is_new and parts.objective is not None:
+        warn_of_other_views(parts.source, folder, progress)
     if is_new:
         facts = _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)}
         people = None
@@ -289,6 +292,7 @@ def _facts(parts: Parts) -> dict[str, Any]:
         "n_training_scans": len(parts.data.training_rows),
         "n_validation_scans": len(parts.data.validation_rows),
         "categories": parts.categories,
+        "views_revision": views_revision(parts.source),
         **{
             name: made
             for name, made in parts.source.contract().content().items()

@@ -19,24 +19,26 @@ MakeViews = Callable[[Tensor, Sequence[int]], Tensor]
 
 
 def batched(transform: Any, *, key: str) -> MakeViews | None:
-    """Return the function that makes views of whole batches, where all of a chain is of this package; else None."""
+    """Return the function that makes views of whole batches; None where a transform is not ours."""
     chain = [transform]
     if type(transform) is Compose:
         chain = list(transform.flatten().transforms)
-    if not all(isinstance(step, VolumeTransformd) and step.keys == (key,) for step in chain):
-        return None
+    for step in chain:
+        if not isinstance(step, VolumeTransformd) or step.keys != (key,):
+            return None
     return lambda images, seeds: views_of(chain, images, seeds)
 
 
 @torch.no_grad()
 def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) -> Tensor:
-    """Return a view of each image (b, channels, D, H, W) as a new float32 tensor, drawn from its seed.
+    """Return a view of each image (b, channels, D, H, W) as a new float32 tensor.
 
     Numbers are drawn for all at once; a sample's view is the same, bit for bit, in any batch.
     """
     if images.ndim != 5 and chain:
         raise DataError(
-            f"views of volumes need images of shape (batch, channels, D, H, W). Got shape {tuple(images.shape)}."
+            "views of volumes need images of shape (batch, channels, D, H, W). Got shape "
+            f"{tuple(images.shape)}."
         )
     views = images.to(torch.float32, copy=True)
     if images.dtype == torch.uint8:
@@ -57,7 +59,10 @@ def _numbers(
     """Return the numbers of each step of a chain; None for a step without randomness."""
     operations = [step for step in chain if isinstance(step, RandVolumed)]
     drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
-    return [next(drawn) if isinstance(step, RandVolumed) else None for step in chain]
+    numbers: list[Drawn | None] = []
+    for step in chain:
+        numbers.append(next(drawn) if isinstance(step, RandVolumed) else None)
+    return numbers
 
 
 def _portions(images: Tensor) -> Iterator[slice]:

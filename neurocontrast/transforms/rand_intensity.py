@@ -1,4 +1,4 @@
-"""Random changes of intensities: contrast, bias field, noise, blur and sharpness, and of maps of tissue.
+"""Random changes of intensities: contrast, bias field, noise, blur, sharpness, maps of tissue.
 
 Sums over taps and over terms of polynomials are written out: a product of matrices or a convolution
 may change a result's last bit with the size of the batch.
@@ -7,7 +7,6 @@ may change a result's last bit with the size of the batch.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from torch.nn import functional
 from neurocontrast.transforms import augment
 from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
 from neurocontrast.transforms.signal import corner_median
-from neurocontrast.transforms.volumes import Array, per_sample
+from neurocontrast.transforms.volumes import Array, Numbers, per_sample
 
 _DIMMEST = 1e-7  # position between the least and the greatest signal that a power counts from
 _TRUNCATE = 4.0
@@ -29,8 +28,8 @@ _SEED_NUMBERS = 2
 class RandBrainContrastd(RandSignald):
     """Raise the brain's signal to a random power; the least and the greatest stay.
 
-    MONAI's `RandAdjustContrastd` draws a power below 1 as often as one above. Ranges are the fields
-    of `neurocontrast.transforms.augment.Contrast`.
+    As MONAI's `RandAdjustContrastd` between `ToSignald` and `FromSignald`. Ranges are the fields of
+    `neurocontrast.transforms.augment.Contrast`.
 
     Examples
     --------
@@ -44,7 +43,7 @@ class RandBrainContrastd(RandSignald):
     operation = "contrast"
 
     def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
-        """Return low + range · ((signal − low) / range) ** gamma, of all channels of a volume together."""
+        """Return low + range · ((signal − low) / range) ** gamma, of all channels together."""
         low = s_BCDHW.amin((1, 2, 3, 4), keepdim=True)
         extent = s_BCDHW.amax((1, 2, 3, 4), keepdim=True) - low
         position = s_BCDHW.sub_(low).div_(extent + 1e-7)
@@ -76,7 +75,7 @@ class RandBrainBiasFieldd(RandSignald):
         """Count the terms of the polynomial."""
         return n_terms(self.settings.order)
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Draw the polynomial."""
         return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
@@ -96,7 +95,7 @@ def normal_numbers(uniforms: Array) -> Array:
 
 @lru_cache(maxsize=16)
 def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
-    """Return the degrees (3, n_terms) of a polynomial's terms, without the constant, and their mean squares."""
+    """Return degrees (3, n_terms) of a polynomial without constant, and mean squares of terms."""
     degree = np.arange(order + 1)
     total = degree[:, None, None] + degree[:, None] + degree
     degrees = np.stack(np.nonzero((total > 0) & (total <= order)))
@@ -109,7 +108,7 @@ def n_terms(order: int) -> int:
 
 
 def polynomials(order: int, normals: Array) -> Array:
-    """Return Legendre coefficients (b, n, n, n) of fields over the box whose mean is 0 and whose deviation is 1."""
+    """Return Legendre coefficients (b, n, n, n) of fields of mean 0 and deviation 1 over a box."""
     degrees, mean_squares = _terms(order)
     spread = np.sqrt((normals**2 * mean_squares).sum(axis=1, keepdims=True))
     coefficients = np.zeros((len(normals), order + 1, order + 1, order + 1))
@@ -120,7 +119,7 @@ def polynomials(order: int, normals: Array) -> Array:
 def smooth_fields(
     coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Return polynomials over a box (b, D, H, W): `coefficients` (b, n, n, n) of products of Legendre polynomials."""
+    """Return sums (b, D, H, W) of products of Legendre polynomials with `coefficients` (b, n, n, n)."""
     n = coefficients.shape[1]
     first, second, third = (_legendre(side, n).to(device) for side in shape)
     terms = torch.from_numpy(coefficients.astype(np.float32)).to(device)
@@ -130,7 +129,7 @@ def smooth_fields(
 
 
 def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
-    """Return Σ_k terms_k · polynomial_k over the axis of degrees, the one before the axis of places."""
+    """Return Σ_k terms_k · polynomial_k over the axis of degrees, before the axis of places."""
     axis = terms.ndim - polynomials.ndim
     total = terms.select(axis, 0) * polynomials[0]
     for degree in range(1, len(polynomials)):
@@ -153,14 +152,14 @@ class _RandNoised(RandVolumed):
         """Count the numbers that a seed is made of."""
         return _SEED_NUMBERS
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return the seed of each volume's noise."""
         words = (uniforms * 2.0**32).astype(np.int64)
         return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 
 
 def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -> Tensor:
-    """Return standard normal noise (b, n_parts, channels, D, H, W), each volume's by a generator of its seed."""
+    """Return standard normal noise (b, n_parts, channels, D, H, W), by a generator a volume."""
     shape = (len(x_BCDHW), n_parts, *x_BCDHW.shape[1:])
     noise = torch.empty(shape, dtype=x_BCDHW.dtype, device=x_BCDHW.device)
     generator = torch.Generator(device=x_BCDHW.device)
@@ -170,10 +169,11 @@ def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -
 
 
 class RandNoised(_RandNoised):
-    """Add Gaussian noise of random strength; a CPU and a GPU draw different, equally distributed noise.
+    """Add Gaussian noise of random strength.
 
-    The strength of MONAI's `RandGaussianNoised` is drawn from 0 on, or fixed. Ranges are the fields
-    of `neurocontrast.transforms.augment.Noise`.
+    A CPU and a GPU draw different, equally distributed noise. The strength of MONAI's
+    `RandGaussianNoised` is drawn from 0 on, or fixed. Ranges are the fields of
+    `neurocontrast.transforms.augment.Noise`.
 
     Examples
     --------
@@ -192,10 +192,10 @@ class RandNoised(_RandNoised):
 
 
 class RandBrainRiciand(_RandNoised, RandSignald):
-    """Give the brain the noise of a magnitude image: of a complex signal with Gaussian noise in both parts.
+    """Give the brain the noise of a magnitude image.
 
-    The strength of MONAI's `RandRicianNoised` is drawn from 0 on, or fixed. Ranges are the fields
-    of `neurocontrast.transforms.augment.Rician`.
+    A complex signal has Gaussian noise in both parts. The strength of MONAI's `RandRicianNoised` is
+    drawn from 0 on, or fixed. Ranges are the fields of `neurocontrast.transforms.augment.Rician`.
 
     Examples
     --------
@@ -215,7 +215,7 @@ class RandBrainRiciand(_RandNoised, RandSignald):
 
 
 def blur(x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
-    """Return volumes under Gaussians cut at four standard deviations, the border's voxels repeated beyond it."""
+    """Return volumes under Gaussians cut at four deviations, the border's voxels repeated."""
     sigma = np.maximum(sigma_voxels, 1e-3)[:, None]
     reach = np.floor(np.maximum(_TRUNCATE * sigma, 0.5) + 0.5)
     radius = int(reach.max(initial=0.0))
@@ -275,7 +275,7 @@ class RandBrainSharpnessd(RandSignald):
     operation = "sharpness"
 
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
-        """Return the signals, sharper or smoother, and nowhere below a quarter: a dim edge stays part of the brain."""
+        """Return signals, sharper or smoother, nowhere below a quarter: dim edges stay brain."""
         sigma = np.full(len(s_BCDHW), self.settings.sigma_voxels)
         detail = blur(s_BCDHW, sigma_voxels=sigma).sub_(s_BCDHW).neg_()
         sharp = detail.mul_(per_sample(amount, s_BCDHW)).add_(s_BCDHW)
@@ -283,7 +283,7 @@ class RandBrainSharpnessd(RandSignald):
 
 
 class RandTissueShiftd(RandVolumed):
-    """Multiply each map of tissue by a smooth field, and add another inside the brain, as another scanner would.
+    """Multiply each map of tissue by a smooth field, and add another inside the brain.
 
     MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing. Ranges are the
     fields of `neurocontrast.transforms.augment.TissueShift`.
@@ -303,8 +303,8 @@ class RandTissueShiftd(RandVolumed):
         """Count the terms of two polynomials a map, their constants too."""
         return n_channels * 2 * (1 + n_terms(self.settings.order))
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:
-        """Draw the factor's and the shift's field of each map, half of their variance a constant."""
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:
+        """Draw fields of factor and shift of each map, half of their variance a constant."""
         normals = normal_numbers(uniforms).reshape(len(uniforms) * n_channels * 2, -1)
         fields = polynomials(self.settings.order, normals[:, 1:])
         fields[:, 0, 0, 0] = normals[:, 0]
@@ -312,13 +312,13 @@ class RandTissueShiftd(RandVolumed):
         return {"coefficients": fields.reshape(shape) / math.sqrt(2.0)}
 
     def change(self, x_BCDHW: Tensor, *, gain: Array, shift: Array, coefficients: Array) -> Tensor:
-        """Return y = x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b from 0 outside the brain to 1.
+        """Return x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b of the brain.
 
-        Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
-        variance is a constant. The brain is where the sum of the maps exceeds half of its largest
-        value; towards zero, b falls with the sum, so that smoothed maps get no edge. Nothing falls
-        below the background, or rises above 1 or the largest value of the map. Values are counted
-        from the background.
+        b goes from 0 outside the brain to 1. Each field is a polynomial whose standard deviation
+        over views and voxels is 1; half of the variance is a constant. The brain is where the sum
+        of the maps exceeds half of its largest value; towards zero, b falls with the sum, so that
+        smoothed maps get no edge. Nothing falls below the background, or rises above 1 or the
+        largest value of the map. Values are counted from the background.
         """
         background = corner_median(x_BCDHW)
         maps = x_BCDHW.sub_(background).clamp_(min=0.0)

@@ -1,7 +1,6 @@
 """Random changes of parts of a volume: rims of the brain that are cut off or left, and boxes."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from neurocontrast.transforms.rand_intensity import (
 )
 from neurocontrast.transforms.rand_place import boxes_of
 from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
-from neurocontrast.transforms.volumes import Array, chosen, index_of, per_sample, replaced
+from neurocontrast.transforms.volumes import Array, Numbers, chosen, index_of, per_sample, replaced
 
 _DEEPEST = (
     1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
@@ -35,7 +34,7 @@ class _RandRimd(RandSignald):
         """Count the terms of the variation of the depth."""
         return n_terms(_ORDER)
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Draw the variation of the depth."""
         variation = polynomials(_ORDER, normal_numbers(uniforms))
         return {"coefficients": self.settings.variation_voxels * variation}
@@ -92,22 +91,37 @@ class RandMaskEdged(_RandRimd):
         """Return signals and brains with the other edge; a depth below 0 is that of a rim that is left."""
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW.clone()
-        for is_left in (False, True):
-            rows = np.flatnonzero((depth_voxels < 0.0) == is_left)
+        is_cut = depth_voxels >= 0.0
+        for rows in (np.flatnonzero(is_cut), np.flatnonzero(~is_cut)):
             if len(rows):
                 index = index_of(rows, signals)
-                depth: dict[str, Array] = {
-                    "depth_voxels": np.abs(depth_voxels[rows]),
-                    "coefficients": coefficients[rows],
-                }
-                pair = (chosen(signals, index), chosen(brain_BCDHW, index))
-                if is_left:
-                    changed = leave_rim(*pair, **depth, rim=rim[rows])
-                else:
-                    changed = cut_rim(*pair, **depth)
-                signals = replaced(signals, index, changed[0])
-                brains = replaced(brains, index, changed[1])
+                signal, brain = self._change_edge(
+                    chosen(signals, index),
+                    chosen(brain_BCDHW, index),
+                    depth_voxels=depth_voxels[rows],
+                    coefficients=coefficients[rows],
+                    rim=rim[rows],
+                )
+                signals = replaced(signals, index, signal)
+                brains = replaced(brains, index, brain)
         return signals, brains
+
+    @staticmethod
+    def _change_edge(
+        s_BCDHW: Tensor,
+        brain_BCDHW: Tensor,
+        *,
+        depth_voxels: Array,
+        coefficients: Array,
+        rim: Array,
+    ) -> tuple[Tensor, Tensor]:
+        """Return signals and brains whose depths have one sign."""
+        depth = np.abs(depth_voxels)
+        if depth_voxels[0] >= 0.0:
+            return cut_rim(s_BCDHW, brain_BCDHW, depth_voxels=depth, coefficients=coefficients)
+        return leave_rim(
+            s_BCDHW, brain_BCDHW, depth_voxels=depth, coefficients=coefficients, rim=rim
+        )
 
 
 def cut_rim(
@@ -187,7 +201,7 @@ class RandCutoutd(RandVolumed):
         """Count the numbers that place the box."""
         return 3
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return where the box is, from 0 to 1 along each axis."""
         return {"place": uniforms}
 

@@ -1,4 +1,4 @@
-"""Random changes of where the brain is in the volume: mirrored, in another position, or cropped and enlarged."""
+"""Random changes of where the brain is: mirrored, in another position, cropped and enlarged."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from torch.nn import functional
 
 from neurocontrast.transforms import augment
 from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
-from neurocontrast.transforms.volumes import Array, chosen, index_of, replaced
+from neurocontrast.transforms.volumes import Array, Numbers, chosen, index_of, replaced
 
 Places = tuple[Tensor, Tensor, Tensor]
-"""Where voxels come from, along each axis, in voxels of the volume: tensors that broadcast to (b, D, H, W)."""
+"""Where voxels come from along each axis, in voxels: tensors that broadcast to (b, D, H, W)."""
 
 
 class _RandPlaced(RandVolumed):
-    """Base of the operations that move voxels: a subclass has `origins`, and images keep a true affine."""
+    """Base of the operations that move voxels; images keep a true affine by `origins`."""
 
-    def origins(self, shape: Sequence[int], **numbers: Any) -> Array:
-        """Return matrices (b, 4, 4) from voxels of the changed volumes to those of the volumes."""
+    def origins(self, shape: Sequence[int], /, *_: Any, **numbers: Any) -> Array:
+        """Return matrices (b, 4, 4) from voxels of changed volumes to voxels of the volumes."""
         raise NotImplementedError
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
@@ -45,7 +45,8 @@ class RandMirrord(_RandPlaced):
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandMirrord
-    >>> RandMirrord("image", prob=1.0, axes=(0,))({"image": torch.arange(2.0).reshape(1, 2, 1, 1)})["image"].flatten()
+    >>> mirror = RandMirrord("image", prob=1.0, axes=(0,))
+    >>> mirror({"image": torch.arange(2.0).reshape(1, 2, 1, 1)})["image"].flatten()
     tensor([1., 0.])
     """
 
@@ -60,7 +61,7 @@ class RandMirrord(_RandPlaced):
         """Count the number by which the axis is chosen."""
         return 1
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Draw the axis."""
         axes = np.array(self.settings.axes)
         return {"axis": axes[(uniforms[:, 0] * len(axes)).astype(np.intp)]}
@@ -87,7 +88,7 @@ class RandMirrord(_RandPlaced):
 
 
 class RandBrainAffined(_RandPlaced, RandSignald):
-    """Rotate, shift and scale the brain about the centre of the box; outside of the box the signal is 0.
+    """Rotate, shift and scale the brain about the centre of the box, outside of which is 0.
 
     As MONAI's `RandAffined` on a signal and, by the nearest voxel, on its mask. Ranges are the
     fields of `neurocontrast.transforms.augment.Affine`; every axis has a number of its own.
@@ -112,24 +113,24 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         """Count angles, shifts and factors of the three axes."""
         return 9
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
-        """Draw angles in degrees, shifts in voxels, and the reciprocals of the factors on lengths."""
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
+        """Draw angles in degrees, shifts in voxels, and reciprocals of factors on lengths."""
         lowest, highest = self.settings.scale
         limits = {
             "rotation_degrees": self.settings.rotation_degrees,
             "translation_voxels": self.settings.translation_voxels,
             "shrinking": (1.0 / highest, 1.0 / lowest),
         }
-        thirds = np.split(uniforms, 3, axis=1)
-        return {
-            name: low + (high - low) * position
-            for (name, (low, high)), position in zip(limits.items(), thirds, strict=True)
-        }
+        numbers = {}
+        for number, (name, (low, high)) in enumerate(limits.items()):
+            position = uniforms[:, 3 * number : 3 * number + 3]
+            numbers[name] = low + (high - low) * position
+        return numbers
 
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
     ) -> tuple[Tensor, Tensor]:
-        """Return moved signals, by trilinear interpolation, and brains, by the nearest voxel."""
+        """Return signals moved by trilinear interpolation, and brains by the nearest voxel."""
         places = _places(self.origins(s_BCDHW.shape[2:], **numbers), s_BCDHW)
         corners = Corners.around(places, s_BCDHW)
         return corners.interpolate(s_BCDHW), corners.nearest(brain_BCDHW)
@@ -153,7 +154,7 @@ class RandBrainAffined(_RandPlaced, RandSignald):
 
 
 def _rotations(radians: Array) -> Array:
-    """Return matrices (b, 3, 3) of rotations about the third, then the second, then the first axis."""
+    """Return matrices (b, 3, 3) of rotations about the third, the second, then the first axis."""
     rotation = np.tile(np.eye(3), (len(radians), 1, 1))
     for axis, (first, second) in enumerate(((1, 2), (2, 0), (0, 1))):
         turn = np.tile(np.eye(3), (len(radians), 1, 1))
@@ -168,7 +169,7 @@ def _rotations(radians: Array) -> Array:
 
 
 class RandResizedCropd(_RandPlaced):
-    """Crop a box and resize it to the volume's shape, by trilinear interpolation.
+    """Resize a box of the volume to the whole volume's shape, by trilinear interpolation.
 
     Ranges are the fields of `neurocontrast.transforms.augment.Crop`.
 
@@ -187,7 +188,7 @@ class RandResizedCropd(_RandPlaced):
         """Count the numbers that place the box."""
         return 3
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return where the box is, from 0 to 1 along each axis."""
         return {"place": uniforms}
 
@@ -202,7 +203,7 @@ class RandResizedCropd(_RandPlaced):
         return Corners.around(places, brain_BCDHW).nearest(brain_BCDHW)
 
     def origins(self, shape: Sequence[int], *, fraction: Array, place: Array) -> Array:
-        """Return matrices from voxels of the enlarged boxes to those of the volumes."""
+        """Return matrices from voxels of enlarged boxes to voxels of the volumes."""
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)
         matrices = np.tile(np.eye(4), (len(sizes), 1, 1))
         for axis, side in enumerate(shape):
@@ -215,7 +216,7 @@ class RandResizedCropd(_RandPlaced):
 def boxes_of(
     shape: Sequence[int], *, fraction: Array, place: Array
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return corners and sizes (b, 3) of boxes whose sides are `fraction` of `shape`, rounded up.
+    """Return corners and sizes (b, 3) of boxes with sides of `fraction` of `shape`, rounded up.
 
     `place` (b, 3) goes from 0 to 1 along each axis.
     """
@@ -226,7 +227,7 @@ def boxes_of(
 
 
 def _places_in_boxes(x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Places:
-    """Return where the voxels of enlarged boxes come from; beyond the outermost voxels' centres they are repeated."""
+    """Return where the voxels of enlarged boxes come from, not beyond the outermost centres."""
     shape = x_BCDHW.shape[2:]
     corners, sizes = boxes_of(shape, fraction=fraction, place=place)
     places = []
@@ -238,7 +239,7 @@ def _places_in_boxes(x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Place
 
 
 def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
-    """Return numbers (b, side) along an axis of (b, D, H, W), as float32 on the device of the volumes."""
+    """Return numbers (b, side) along an axis of (b, D, H, W), on the device of the volumes."""
     lengths = [len(places), 1, 1, 1]
     lengths[1 + axis] = places.shape[1]
     return torch.from_numpy(places.astype(np.float32)).to(x_BCDHW.device).view(lengths)
@@ -246,29 +247,27 @@ def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
 
 def _places(origins: Array, x_BCDHW: Tensor) -> Places:
     """Return where the voxels of moved volumes come from, by matrices (b, 4, 4)."""
+    shape = x_BCDHW.shape[2:]
     places = []
     for row in range(3):
-        first, second, third = (
-            _along(origins[:, row, axis, None] * np.arange(side) + constant, axis, x_BCDHW)
-            for axis, (side, constant) in enumerate(
-                zip(x_BCDHW.shape[2:], (0.0, 0.0, origins[:, row, 3, None]), strict=True)
-            )
-        )
-        places.append((first + second) + third)
+        place = _along(origins[:, row, 3:], 0, x_BCDHW)
+        for axis, side in enumerate(shape):
+            place = place + _along(origins[:, row, axis, None] * np.arange(side), axis, x_BCDHW)
+        places.append(place)
     return places[0], places[1], places[2]
 
 
 @dataclass(frozen=True)
 class Corners:
-    """The eight voxels around each place, in memory of volumes that are padded by zeros.
+    """Hold the eight voxels around each place, in memory of volumes that are padded by zeros.
 
-    To gather them takes a third of the time of `torch.nn.functional.grid_sample`.
+    Gathering takes a third of the time of `torch.nn.functional.grid_sample`.
     """
 
     index: Tensor
     """Where the first of the eight is, (b, channels, D, H, W)."""
     weights: tuple[Tensor, Tensor, Tensor]
-    """Weight of the further voxel along each axis, from 0 to 1; they broadcast to (b, 1, D, H, W)."""
+    """Weights of the further voxel along each axis, which broadcast to (b, 1, D, H, W)."""
     steps: tuple[int, int, int]
     """From a voxel to the next along each axis."""
 
@@ -307,8 +306,8 @@ class Corners:
     def nearest(self, x_BCDHW: Tensor) -> Tensor:
         """Return the voxels of volumes that are nearest to the places."""
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
-        slab, row, column = (
-            weight.round().mul_(step) for weight, step in zip(self.weights, self.steps, strict=True)
-        )
-        index = self.index + (slab + row + column).to(torch.int32)
+        step = torch.zeros((), device=x_BCDHW.device)
+        for weight, length in zip(self.weights, self.steps, strict=True):
+            step = step + weight.round().mul_(length)
+        index = self.index + step.to(torch.int32)
         return voxels.index_select(0, index.flatten()).view(self.index.shape)

@@ -1,5 +1,6 @@
-"""Bases of the random operations on volumes: numbers of a whole batch, drawn from the seeds of its views."""
+"""Bases of the random operations on volumes, whose numbers are drawn for a whole batch."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from neurocontrast.transforms.signal import from_signal, to_signal
 from neurocontrast.transforms.volumes import (
     Array,
     Drawn,
+    Numbers,
     Seeds,
     Volumes,
     VolumeTransformd,
@@ -23,7 +25,7 @@ from neurocontrast.transforms.volumes import (
 
 
 class RandVolumed(RandomizableTransform, VolumeTransformd):
-    """Apply a random operation to volumes (b, channels, D, H, W): a subclass has `Settings`, `operation` and `change`.
+    """Apply a random operation to volumes; a subclass has `Settings`, `operation` and `change`.
 
     `prob` says how often, `ranges` are the other fields of `Settings`. All volumes of a dictionary
     are changed alike and become float32; none is changed in place. A volume in any batch, or alone,
@@ -50,38 +52,42 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = 0
 
     def limits(self) -> Mapping[str, Pair]:
-        """Return the ranges that a uniform number is drawn from, by the name of the argument of `change`."""
+        """Return ranges to draw a uniform number from, by the name of an argument of `change`."""
         return {name: limits for name, limits in self.settings if isinstance(limits, tuple)}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
         """Count the uniform numbers in [0, 1) that `further` takes."""
         return 0
 
-    def further(self, uniforms: Array, n_channels: int) -> dict[str, Any]:  # noqa: ARG002
-        """Return the arguments of `change` that are no uniform number of a range, from numbers (b, `n_further`)."""
+    def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
+        """Return further arguments of `change`, from uniform numbers (b, `n_further`)."""
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
-        """Return changed volumes; `x_BCDHW` may be overwritten, and the first axis of `numbers` is that of the volumes."""
+        """Return changed volumes, by numbers of each (b, ...); `x_BCDHW` may be overwritten."""
         raise NotImplementedError
 
-    def change_mask(self, brain_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:  # noqa: ARG002
-        """Return masks of brains, between `ToSignald` and `FromSignald`; by default they stay as they are."""
+    def change_mask(
+        self,
+        brain_BCDHW: Tensor,
+        /,
+        *_: Any,
+        **numbers: Any,  # noqa: ARG002
+    ) -> Tensor:
+        """Return masks between `ToSignald` and `FromSignald`; by default they stay as they are."""
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count the uniform numbers that a volume takes: whether it is changed, then those of the ranges, then further."""
+        """Count the numbers of a volume: whether to change, of the ranges, and further ones."""
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
-        """Return how each volume is changed, by its uniform numbers (b, `n_numbers`) in [0, 1)."""
+        """Return how volumes are changed, by uniform numbers (b, `n_numbers`) in [0, 1)."""
         limits = self.limits()
-        numbers = {
-            name: low + (high - low) * position
-            for (name, (low, high)), position in zip(limits.items(), uniforms.T[1:], strict=False)
-        }
-        further = self.further(uniforms[:, 1 + len(limits) :], n_channels)
-        return Drawn(uniforms[:, 0] < self.settings.probability, numbers | further)
+        numbers = self.further(uniforms[:, 1 + len(limits) :], n_channels)
+        for number, (name, (low, high)) in enumerate(limits.items()):
+            numbers[name] = low + (high - low) * uniforms[:, 1 + number]
+        return Drawn(uniforms[:, 0] < self.settings.probability, numbers)
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
         """Change the volumes for which this was drawn."""
@@ -90,9 +96,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         if len(rows):
             self.change_rows(volumes, index_of(rows, volumes.x_BCDHW), drawn.of(rows).numbers)
 
-    def change_rows(
-        self, volumes: Volumes, index: Tensor | None, numbers: Mapping[str, Any]
-    ) -> None:
+    def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
         """Change the volumes of an index."""
         changed = self.change(chosen(volumes.x_BCDHW, index), **numbers)
         volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
@@ -127,12 +131,10 @@ class RandSignald(RandVolumed):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, /, *_: Any, **numbers: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains, both of which may be overwritten; by default brains stay where they are."""
+        """Return signals and brains, which may be overwritten; by default brains stay."""
         return self.change(s_BCDHW, **numbers), brain_BCDHW
 
-    def change_rows(
-        self, volumes: Volumes, index: Tensor | None, numbers: Mapping[str, Any]
-    ) -> None:
+    def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
         """Change the signals of an index, or the volumes by way of their signals."""
         if volumes.scale is None:
             signals = to_signal(chosen(volumes.x_BCDHW, index))
@@ -155,12 +157,16 @@ class RandSignald(RandVolumed):
 
 
 def draw_all(operations: Sequence[RandVolumed], seeds: Seeds, *, n_channels: int) -> list[Drawn]:
-    """Draw the numbers of each operation for each seed; a second operation of a kind has others than the first."""
+    """Draw the numbers of each operation for each seed; a second of a kind has other numbers."""
     if not operations:
         return []
-    names = [operation.operation for operation in operations]
-    keys = [("brain view", name, names[:number].count(name)) for number, name in enumerate(names)]
-    counts = [operation.n_numbers(n_channels) for operation in operations]
+    n_of_kind = Counter[str]()
+    keys = []
+    counts = []
+    for operation in operations:
+        keys.append(("brain view", operation.operation, n_of_kind[operation.operation]))
+        n_of_kind[operation.operation] += 1
+        counts.append(operation.n_numbers(n_channels))
     uniforms = derive_many_uniforms(keys, samples=seeds, n_numbers=counts)
     return [
         operation.drawn(numbers, n_channels)

@@ -1,4 +1,4 @@
-"""Where the brain is in preprocessed volumes, and their intensities as signals, for a whole batch at once.
+"""Where the brain is in preprocessed volumes, and their intensities as signals, by batches.
 
 However a volume was normalised, its background is one constant, which at least half of the eight
 corners have. Voxels that differ from the background are the brain; in a scan with its skull, the
@@ -19,7 +19,7 @@ from neurocontrast.transforms.volumes import Drawn, Scale, Volumes, VolumeTransf
 _BRIGHT = 0.99
 _N_SORTED = 4096
 _STANDARDISED = 1e-2
-"""A mean this near 0 and a deviation this near 1 are those of a z-scored volume, stored in half precision."""
+"""How near mean and deviation of a z-scored volume are to 0 and 1 in half precision."""
 _VOXELS = (2, 3, 4)
 _FIXED_POINT = 2.0**20
 
@@ -47,9 +47,9 @@ class _Moments(NamedTuple):
 
 
 def to_signal(x_BCDHW: Tensor) -> Volumes:
-    """Return the signals of volumes: the darkest voxel just above 0, the 99th percentile at 1, and 0 outside the brain.
+    """Return the signals of volumes, from just above 0 to the 99th percentile at 1.
 
-    Where nothing is brighter than the background, no voxel is brain.
+    Outside the brain the signal is 0. Where nothing is brighter than the background, no voxel is brain.
     """
     background = corner_median(x_BCDHW)
     differs = x_BCDHW.clone().ne_(background)
@@ -98,7 +98,7 @@ def from_signal(signals: Volumes) -> Tensor:
 
 
 class ToSignald(VolumeTransformd):
-    """Replace volumes by their signal, for transforms that work on a scanner's intensities or move brain and image.
+    """Replace volumes by their signal, for transforms of a scanner's intensities or of position.
 
     The transforms of this package that need the signal find it by themselves. Between `ToSignald`
     and `FromSignald` they share one; transforms of MONAI can be among them, on ``image`` and, where
@@ -114,8 +114,10 @@ class ToSignald(VolumeTransformd):
     >>> import torch
     >>> from monai.transforms import Compose, RandAdjustContrastd, RandAffined
     >>> from neurocontrast.transforms import FromSignald, ToSignald
-    >>> moved = RandAffined(["image", "image_brain"], prob=1.0, translate_range=1.0, mode=("bilinear", "nearest"))
-    >>> views = Compose([ToSignald("image"), moved, RandAdjustContrastd("image"), FromSignald("image")])
+    >>> keys = ["image", "image_brain"]
+    >>> moved = RandAffined(keys, prob=1.0, translate_range=1.0, mode=("bilinear", "nearest"))
+    >>> contrast = RandAdjustContrastd("image")
+    >>> views = Compose([ToSignald("image"), moved, contrast, FromSignald("image")])
     >>> sorted(views({"image": torch.rand(1, 16, 16, 16)}))
     ['image']
     """
@@ -133,7 +135,7 @@ class ToSignald(VolumeTransformd):
 
 
 class FromSignald(VolumeTransformd):
-    """Return from the signals that `ToSignald` made to volumes, normalised as scans with these signals would be.
+    """Return from signals of `ToSignald` to volumes, normalised as scans of such signals would be.
 
     Examples
     --------
@@ -149,8 +151,8 @@ class FromSignald(VolumeTransformd):
         """Put the volumes in the signals' places, and remove masks and scale."""
         if volumes.scale is None:
             raise DataError(
-                f"FromSignald needs the signal that ToSignald made of '{self.keys[0]}', and there is none: put "
-                "ToSignald before it."
+                f"FromSignald needs the signal that ToSignald made of '{self.keys[0]}', and there "
+                "is none: put ToSignald before it."
             )
         volumes.x_BCDHW = from_signal(volumes)
         volumes.brain_BCDHW = None
@@ -166,7 +168,7 @@ def corner_median(x_BCDHW: Tensor) -> Tensor:
 
 
 def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
-    """Return each brain's 99th percentile, by a few thousand voxels evenly taken; −inf where there is no brain."""
+    """Return each brain's 99th percentile, by some thousand voxels evenly taken; or −inf."""
     # Odd: not every other one of a row of even length.
     step = max(1, x_BCDHW[0, 0].numel() // _N_SORTED) | 1
     is_brain = brain_BCDHW.flatten(2)[..., ::step] != 0.0
@@ -190,11 +192,11 @@ def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
 
 
 def _in_units(moments: _Moments, floor: Tensor, span: Tensor) -> _Moments:
-    """Return the moments of the volumes that have these of their signals."""
+    """Return the moments of volumes from the moments of their signals."""
     mean = floor + span * moments.mean
     return _Moments(moments.share, mean, span.double().square() * moments.variance)
 
 
 def _exact_sum(whole_BCDHW: Tensor) -> Tensor:
-    """Return sums of whole numbers over voxels, the same in any order: below 2⁵³ doubles hold each of them."""
+    """Return sums of whole numbers over voxels, the same in any order: doubles hold them."""
     return whole_BCDHW.double().sum(_VOXELS, keepdim=True)

@@ -143,14 +143,16 @@ class TwoViews:
         return views
 
     def _check_finite(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
-        """Refuse views with values that are not finite; one figure of all of them is read from the device."""
+        """Refuse views that are not finite; one figure of all is read from the device."""
         # A sum is forty times as fast as a look at each value.
-        total = sum(view.sum() for view in views)
+        total = torch.zeros((), device=images.device)
+        for view in views:
+            total = total + view.sum()
         if math.isfinite(float(total)):
             return
         for name, image, *of_image in zip(names, images, *views, strict=True):
             # An image that is not finite itself is for training to refuse, which knows more of it.
-            is_finite = all(bool(view.isfinite().all()) for view in of_image)
+            is_finite = bool(torch.stack(of_image).isfinite().all())
             if bool(image.isfinite().all()) and not is_finite:
                 raise ConfigError(f"augment: the view of {name} has values that are not finite.")
 

@@ -1,6 +1,6 @@
-"""Batches of volumes on their way through a chain of operations, and transforms that take one volume or a batch."""
+"""Batches of volumes in a chain of operations, and transforms of one volume or a batch."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,12 +14,17 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.transforms.images import EachImage
 
 Array = npt.NDArray[np.float64]
+Numbers = dict[str, npt.NDArray[Any]]
+"""Arguments of an operation's `change` by name; the first axis is that of the samples."""
 Seeds = Sequence[int] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Lead from signals back to volumes; each tensor is (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) for a volume."""
+    """Lead from signals back to volumes.
+
+    Each tensor is (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) where channels go together.
+    """
 
     background: Tensor
     floor: Tensor
@@ -36,21 +41,20 @@ class Scale:
 
 @dataclass
 class Volumes:
-    """Volumes (b, channels, D, H, W) in float32 or, where there is a scale, their signals and masks of their brains."""
+    """Hold float32 volumes (b, channels, D, H, W) or, with a scale, signals and brains' masks."""
 
     x_BCDHW: Tensor
     brain_BCDHW: Tensor | None = None
-    """1 in the brain and 0 outside, in float32: products with ones are faster than choices by a bool."""
+    """1 in the brain, 0 outside, in float32: a product is faster than a choice by a bool."""
     scale: Scale | None = None
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The random numbers of one operation for each sample of a batch."""
+    """Hold the random numbers of one operation for each sample of a batch."""
 
     is_changed: npt.NDArray[np.bool_]
-    numbers: Mapping[str, npt.NDArray[Any]]
-    """Arguments of the operation's `change`, whose first axis is that of the samples."""
+    numbers: Numbers
 
     def of(self, samples: slice | npt.NDArray[np.intp]) -> Self:
         """Return the numbers of some of the samples."""
@@ -59,7 +63,7 @@ class Drawn:
 
 
 class VolumeTransformd(EachImage):
-    """Change volumes of a dictionary, each as a batch of one; a subclass has `apply`.
+    """Change each volume of a dictionary as a batch of one; a subclass has `apply`.
 
     A `Compose` of such transforms alone makes the views of whole batches (`TwoViews`).
     """
@@ -99,11 +103,12 @@ def _scale_key(key: Hashable) -> str:
 
 
 def plain_volume(x: Any, key: Hashable) -> Tensor:
-    """Return a volume as a plain float32 tensor, perhaps itself; operations on small MetaTensors are slow."""
+    """Return a volume as a plain float32 tensor, perhaps itself: MetaTensors are slow."""
     tensor = x.as_tensor() if isinstance(x, MetaTensor) else torch.as_tensor(x)
     if tensor.ndim != 4:
+        shape = tuple(tensor.shape)
         raise DataError(
-            f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {tuple(tensor.shape)}."
+            f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {shape}."
         )
     return tensor.to(torch.float32)
 
@@ -114,21 +119,21 @@ def like(changed: Tensor, x: Any) -> Tensor:
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
-    """Return numbers (b, ...) as float32 on the device of `x`, with axes of length 1 up to five."""
+    """Return numbers (b, ...) as float32 on the device of `x`, with five axes."""
     tensor = torch.from_numpy(values.astype(np.float32)).to(x.device)
     return tensor.reshape(tensor.shape + (1,) * (5 - tensor.ndim))
 
 
 def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
-    """Return rows as an index on the device of `x`; None where they are all, in order, so that nothing is copied."""
+    """Return rows as an index on the device of `x`; None for all, so that nothing is copied."""
     return None if len(rows) == len(x) else torch.from_numpy(rows).to(x.device)
 
 
 def chosen(x: Tensor, index: Tensor | None) -> Tensor:
-    """Return a copy of the samples of an index, or all samples themselves where it is None."""
+    """Return a copy of the samples of an index, or all samples themselves for None."""
     return x if index is None else x.index_select(0, index)
 
 
 def replaced(x: Tensor, index: Tensor | None, changed: Tensor) -> Tensor:
-    """Return the samples, those of an index replaced in place by `changed`."""
+    """Return all samples, after `changed` took the places of an index."""
     return changed if index is None else x.index_copy_(0, index, changed)

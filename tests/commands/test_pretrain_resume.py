@@ -1,9 +1,10 @@
+import json
 import shutil
 import signal
 
 import pandas as pd
 import pytest
-from small_run import Interrupting, Listening, metrics, weights
+from small_run import Interrupting, Listening, metrics, read_json, weights
 
 import neurocontrast
 from neurocontrast import files
@@ -41,6 +42,26 @@ def test_a_run_can_become_longer(whole, settings, tmp_path):
     assert load_config(out / "config.yaml") == load_config(tmp_path / "straight/config.yaml")
     with pytest.raises(CheckpointError, match=r"training\.epochs: was 3, is 1, and 3 are done"):
         neurocontrast.pretrain(settings("training.epochs=1"), out=out, resume=True)
+
+
+@pytest.mark.parametrize("revision", [None, 1, 2])
+def test_a_run_that_goes_on_with_other_views_is_warned(whole, settings, tmp_path, revision):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    provenance = read_json(out / "provenance.json")
+    assert provenance.pop("views_revision") == 2
+    if revision is not None:
+        provenance["views_revision"] = revision
+    (out / "provenance.json").write_text(json.dumps(provenance))
+    progress = Listening()
+    neurocontrast.pretrain(settings("training.epochs=3"), out=out, resume=True, progress=progress)
+    version = provenance["environment"]["neurocontrast"]
+    warned = [text for text in progress.warned if "other random numbers" in text]
+    if revision == 2:
+        assert not warned
+    else:
+        (warning,) = warned
+        assert f"begun by neurocontrast {version} with views of revision 1" in warning
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,16 @@ def test_noise_is_gaussian_and_of_the_asked_size():
     assert stats.kstest(values[::7], stats.norm(scale=0.3).cdf).pvalue > 0.01
 
 
+@pytest.mark.parametrize("operation", [RandNoised("image"), RandBrainRiciand("image")])
+def test_each_volume_has_the_noise_of_its_own_seed(volume, operation):
+    both = volume.expand(2, 1, -1, -1, -1).clone()
+    noisy = operation.change(both, sigma=np.array([0.1, 0.1]), seed=np.array([7, 8]))
+    for row, seed in enumerate((7, 8)):
+        assert torch.equal(noisy[row], of_one(operation.change, volume, sigma=0.1, seed=seed))
+    correlation = np.corrcoef(*(noisy[:, 0] - volume).flatten(1).numpy())[0, 1]
+    assert abs(correlation) < 0.1
+
+
 @pytest.mark.parametrize("signal", [0.0, 0.1, 1.0])
 def test_rician_noise_is_scipys_rice_distribution(signal):
     volume = torch.full((1, 30, 30, 30), signal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pandas as pd
 from monai.transforms import Compose, Transform
@@ -42,6 +42,9 @@ class Source:
     `shape`), and which settings a run has decided (`in_run`). `augment` is a transform from Python
     that makes views, for ``augment.transforms: python``.
     """
+
+    views_revision: ClassVar[int] = 1
+    """Raised where keys draw other views than before; a run that goes on then is warned."""
 
     data: AnyDataSettings
     augment: Transform | None = None

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import nibabel as nib
 import numpy as np
@@ -43,6 +43,8 @@ _WANTED = (
 @dataclass(frozen=True)
 class BrainVolumes(Source):
     """Scans of brains: preprocessed once, kept in a cache, read from the cache."""
+
+    views_revision: ClassVar[int] = 2  # 2: views of a whole batch at once, November 2026
 
     data: DataSettings
     given: Compose | None = None  # from Python, for data.transforms: python

@@ -1,0 +1,29 @@
+"""Warn of views that changed between the versions of a run."""
+
+from pathlib import Path
+
+from neurocontrast.data.sources import AnySource
+from neurocontrast.progress import Progress
+from neurocontrast.runs.folder import read_provenance
+
+
+def views_revision(source: AnySource) -> int:
+    """Return the revision of the random numbers by which views of a source's samples are drawn."""
+    revision = 0
+    for half in source.halves:
+        revision = max(revision, half.views_revision)
+    return revision
+
+
+def warn_of_other_views(source: AnySource, folder: Path, progress: Progress) -> None:
+    """Warn that a run goes on with other random numbers of views than before."""
+    provenance = read_provenance(folder)
+    before = provenance.get("views_revision", 1)
+    now = views_revision(source)
+    if before != now:
+        version = (provenance.get("environment") or {}).get("neurocontrast", "of unknown version")
+        progress.warning(
+            f"{folder}: begun by neurocontrast {version} with views of revision {before}, continued "
+            f"with revision {now}: other random numbers of the same distributions. Its weights are "
+            "not those of a run that was never stopped; train anew where that matters."
+        )

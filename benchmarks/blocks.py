@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.designs import EQUAL
 from neurocontrast.evaluation.models import ProbeModel
@@ -63,7 +64,7 @@ def plan(network: str, n_people: int, seed: int) -> Study:
     settings = EvaluationSettings(
         target="diagnosis", covariates=(), n_bootstraps=0, C=(1e-4, 1e-3, 1e-2, 0.1, 1.0), seed=seed
     )
-    info = {"run": run, "pretraining_subjects": []}
+    info = EmbeddingsInfo(run=run, pretraining_subjects=[])
     return plan_study(table, features, settings=settings, info=info)
 
 

@@ -77,6 +77,8 @@ class Provenance(PublicProvenance):
     preprocessing_2: PreprocessingRecord | None = None
     n_bytes: int | None = None
     """Bytes of the files of all samples."""
+    views_revision: int = 1
+    """Revision of the random numbers of views; runs of before revisions had the first."""
 
     def files_of(self, kind: str) -> Json:
         """Return the files of a kind, such as ``vectors``, that the run began with: digest → name."""

@@ -18,10 +18,10 @@ def views_revision(source: AnySource) -> int:
 def warn_of_other_views(source: AnySource, folder: Path, progress: Progress) -> None:
     """Warn that a run goes on with other random numbers of views than before."""
     provenance = read_provenance(folder)
-    before = provenance.get("views_revision", 1)
+    before = provenance.views_revision
     now = views_revision(source)
     if before != now:
-        version = (provenance.get("environment") or {}).get("neurocontrast", "of unknown version")
+        version = provenance.environment.neurocontrast
         progress.warning(
             f"{folder}: begun by neurocontrast {version} with views of revision {before}, continued "
             f"with revision {now}: other random numbers of the same distributions. Its weights are "

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from neurocontrast.embedding.table import embeddings_file
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold
@@ -11,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import neurocontrast
-from neurocontrast.embedding.table import embeddings_file
 from tests.conftest import ROOT
 
 N_BLOCKS = {"evaluation": 2, "evaluation_designs": 3, "evaluation_statistics": 1}

@@ -241,7 +241,7 @@ def test_weights_that_are_not_known_give_no_finite_loss(build, n_views, monkeypa
     assert any(part.isnan() for part in loss.terms(views, None, metadata).values())
 
 
-@pytest.mark.parametrize("n_views, n, weights", [(2, 3, 0.0), (1, 1, None), (2, 3, 1.0)])
+@pytest.mark.parametrize(("n_views", "n", "weights"), [(2, 3, 0.0), (1, 1, None), (2, 3, 1.0)])
 def test_a_sum_over_nothing_has_no_gradient(n_views, n, weights):
     z = torch.nn.functional.normalize(torch.randn(n_views, n, 4), dim=2).requires_grad_()
     between = None if weights is None else torch.full((n, n), weights)

@@ -91,9 +91,7 @@ def case_of(title: str, build: Callable[[], Loss], n_pairs: int, options: Option
         loss = build()
         batch = make_batch(n_pairs, options.device)
         value = float(step(loss, *batch).detach())
-        seconds = seconds_of(
-            lambda: step(loss, *batch), options.device, deadline=deadline, at_most=0.3
-        )
+        seconds = seconds_of(lambda: step(loss, *batch), options, deadline=deadline, at_most=0.3)
         return {
             "ms": 1e3 * seconds,
             "MiB": peak_mib(lambda: step(loss, *batch), options.device),
@@ -132,4 +130,4 @@ def products(options: Options, deadline: float) -> Figures:
         torch.mm(s, z)
         torch.mm(s.T, z)
 
-    return {"ms": 1e3 * seconds_of(four, options.device, deadline=deadline), "embeddings": n}
+    return {"ms": 1e3 * seconds_of(four, options, deadline=deadline), "embeddings": n}

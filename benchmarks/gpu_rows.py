@@ -86,20 +86,23 @@ def wait(device: str) -> None:
 
 
 def seconds_of(
-    call: Callable[[], object], device: str, *, deadline: float, at_most: float = 1.0
+    call: Callable[[], object], options: Options, *, deadline: float, at_most: float = 1.0
 ) -> float:
-    """Return the median seconds of a call after two that warm up, within `at_most` seconds or by the deadline."""
+    """Return the median seconds of a call after two that warm up, within `at_most` seconds or by the deadline.
+
+    Small sizes are called once before, and timed once or a little more.
+    """
     until = min(deadline, time.perf_counter() + at_most)
-    for _ in range(2):
+    for _ in range(1 if options.small else 2):
         if time.perf_counter() < until:
             call()
-            wait(device)
+            wait(options.device)
     times = list[float]()
-    until = min(deadline, time.perf_counter() + at_most)
+    until = min(deadline, time.perf_counter() + (0.01 if options.small else at_most))
     while not times or (time.perf_counter() < until and len(times) < 50):
         start = time.perf_counter()
         call()
-        wait(device)
+        wait(options.device)
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 

@@ -158,11 +158,11 @@ def over_bare(
     session.model.train()
     bare_passes = functools.partial(bare, session.model.encoder, views, micro, options)
     with deterministic(), keeping_freed_memory():
-        plain = seconds_of(bare_passes, options.device, deadline=deadline)
+        plain = seconds_of(bare_passes, options, deadline=deadline)
         session.optimizer.zero_grad(set_to_none=True)
         with contextlib.closing(train_batches(session, [rows] * 60, Position())) as steps:
             run: Callable[[], object] = functools.partial(next, steps)
-            seconds = seconds_of(run, options.device, deadline=deadline)
+            seconds = seconds_of(run, options, deadline=deadline)
             return {
                 "step, s": seconds,
                 "bare, s": plain,
@@ -203,9 +203,9 @@ def embedding(recipe: str, sizes: Sizes, options: Options, deadline: float) -> F
                 encoder(batch)
 
     with keeping_freed_memory():
-        seconds = seconds_of(embed, options.device, deadline=deadline)
+        seconds = seconds_of(embed, options, deadline=deadline)
         encoder.to(options.device)
-        plain = seconds_of(forward, options.device, deadline=deadline)
+        plain = seconds_of(forward, options, deadline=deadline)
     return {
         "scans/s": 4 * n / seconds,
         "bare / embedding": plain / seconds,

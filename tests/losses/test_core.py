@@ -239,3 +239,14 @@ def test_weights_that_are_not_known_give_no_finite_loss(build, n_views, monkeypa
     loss = build(AGE)
     assert loss(views, None, metadata).isnan()
     assert any(part.isnan() for part in loss.terms(views, None, metadata).values())
+
+
+@pytest.mark.parametrize(("n_views", "n", "weights"), [(2, 3, 0.0), (1, 1, None), (2, 3, 1.0)])
+def test_a_sum_over_nothing_has_no_gradient(n_views, n, weights):
+    z = torch.nn.functional.normalize(torch.randn(n_views, n, 4), dim=2).requires_grad_()
+    between = None if weights is None else torch.full((n, n), weights)
+    (sums,) = Pool(z, z, {}, 10.0).each_anchor(lambda pairs: (pairs.log_sum_exp(between),))
+    sums.sum().backward()
+    is_empty = weights != 1.0
+    assert bool((sums == -1e30).all()) == is_empty
+    assert bool((z.grad == 0).all()) == is_empty

@@ -2,13 +2,20 @@
 
 Each figure is a ratio within one run, of calls made in turn, so that it means the same on any machine::
 
-    python benchmarks/training.py step --sides 32 64 96     # a step over the bare encoder's forward
-    and backward pass python benchmarks/training.py embedding --sides 32 64   # `extract_features`
-    over the bare encoder's forward pass python benchmarks/training.py ways --sides 32 48 64     #
-    channels_last_3d, bfloat16, fused Adam python benchmarks/training.py compile --sides 32        #
-    torch.compile: minutes of compiling python benchmarks/training.py bf16                      #
-    features of simulated brains in bfloat16 and in float32 python benchmarks/training.py --device
-    cuda             # the published batch on a GPU (`published.py`)
+    python benchmarks/training.py step --sides 32 64 96
+        # a step over the bare encoder's forward and backward pass
+    python benchmarks/training.py recipes --boxes 32x36x32
+        # a step of recipes, with their views, over the bare passes of their networks
+    python benchmarks/training.py embedding --sides 32 64
+        # `extract_features` over the bare encoder's forward pass
+    python benchmarks/training.py ways --sides 32 48 64
+        # channels_last_3d, bfloat16, fused Adam
+    python benchmarks/training.py compile --sides 32
+        # torch.compile: minutes of compiling
+    python benchmarks/training.py bf16
+        # features of simulated brains in bfloat16 and in float32
+    python benchmarks/training.py --device cuda
+        # the published batch on a GPU (`published.py`)
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ import argparse
 import contextlib
 import datetime
 import functools
+import itertools
 import os
 import platform
 import shutil
@@ -33,6 +41,7 @@ from torch.nn.functional import cosine_similarity
 from torch.optim.swa_utils import update_bn
 
 import neurocontrast
+from neurocontrast.config import as_config
 from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
@@ -50,6 +59,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 def main() -> None:
     sections = {
         "step": show_steps,
+        "recipes": show_recipes,
         "embedding": show_embedding,
         "ways": show_ways,
         "compile": show_compile,
@@ -60,6 +70,11 @@ def main() -> None:
     )
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(sections)}; all by default")
     parser.add_argument("--sides", type=int, nargs="+", default=[32, 64])
+    parser.add_argument("--recipes", nargs="+", default=["small", "conditional"])
+    parser.add_argument(
+        "--boxes", nargs="+", default=["32x36x32"], help="voxels of the boxes of recipes"
+    )
+    parser.add_argument("--n-scans", type=int, default=8, help="scans of a step of a recipe")
     parser.add_argument("--threads", type=int, nargs="+", default=[torch.get_num_threads()])
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument(
@@ -117,7 +132,10 @@ def show_steps(options: argparse.Namespace) -> None:
             _two_passes, build_encoder(EncoderSettings()), torch.randn(2 * n_scans, 1, *[side] * 3)
         )
         plain = least({"bare": bare}, options)["bare"]
-        sessions = {name: _session(side, n_scans, views, options) for name, views in _VIEWS.items()}
+        sessions = {
+            name: _session((side, side, side), n_scans, views, options, EncoderSettings())
+            for name, views in _VIEWS.items()
+        }
         with deterministic(), keeping_freed_memory(), contextlib.ExitStack() as stack:
             steps = {
                 name: stack.enter_context(_steps(session)) for name, session in sessions.items()
@@ -129,6 +147,29 @@ def show_steps(options: argparse.Namespace) -> None:
             f"| {side}³, {n_scans} scans | {plain:.3f} s | {t['bare']:.3f} s | {t['no views']:.3f} s "
             f"| {t['step']:.3f} s | {t['no views'] / t['bare']:.3f} | **{t['step'] / t['bare']:.3f}** "
             f"| {t['step'] / plain:.3f} | {parts['views'] / t['step']:.1%} | {parts['Adam'] / t['step']:.1%} |",
+            flush=True,
+        )
+
+
+def show_recipes(options: argparse.Namespace) -> None:
+    """Print a whole step of recipes, with the views of each, over the bare passes of its network."""
+    print("\n| recipe, box, scans | bare, a view | step, a view | step / bare | views / step |")
+    print("|---|---|---|---|---|")
+    n_scans = options.n_scans
+    for recipe, box in itertools.product(options.recipes, options.boxes):
+        config = as_config(recipe)
+        depth, height, width = map(int, box.split("x"))
+        shape = (depth, height, width)
+        batch = torch.randn(2 * n_scans, 1, *shape)
+        bare = functools.partial(_two_passes, build_encoder(config.encoder), batch)
+        session = _session(shape, n_scans, config.augment, options, config.encoder)
+        with deterministic(), keeping_freed_memory(), _steps(session) as steps:
+            views = _parts(session)["views"]
+            t = least({"bare": bare, "step": lambda s=steps: next(s), "views": views}, options)
+        a_view = {name: 1e3 * seconds / (2 * n_scans) for name, seconds in t.items()}
+        print(
+            f"| {recipe}, {box}, {n_scans} | {a_view['bare']:.1f} ms | {a_view['step']:.1f} ms "
+            f"| **{t['step'] / t['bare']:.3f}** | {t['views'] / t['step']:.1%} |",
             flush=True,
         )
 
@@ -151,16 +192,20 @@ def _two_passes(encoder: Encoder, batch: torch.Tensor) -> None:
 
 
 def _session(
-    side: int, n_scans: int, augment: AugmentSettings, options: argparse.Namespace
+    shape: tuple[int, int, int],
+    n_scans: int,
+    augment: AugmentSettings,
+    options: argparse.Namespace,
+    encoder: EncoderSettings,
 ) -> Session:
-    images = published.InMemory(n_scans * (options.repeats + 2), (side, side, side))
+    images = published.InMemory(n_scans * (options.repeats + 2), shape)
     rows = list(range(len(images)))
     data = TrainingData(
         images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows
     )
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
     return Session(
-        build_model(EncoderSettings()),
+        build_model(encoder),
         NTXent(),
         TwoViews(brain_views(augment), seed=0),
         data,

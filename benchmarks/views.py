@@ -395,7 +395,9 @@ def compare_overhead(before: Path | None, n_rounds: int) -> None:
         makers = [_two(chosen)] + ([] if before is None else [views_of(before, chosen)])
         cells = []
         for shape, n_scans in cases:
-            volume = torch.from_numpy(brain(shape)).half()[None, None]
+            volume = torch.nn.functional.interpolate(
+                torch.from_numpy(brain((46, 55, 46)))[None, None], size=shape
+            ).half()
             volume = volume.expand(n_scans, 3 if name == "tissue" else 1, -1, -1, -1)
             cells += [f"{_cpu_ms(make, volume, n_rounds):.2f}" for make in makers]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)

@@ -194,13 +194,21 @@ class RandResizedCropd(_RandPlaced):
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return the boxes in the volumes' shape."""
-        places = _places_in_boxes(x_BCDHW, fraction=fraction, place=place)
-        return Corners.around(places, x_BCDHW).interpolate(x_BCDHW)
+        positions = _positions_in_boxes(x_BCDHW.shape[2:], fraction=fraction, place=place)
+        for axis, position in enumerate(positions, start=2):
+            near = np.floor(position)
+            far = np.minimum(near + 1.0, x_BCDHW.shape[axis] - 1.0)
+            weight = _along(position - near, axis - 2, x_BCDHW)[:, None]
+            of_near = _gathered(x_BCDHW, axis, near)
+            x_BCDHW = of_near.lerp_(_gathered(x_BCDHW, axis, far), weight)
+        return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return the boxes of the masks, by the nearest voxel."""
-        places = _places_in_boxes(brain_BCDHW, fraction=fraction, place=place)
-        return Corners.around(places, brain_BCDHW).nearest(brain_BCDHW)
+        positions = _positions_in_boxes(brain_BCDHW.shape[2:], fraction=fraction, place=place)
+        for axis, position in enumerate(positions, start=2):
+            brain_BCDHW = _gathered(brain_BCDHW, axis, np.rint(position))
+        return brain_BCDHW
 
     def origins(self, shape: Sequence[int], *, fraction: Array, place: Array) -> Array:
         """Return matrices from voxels of enlarged boxes to voxels of the volumes."""
@@ -226,16 +234,25 @@ def boxes_of(
     return (place * (sides - sizes + 1)).astype(np.int64), sizes
 
 
-def _places_in_boxes(x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Places:
-    """Return where the voxels of enlarged boxes come from, not beyond the outermost centres."""
-    shape = x_BCDHW.shape[2:]
+def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) -> list[Array]:
+    """Return where voxels of enlarged boxes come from along each axis, (b, side), within centres."""
     corners, sizes = boxes_of(shape, fraction=fraction, place=place)
-    places = []
+    positions = []
     for axis, side in enumerate(shape):
         inside = (np.arange(side) + 0.5) * (sizes[:, axis, None] / side) - 0.5
         inside = np.clip(inside, 0.0, sizes[:, axis, None] - 1.0)
-        places.append(_along(corners[:, axis, None] + inside, axis, x_BCDHW))
-    return places[0], places[1], places[2]
+        positions.append(corners[:, axis, None] + inside)
+    return positions
+
+
+def _gathered(x_BCDHW: Tensor, axis: int, voxels: Array) -> Tensor:
+    """Return the voxels of each volume along an axis, by their numbers (b, side)."""
+    lengths = list(x_BCDHW.shape)
+    lengths[axis] = voxels.shape[1]
+    index = torch.from_numpy(voxels.astype(np.int64)).to(x_BCDHW.device)
+    ones = [len(voxels), 1, 1, 1, 1]
+    ones[axis] = voxels.shape[1]
+    return x_BCDHW.gather(axis, index.view(ones).expand(lengths))
 
 
 def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:

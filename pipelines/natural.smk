@@ -183,7 +183,7 @@ rule classify:
         f"{RUN}/epoch-{{epoch}}.tsv",
     threads: THREADS
     run:
-        write_accuracy(input[0], output[0])
+        write_accuracy(input[0], output[0], n_threads=threads)
 
 
 rule evaluate:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import accuracy_score, mean_squared_error
-from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder, StandardScaler
+from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
@@ -23,6 +23,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import write_table, write_text
 from neurocontrast.seeds import derive_seed
 from pipelines.natural.experiment import MEASURES, Experiment
+from pipelines.natural.logistic import fit_path
 
 __all__ = [
     "class_cosines",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.floating]
+STRENGTHS = (1e-3, 1e-2, 0.1, 1.0)
+"""Penalties C of the classifier after an epoch, the strongest first."""
 _COLOUR = ["background_red", "background_green", "background_blue"]
 
 
@@ -98,27 +101,50 @@ def write_probes(folder: str | Path, *, experiment: Experiment, seed: int) -> di
     return values
 
 
-def write_accuracy(embeddings: str | Path, out: str | Path) -> float:
+def write_accuracy(embeddings: str | Path, out: str | Path, *, n_threads: int = 1) -> float:
     """Classify the test images from the features of an epoch, and write the accuracy.
 
     The classifier is the evaluation's: a logistic regression of standardised features, whose C is
     chosen on validation images.
+
+    Parameters
+    ----------
+    embeddings, out : path
+        Table of embeddings, and the table to write.
+    n_threads : int
+        Threads of the matrix products.
     """
     fitted, tested = read_splits(embeddings)
-    fold = np.where(fitted.table["split"] == "validation", 0, -1)
-    if (fold < 0).all():
+    is_validation = (fitted.table["split"] == "validation").to_numpy()
+    if not is_validation.any():
         raise DataError(
             f"{embeddings}: has no validation images, on which the classifier's C is chosen."
         )
-    model = GridSearchCV(
-        make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
-        {"logisticregression__C": [1e-3, 1e-2, 0.1, 1.0]},
-        scoring="neg_log_loss",
-        cv=PredefinedSplit(fold),
-    ).fit(fitted.features, fitted.labels)
-    accuracy = accuracy_score(tested.labels, model.predict(tested.features))
+    with threadpool_limits(limits=n_threads):
+        strength = _choose_strength(fitted.where(~is_validation), fitted.where(is_validation))
+        encoder = LabelEncoder().fit(fitted.labels)
+        scaler = StandardScaler().fit(fitted.features)
+        (model,) = fit_path(
+            scaler.transform(fitted.features), encoder.transform(fitted.labels), [strength]
+        )
+        logs = model.log_probabilities(scaler.transform(tested.features))
+    accuracy = accuracy_score(tested.labels, encoder.classes_[logs.argmax(axis=1)])
     write_table(Path(out), pd.DataFrame({"accuracy": [accuracy]}))
     return accuracy
+
+
+def _choose_strength(train: Split, validation: Split) -> float:
+    """Return the C of the least log-loss of validation images, of equals the strongest penalty."""
+    encoder = LabelEncoder().fit(np.concatenate([train.labels, validation.labels]))
+    scaler = StandardScaler().fit(train.features)
+    codes = encoder.transform(validation.labels)
+    features = scaler.transform(validation.features)
+    losses = []
+    for model in fit_path(
+        scaler.transform(train.features), encoder.transform(train.labels), STRENGTHS
+    ):
+        losses.append(-model.log_probabilities(features)[np.arange(len(codes)), codes].mean())
+    return STRENGTHS[int(np.argmin(losses))]
 
 
 def fit_sgd(

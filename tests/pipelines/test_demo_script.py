@@ -6,9 +6,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
+
+from neurocontrast.cli.app import app
+from neurocontrast.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
-SAY = '#!/bin/sh\necho "$(basename "$0") $* threads=${OMP_NUM_THREADS:-}"\n'
+SAY = r"""#!/bin/sh
+words=$(printf "%s\037" "$@")
+echo "$words" >>"$WORDS.$(basename "$0")"
+echo "$(basename "$0") $* threads=${OMP_NUM_THREADS:-}"
+"""
 FAIL = 'case "$*" in *"$FAILS"*) exit 3 ;; esac\n'
 SCRIPT = ROOT / "pipelines" / "demo.sh"
 STEPS = {
@@ -37,6 +45,7 @@ def run_demo(tmp_path):
         environment = {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "FAILS": fails,
+            "WORDS": str(tmp_path / "words"),
         }
         command = ["sh", str(SCRIPT), str(tmp_path / "demo")]
         return subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -53,6 +62,21 @@ def test_every_command_runs_once_and_the_output_of_both_cores_is_shown(run_demo)
         counts[line.split()[1]] += 1
     assert counts == STEPS
     assert len(set(ran)) == len(ran)
+
+
+def test_every_command_is_one_of_the_command_line_with_options_that_it_has(run_demo, tmp_path):
+    run_demo()
+    lines = (tmp_path / "words.neurocontrast").read_text().splitlines()
+    assert len(lines) == sum(STEPS.values())
+    program = typer.main.get_command(app)
+    for line in lines:
+        words = line.split("\037")[:-1]
+        context = program.make_context("neurocontrast", words)
+        _, command, rest = program.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        parameters = command.make_context(words[0], rest, parent=context).params
+        load_config(parameters.get("config"), parameters.get("overrides") or ())
 
 
 def test_training_has_all_threads_and_commands_side_by_side_one_each(run_demo):
@@ -78,4 +102,4 @@ def test_the_demo_installs_what_users_need_and_tests_install_all(tmp_path):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         installed[target] = done.stdout
     assert "-e . -e ./weights/measures" in installed["demo"]
-    assert "-e '.[dev,docs,images,prepare,slurm]' -e ./weights/measures" in installed["test"]
+    assert "-e '.[dev,docs,images,prepare,slurm]' -e ./weights/brains" in installed["test"]

@@ -4,12 +4,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, starmap
+from itertools import starmap
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cells import is_missing
@@ -22,6 +21,7 @@ from neurocontrast.data.measures.merging import (
     Merged,
     add_versions,
     holds_numbers,
+    numbers_of,
     region_of_column,
     scan_name,
     without_zeros,
@@ -345,7 +345,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     index = _index(sheet, merged, source)
     for column in filter(merged.takes, sheet.cells):
         merged.add_facts(index, column, sheet.cells[column])
-    numbers = _numbers(sheet, chosen, list(starmap(scan_name, index)), merged, source)
+    numbers = numbers_of(sheet, chosen, list(starmap(scan_name, index)), merged, source)
     frame = pd.DataFrame(numbers, index=index, columns=list(chosen))
     add_versions(sheet, index, merged)
     first = frame[~frame.index.duplicated()]
@@ -420,39 +420,3 @@ def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
         return name, ""
     subject, session, _ = identity_of(name)
     return (name, "") if subject == name else (f"sub-{subject}", session)
-
-
-def _numbers(
-    sheet: Sheet,
-    chosen: Mapping[str, str],
-    names: Sequence[str],
-    merged: Merged,
-    source: str,
-) -> npt.NDArray[np.float64]:
-    """Return the values of all columns that are measures, a row a scan; bad cells become problems.
-
-    Cells are read at once: a table has hundreds of columns, and pandas takes a millisecond for
-    each alone.
-    """
-    columns = list(chosen.values())
-    cells = pd.Series(list(chain.from_iterable(map(sheet.cells.__getitem__, columns))), dtype=object)
-    missing = cells.map(is_missing).to_numpy(bool)
-    values = pd.to_numeric(cells.mask(missing), errors="coerce").to_numpy(np.float64, copy=True)
-    kinds = [merged.regions[region].kind for region in chosen]
-    bad = ~missing & ~np.isfinite(values)
-    negative = (values < 0) & np.repeat(np.array(kinds) != "other", len(names))
-    for position in np.flatnonzero(bad | negative).tolist():
-        column, row = divmod(position, len(names))
-        rule = f"a {kinds[column]} is not below 0; write n/a if it is not known"
-        if bad[position]:
-            rule = "a number with a decimal point, or n/a"
-        merged.problems.add(
-            f"{source}found {shown(cells[position])}; {rule}",
-            column=columns[column],
-            line=sheet.line(row),
-            name=names[row],
-        )
-    values[bad | negative] = np.nan
-    table = values.reshape(len(columns), len(names)).T
-    scales = [sheet.scale if kind == "volume" else 1.0 for kind in kinds]
-    return table * np.array(scales)

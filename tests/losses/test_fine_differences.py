@@ -107,3 +107,12 @@ def test_differences_of_age_are_ranked_to_the_day():
     specimen = BY_NAME["rank-n-contrast"]
     expected = specimen.reference(naive.Batch([z1, z2]), metadata)
     torch.testing.assert_close(specimen.build()(z1, z2, metadata), expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["InfoNCE", "NTXent"])
+def test_a_loss_close_to_zero_keeps_its_digits(name):
+    loss = getattr(losses, name)(temperature=0.05)
+    value = loss(torch.eye(8), torch.eye(8))
+    exact = loss(torch.eye(8).double(), torch.eye(8).double())
+    assert 0 < float(exact) < 1e-7
+    torch.testing.assert_close(value.double(), exact, rtol=1e-4, atol=0)

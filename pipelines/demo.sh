@@ -32,12 +32,12 @@ one_thread() { export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1; }
 # Two cohorts from the same eight scanners: healthy people to learn from, and a study of other people. Its patients have
 # brains that look 15 years older on average, and a focal atrophy; both are written in simulation.json.
 healthy() {
-    run neurocontrast simulate "$out/healthy" --n-subjects 1000 --n-sites 8 --spacing-mm 6 --seed 0 --patients 0 --n-workers 1
+    run neurocontrast simulate "$out/healthy" --n-subjects 1000 --n-sites 8 --spacing-mm 6 --seed 0 --patients 0
 }
 study() {
     run neurocontrast simulate "$out/study" --n-subjects 600 --n-sites 8 --spacing-mm 6 --seed 1 --site-seed 0 \
-        --patients 0.5 --set simulation.patient_ageing_years=15 --n-workers 1
-    run neurocontrast check "$out/study/participants.tsv" --n-workers 1
+        --patients 0.5 --set simulation.patient_ageing_years=15
+    run neurocontrast check "$out/study/participants.tsv"
 }
 beside study
 (one_thread; healthy)

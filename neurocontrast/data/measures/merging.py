@@ -163,7 +163,9 @@ def numbers_of(
     each alone.
     """
     columns = list(chosen.values())
-    cells = pd.Series(list(chain.from_iterable(map(sheet.cells.__getitem__, columns))), dtype=object)
+    cells = pd.Series(
+        list(chain.from_iterable(map(sheet.cells.__getitem__, columns))), dtype=object
+    )
     missing = cells.map(is_missing).to_numpy(bool)
     values = pd.to_numeric(cells.mask(missing), errors="coerce").to_numpy(np.float64, copy=True)
     kinds = []

@@ -87,7 +87,9 @@ def test_training_has_all_threads_and_commands_side_by_side_one_each(run_demo):
     assert all(line.endswith("threads=1") for line in evaluated)
 
 
-@pytest.mark.parametrize("step", ["healthy --n", "check", "run-age", "components-diagnosis --"])
+@pytest.mark.parametrize(
+    "step", ["healthy --n-subjects", "check", "run-age", "components-diagnosis --"]
+)
 def test_a_command_that_fails_on_either_core_ends_the_demo(run_demo, step):
     done = run_demo(step)
     assert done.returncode == 3

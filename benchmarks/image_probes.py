@@ -21,8 +21,7 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from neurocontrast.embedding.table import write_embeddings  # noqa: E402
-
+from neurocontrast.documents.embeddings import write_embeddings  # noqa: E402
 from pipelines.natural.probing import write_accuracy  # noqa: E402
 
 

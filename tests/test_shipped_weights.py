@@ -112,6 +112,8 @@ def test_a_name_that_is_none_is_refused(capsys):
     ):
         weights.load("brain-map-lda")
     assert command(["weights", "path", "../evaluation"]) == 2
-    assert "There are: 'brain-maps-lda'" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "none are named '../evaluation'. There are: " in shown
+    assert "'brain-maps-lda'" in shown
     assert command(["weights", "path", NAME]) == 0
     assert capsys.readouterr().out.strip() == str(weights.load(NAME).path)

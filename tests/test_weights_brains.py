@@ -83,11 +83,11 @@ def test_each_member_is_a_run_with_an_answer_of_its_own(brain_maps):
 def test_predictions_are_the_mean_of_the_members_probes(brain_maps, people, embedded, tmp_path):
     table = embedded[NEW]
     read = read_embeddings(table)
-    assert read.info["run"]["licence"] == "CC BY-SA 3.0"
+    assert read.info.run.licence == "CC BY-SA 3.0"
     for target in ("age", "sex"):
         probe = load_probe(brain_maps.probes[target])
         assert [member.n_features for member in probe.members] == [
-            member["n_features"] for member in read.info["run"]["members"]
+            member.n_features for member in read.info.run.members
         ]
         out = nc.predict(brain_maps.probes[target], table, out=tmp_path / f"{target}.tsv")
         predicted = pd.read_csv(out, sep="\t")

@@ -26,6 +26,7 @@ from neurocontrast.training.batchnorm import (
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
+from neurocontrast.transforms.views import sum_of
 
 AnyObjective = Objective | SumOfObjectives
 
@@ -124,6 +125,8 @@ class BaseSession:
 
     encoder: Any
     head: Any
+    views_total: torch.Tensor | None = None
+    """Sum of all views since this was None, on their device: not finite where a view is not."""
 
     def __init__(
         self,
@@ -228,6 +231,9 @@ class BaseSession:
             "precision": self.fabric.strategy.precision,
         }
 
+    def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
+        """Refuse a view of the samples that is not finite, by name; here there are no views."""
+
     def software(self) -> dict[str, Any]:
         """Return versions and counts that the bits of a result depend on."""
         return {
@@ -264,6 +270,8 @@ class Session(BaseSession):
         device = self.fabric.device
         self.objective = objective.to(device)
         self.views = views
+        # Views are checked with the figures of a step, so that the device is waited for once.
+        self._unchecked_views = getattr(views, "unchecked", views)
         self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
         if self.processes.size == 1:
             return
@@ -280,12 +288,27 @@ class Session(BaseSession):
         self.optimizer.zero_grad(set_to_none=True)
 
     def encode_views(self, images: Any, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
-        """Return the features of both views, (2, n, n_features), which pass one network together, or each its own."""
+        """Return the features of both views, (2, n, n_features), from one network, or each from its own.
+
+        The sum of the views is added to `views_total`.
+        """
         with torch.no_grad():
-            views = self.views(images, self.names_of(rows), epoch=epoch)
+            views = self._unchecked_views(images, self.names_of(rows), epoch=epoch)
+            total = sum_of(views)
+            if self.views_total is not None:
+                total = total + self.views_total
+            self.views_total = total
             both = views if self.is_pair else torch.cat(views)
         features: torch.Tensor = self.encoder(both)
         return features.float().unflatten(0, (2, -1))
+
+    def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
+        """Read samples again, and refuse a view that is not finite where the image is, by name."""
+        size = self.settings.micro_batch_size or len(rows)
+        parts = [part.tolist() for part in rows.split(size)]
+        with self.read(parts) as reading:
+            for here, images in reading:
+                self.views(images, self.names_of(here), epoch=epoch)
 
     def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return both views' embeddings of features (2, n, n_features)."""

@@ -34,6 +34,8 @@ from neurocontrast.training.session import BaseSession, Position, Session
 Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 """Loss, embeddings of both views (n, d), and metadata of a batch."""
 
+_VIEWS = "views"
+"""Key of the sum of a step's views, which is no figure of the step."""
 _ADVICE = "lower training.learning_rate or raise objective.temperature"
 
 
@@ -79,6 +81,7 @@ def train_batches(
             )
             set_learning_rate(session.optimizer, rate)
             session.optimizer.zero_grad(set_to_none=True)
+            session.views_total = None
             if twice:
                 contrasted = _backward_in_parts(
                     session, islice(reading, 2 * len(each)), len(each), position
@@ -169,9 +172,13 @@ def take_step(
     )
     assert norm is not None  # before clipping, and without the factor of a loss scaler
     tensors = {"loss": loss, "gradient_norm": norm, **terms}
+    if session.views_total is not None:
+        tensors[_VIEWS] = session.views_total
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))
+    if not math.isfinite(figures.pop(_VIEWS, 0.0)):
+        session.refuse_views(rows, epoch=session.sampler.occasion(position.epoch, position.batch))
     # A loss scaler skips steps with infinite gradients itself.
     needed = ("loss",) if session.settings.precision == "16-mixed" else ("loss", "gradient_norm")
     wrong = next((name for name in needed if not math.isfinite(figures[name])), None)

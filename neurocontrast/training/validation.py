@@ -76,6 +76,7 @@ def measure_contrast(
     batches = even_batches(rows_of_all, session.settings.batch_size)
     micro = session.settings.micro_batch_size
     n_fewest = len(session.model.halves)
+    session.views_total = None
     with batch_statistics(session.model), session.divided(batches) as shares:
         passes = [parts_of(share, micro, n_fewest=n_fewest) for share in shares]
         with session.read([part for each in passes for part in each]) as reading:
@@ -91,6 +92,8 @@ def measure_contrast(
                     [of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)]
                 )
                 after_batch()  # not after each micro-batch: processes may have different numbers of them
+    if session.views_total is not None and not session.views_total.isfinite():
+        session.refuse_views(torch.as_tensor(rows_of_all), epoch=_VALIDATION_EPOCH)
     features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
     everything = torch.cat([features.flatten(1), z1, z2], dim=1)
     broken = [

@@ -100,9 +100,16 @@ class TwoViews:
         self, images: Tensor, names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
         """Return two views of `images` (b, channels, ...), whose samples are called `names`; see `view`."""
-        first = self._view(images, names, epoch=epoch, view=0)
-        second = self._view(images, names, epoch=epoch, view=1)
-        self._check_finite(images, names, (first, second))
+        views = self.unchecked(images, names, epoch=epoch)
+        self.check(images, names, views)
+        return views
+
+    def unchecked(
+        self, images: Tensor, names: Sequence[str], *, epoch: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return two views before `check`, so that a step of training waits once for its device."""
+        first = self.unchecked_view(images, names, epoch=epoch, view=0)
+        second = self.unchecked_view(images, names, epoch=epoch, view=1)
         return first, second
 
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
@@ -111,12 +118,15 @@ class TwoViews:
         A ConfigError tells where the transform fails, does not return an image of the same shape
         with finite values, or draws from elsewhere than its own random state.
         """
-        made = self._view(images, names, epoch=epoch, view=view)
-        self._check_finite(images, names, (made,))
+        made = self.unchecked_view(images, names, epoch=epoch, view=view)
+        self.check(images, names, (made,))
         return made
 
     @torch.no_grad()
-    def _view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
+    def unchecked_view(
+        self, images: Tensor, names: Sequence[str], *, epoch: int, view: int
+    ) -> Tensor:
+        """Return view number `view` of each image before `check`, as a new float32 tensor."""
         are_measures = images.ndim == 3 and images.shape[2] == 1
         if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
             raise DataError(
@@ -142,16 +152,14 @@ class TwoViews:
             view.copy_(self._one(*sample))
         return views
 
-    def _check_finite(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
-        """Refuse views that are not finite; one figure of all is read from the device."""
-        # A sum is forty times as fast as a look at each value.
-        total = torch.zeros((), device=images.device)
-        for view in views:
-            total = total + view.sum()
-        if math.isfinite(float(total)):
+    def check(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
+        """Refuse views that are not finite, by name; one figure of all is read from the device.
+
+        An image that is not finite itself is left to training, which knows more of the image.
+        """
+        if math.isfinite(float(sum_of(views))):
             return
         for name, image, *of_image in zip(names, images, *views, strict=True):
-            # An image that is not finite itself is for training to refuse, which knows more of it.
             is_finite = bool(torch.stack(of_image).isfinite().all())
             if bool(image.isfinite().all()) and not is_finite:
                 raise ConfigError(f"augment: the view of {name} has values that are not finite.")
@@ -197,6 +205,17 @@ class TwoViews:
                     "somewhere that set_random_state does not seed, and a resumed run would not be the run. Draw from "
                     "self.R of a monai.transforms.RandomizableTransform."
                 )
+
+
+def sum_of(views: Sequence[Tensor]) -> Tensor:
+    """Return the sum of views on their device, which is not finite where a value is not.
+
+    A sum is forty times as fast as a look at each value.
+    """
+    total = views[0].sum()
+    for view in views[1:]:
+        total = total + view.sum()
+    return total
 
 
 def _name(transform: Any) -> str:

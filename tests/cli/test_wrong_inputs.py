@@ -50,7 +50,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     ("file", "content", "said"),
     [
         ("provenance.json", "[]", "must hold a JSON object"),
-        ("provenance.json", "{}", "'pretraining_subjects'"),
+        ("provenance.json", "{}", "lacks pretraining_subjects, cohort, environment"),
         ("metrics.csv", "epoch,a\nx,y\n", "metrics.csv"),
         ("metrics.csv", "a\n1\n", "'epoch'"),
         (

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from neurocontrast.embedding.table import embeddings_file
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold
@@ -45,6 +44,6 @@ def test_the_snippets_of_a_page_run(page, n_blocks, make_cohort, tmp_path, monke
         folder = tmp_path / str(number)
         folder.mkdir()
         for name in ("EMB", "yaware", "simclr"):
-            embeddings_file(table, folder, parameter=name)
+            table.to_parquet(folder / f"{name}.parquet")
         monkeypatch.chdir(folder)
         exec(compile(block, f"{page}.md", "exec"), names)

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from neurocontrast.embedding.table import write_embeddings
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
@@ -11,6 +10,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.documents.embeddings import write_embeddings
 from pipelines.natural import logistic
 from pipelines.natural.logistic import fit_path
 from pipelines.natural.probing import STRENGTHS, write_accuracy

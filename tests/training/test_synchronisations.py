@@ -5,14 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from monai.transforms import RandomizableTransform
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from neurocontrast import losses
 from neurocontrast.encoders import EncoderSettings, build_model
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.session import BaseSession, Position, Session
 from neurocontrast.training.steps import train_batches
+from neurocontrast.training.validation import measure_contrast
+from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 from tests.training import tiny
 
 WAITING = {
@@ -72,13 +76,13 @@ OBJECTIVES = {
 }
 
 
-def session_of(objective, **settings):
+def session_of(objective, views=plain_views, **settings):
     columns = {name: METADATA[name] for name in objective.columns}
     model = build_model(EncoderSettings(name="lenet", projection=(16, 8)))
     return Session(
         model,
         objective,
-        plain_views,
+        views,
         tiny.data(metadata=columns),
         settings=TrainingSettings(batch_size=5, accelerator="cpu", **settings),
         seed=0,
@@ -96,6 +100,49 @@ def test_a_step_waits_once(name, micro_batch_size, waits):
         next(steps)
     steps.close()
     assert dict(waits.found) == {"tolist": 1}
+
+
+@pytest.mark.parametrize("micro_batch_size", [None, 2])
+def test_a_step_waits_once_for_its_figures_and_its_views(micro_batch_size, waits):
+    views = TwoViews(brain_views(AugmentSettings.sites()), seed=0)
+    session = session_of(losses.NTXent(), views, micro_batch_size=micro_batch_size)
+    steps = train_batches(session, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]], Position())
+    next(steps)
+    waits.found.clear()
+    with waits:
+        next(steps)
+    steps.close()
+    assert dict(waits.found) == {"tolist": 1}
+
+
+class RandHoled(RandomizableTransform):
+    """Make a voxel infinite in half of the views."""
+
+    def __call__(self, data):
+        self.randomize(None)
+        image = data["image"].clone()
+        if self.R.random() < 0.5:
+            image[0, 0, 0, 0] = float("inf")
+        return {"image": image}
+
+
+@pytest.mark.parametrize("micro_batch_size", [None, 2])
+def test_a_view_that_is_not_finite_is_refused_by_name_before_weights_change(micro_batch_size):
+    session = session_of(
+        losses.NTXent(), TwoViews(RandHoled(), seed=0), micro_batch_size=micro_batch_size
+    )
+    before = [parameter.detach().clone() for parameter in session.model.parameters()]
+    steps = train_batches(session, [[0, 1, 2, 3, 4]], Position())
+    with pytest.raises(ConfigError, match=r"augment: the view of .* that are not finite"):
+        next(steps)
+    for parameter, weights in zip(session.model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), weights, rtol=0, atol=0)
+
+
+def test_a_view_that_is_not_finite_is_refused_by_name_in_validation():
+    session = session_of(losses.NTXent(), TwoViews(RandHoled(), seed=0))
+    with pytest.raises(ConfigError, match=r"augment: the view of .* that are not finite"):
+        measure_contrast(session, after_batch=lambda: None)
 
 
 def test_the_count_sees_what_waits(waits):

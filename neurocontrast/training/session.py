@@ -26,7 +26,6 @@ from neurocontrast.training.batchnorm import (
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.transforms.views import sum_of
 
 AnyObjective = Objective | SumOfObjectives
 
@@ -294,10 +293,10 @@ class Session(BaseSession):
         """
         with torch.no_grad():
             views = self._unchecked_views(images, self.names_of(rows), epoch=epoch)
-            total = sum_of(views)
+            sums = [view.sum() for view in views]
             if self.views_total is not None:
-                total = total + self.views_total
-            self.views_total = total
+                sums.append(self.views_total)
+            self.views_total = torch.stack(sums).sum()
             both = views if self.is_pair else torch.cat(views)
         features: torch.Tensor = self.encoder(both)
         return features.float().unflatten(0, (2, -1))

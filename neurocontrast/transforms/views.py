@@ -157,7 +157,9 @@ class TwoViews:
 
         An image that is not finite itself is left to training, which knows more of the image.
         """
-        if math.isfinite(float(sum_of(views))):
+        # A sum is forty times as fast as a look at each value.
+        total = torch.stack([view.sum() for view in views]).sum()
+        if math.isfinite(float(total)):
             return
         for name, image, *of_image in zip(names, images, *views, strict=True):
             is_finite = bool(torch.stack(of_image).isfinite().all())
@@ -205,17 +207,6 @@ class TwoViews:
                     "somewhere that set_random_state does not seed, and a resumed run would not be the run. Draw from "
                     "self.R of a monai.transforms.RandomizableTransform."
                 )
-
-
-def sum_of(views: Sequence[Tensor]) -> Tensor:
-    """Return the sum of views on their device, which is not finite where a value is not.
-
-    A sum is forty times as fast as a look at each value.
-    """
-    total = views[0].sum()
-    for view in views[1:]:
-        total = total + view.sum()
-    return total
 
 
 def _name(transform: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from torch import Tensor
 
 from neurocontrast.data.batches import PairedImages
 from neurocontrast.data.cohort import Cohort, split_by_subject
@@ -37,12 +36,8 @@ from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.documents.encoder import PreprocessingRecord, Samples
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import Progress
-from neurocontrast.transforms import (
-    MeasureAugmentSettings,
-    MeasureSettings,
-    RandMeasureViewd,
-    TwoViews,
-)
+from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
+from neurocontrast.transforms.paired_views import ViewOfEach
 
 _FRAME = Path("X")  # source of a cohort that is a DataFrame of measures alone
 _LEFT_OUT = "X: left out "
@@ -358,31 +353,6 @@ class PairedBrains(BrainVolumes):
         second = self.second.two_views(self.augment_2, seed=seed)
 
         return ViewOfEach(first, second)
-
-
-class ViewOfEach:
-    """Make a view of the scans and a view of the measures of a batch, as `TwoViews` makes two."""
-
-    def __init__(self, of_scans: TwoViews, of_measures: TwoViews) -> None:
-        self.of_scans = of_scans
-        self.of_measures = of_measures
-
-    def __call__(
-        self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return a view of each scan and one of the measures; a view that is not finite is refused."""
-        scans, measures = self.unchecked(images, names, epoch=epoch)
-        self.of_scans.check(images[0], names, (scans,))
-        self.of_measures.check(images[1], names, (measures,))
-        return scans, measures
-
-    def unchecked(
-        self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the views before they are checked."""
-        scans = self.of_scans.unchecked_view(images[0], names, epoch=epoch, view=0)
-        measures = self.of_measures.unchecked_view(images[1], names, epoch=epoch, view=1)
-        return scans, measures
 
 
 @contextlib.contextmanager

@@ -1,0 +1,32 @@
+"""Views of paired modalities: one of the scans, one of the measures of the same people."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from neurocontrast.transforms.views import TwoViews
+
+
+class ViewOfEach:
+    """Make a view of the scans and a view of the measures of a batch, as `TwoViews` makes two."""
+
+    def __init__(self, of_scans: TwoViews, of_measures: TwoViews) -> None:
+        self.of_scans = of_scans
+        self.of_measures = of_measures
+
+    def __call__(
+        self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return a view of each scan and one of the measures; a view that is not finite is refused."""
+        scans, measures = self.unchecked(images, names, epoch=epoch)
+        self.of_scans.check(images[0], names, (scans,))
+        self.of_measures.check(images[1], names, (measures,))
+        return scans, measures
+
+    def unchecked(
+        self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the views before they are checked."""
+        scans = self.of_scans.unchecked_view(images[0], names, epoch=epoch, view=0)
+        measures = self.of_measures.unchecked_view(images[1], names, epoch=epoch, view=1)
+        return scans, measures

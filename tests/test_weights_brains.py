@@ -80,6 +80,7 @@ def test_each_member_is_a_run_with_an_answer_of_its_own(brain_maps):
         assert nc.verify_weights(brain_maps.path / f"members/{number}").passed
 
 
+@pytest.mark.slow
 def test_predictions_are_the_mean_of_the_members_probes(brain_maps, people, embedded, tmp_path):
     table = embedded[NEW]
     read = read_embeddings(table)
@@ -100,6 +101,7 @@ def test_predictions_are_the_mean_of_the_members_probes(brain_maps, people, embe
             assert set(predicted["y_pred"]) <= {"F", "M"}
 
 
+@pytest.mark.slow
 def test_who_was_learned_from_by_any_member_is_refused(embedded, tmp_path):
     with pytest.raises(LeakageError):
         nc.evaluate(embedded["london"], out=tmp_path / "eval", target="age")

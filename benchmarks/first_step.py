@@ -17,12 +17,11 @@ import time
 from pathlib import Path
 
 import torch
-from published import InMemory
+from published import random_scans
 
 from neurocontrast.config import build_objective, load_config
 from neurocontrast.encoders import build_model
 from neurocontrast.parallel.devices import keeping_freed_memory
-from neurocontrast.training import TrainingData
 from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import TwoViews, brain_views
@@ -64,12 +63,8 @@ def step_of(recipe: Path, options: argparse.Namespace) -> str:
     settings = config.training.model_copy(update=changes)
     objective, rows = build_objective(config.objective), list(range(n))
     columns = {"continuous": torch.linspace(18, 80, n), "categorical": torch.arange(n) % 2}
-    data = TrainingData(
-        images=InMemory(n, config.data.shape),
-        names=[str(row) for row in rows],
-        metadata={name: columns[kind] for name, kind in objective.columns.items()},
-        training_rows=rows,
-    )
+    metadata = {name: columns[kind] for name, kind in objective.columns.items()}
+    data = random_scans(n, config.data.shape, metadata)
     views = TwoViews(brain_views(config.augment), seed=config.seed)
     model = build_model(
         config.encoder, n_outputs=None if objective.contrasts else 2, seed=config.seed

@@ -94,12 +94,7 @@ def recipe_step(
     shape = sizes.shape or config.data.shape
     n = sizes.n_pairs
     columns = {"age": torch.linspace(18, 80, n), "sex": torch.arange(n) % 2}
-    data = TrainingData(
-        images=published.InMemory(n, shape),
-        names=[str(row) for row in range(n)],
-        metadata=columns,
-        training_rows=range(n),
-    )
+    data = published.random_scans(n, shape, columns)
     encoder = config.encoder.model_copy(update={"beside": None})
     settings = settings_of(n, micro, options)
     session = Session(

@@ -37,7 +37,7 @@ from make_weights import (
     shrink,
     state_answer,
 )
-from publishing import publish_provenance, with_interval
+from publishing import check_no_identifiers, install_weights, publish_provenance, with_interval
 from sklearn.metrics import roc_auc_score
 from tissue_systems import FIVE, linear, network
 
@@ -227,6 +227,8 @@ def make_weights(prepared: Path, work: Path) -> Path:
         for target in TARGETS:
             shrink_probe(folder / target)
         write_card(folder, prepared, figures)
+        people = pd.read_csv(prepared / "participants.tsv", sep="\t", dtype=str)
+        check_no_identifiers(folder, people)
     print(figures, flush=True)
     return work / "package"
 
@@ -253,17 +255,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     made = make_weights(arguments.prepared, arguments.work)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for path in made.iterdir():
-        target = arguments.out / path.name
-        if path.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(path, target)
-        else:
-            shutil.copyfile(path, target)
-    size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
-    print(f"{arguments.out}: {size / 1e6:.1f} MB")
-    assert size < MOST_BYTES
+    install_weights(made, arguments.out, most_bytes=MOST_BYTES)
 
 
 if __name__ == "__main__":

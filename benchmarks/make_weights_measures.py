@@ -28,7 +28,7 @@ import safetensors.torch
 import torch
 from linear_rivals import LinearRivals
 from make_weights_measures_card import write_card
-from publishing import halve, publish_provenance
+from publishing import check_no_identifiers, halve, install_weights, publish_provenance
 from regions_data import choosing_sites, read_people
 
 import neurocontrast
@@ -263,18 +263,6 @@ def check_halved(run: Path, folder: Path) -> None:
         assert apart < 1e-3
 
 
-def check_no_identifiers(folder: Path, people: pd.DataFrame) -> None:
-    """Refuse weights in whose files the identifier of a person stands."""
-    identifiers = set(people["participant_id"]) | set(people["subject_id"])
-    named = set[str]()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            named |= {name for name in identifiers if name.encode() in content}
-    if named:
-        raise SystemExit(f"{folder}: names {sorted(named)[:5]}.")
-
-
 def main() -> None:
     """Make everything."""
     parser = argparse.ArgumentParser(
@@ -297,24 +285,14 @@ def main() -> None:
     for number, group in enumerate(deal_sites(learned.table["site"])):
         of_group = judge(everybody, sites.isin(group), arguments.work / f"group-{number}")
         judged.append(of_group.assign(group=number))
-    arguments.out.mkdir(parents=True, exist_ok=True)
     with atomic_folder(arguments.work / "package") as folder:
         shutil.copytree(weights, folder, dirs_exist_ok=True)
         state_answer(folder, everybody.rows(sites == NEW))
         LinearRivals.fit(learned.table, learned.measures).write(folder)
         write_card(folder, learned.table, pd.concat(judged), new=NEW, chose=chose)
         check_no_identifiers(folder, everybody.table)
-    for path in (arguments.work / "package").iterdir():
-        target = arguments.out / path.name
-        if path.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(path, target)
-        else:
-            shutil.copyfile(path, target)
+    install_weights(arguments.work / "package", arguments.out, most_bytes=MOST_BYTES)
     check_halved(arguments.work / "run", arguments.out)
-    size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
-    print(f"{arguments.out}: {size / 1e6:.1f} MB")
-    assert size < MOST_BYTES
 
 
 if __name__ == "__main__":

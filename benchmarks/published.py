@@ -17,7 +17,7 @@ import contextlib
 import importlib.util
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,19 @@ class InMemory:
     def read_into(self, out: np.ndarray, index: int) -> None:
         """Copy a volume, as `CohortDataset` reads one."""
         out[...] = self.volumes[index % len(self.volumes)]
+
+
+def random_scans(
+    n: int, shape: tuple[int, int, int], metadata: Mapping[str, torch.Tensor]
+) -> TrainingData:
+    """Return random volumes to train on, all of them."""
+    rows = list(range(n))
+    return TrainingData(
+        images=InMemory(n, shape),
+        names=list(map(str, rows)),
+        metadata=metadata,
+        training_rows=rows,
+    )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -152,13 +165,8 @@ def ours(
 def _session(
     options: argparse.Namespace, device: torch.device, shape: tuple[int, ...], precision: str
 ) -> Session:
-    rows = list(range(options.batch_size))
-    data = TrainingData(
-        images=InMemory(len(rows), shape),
-        names=[str(row) for row in rows],
-        metadata={"age": torch.linspace(18, 80, len(rows))},
-        training_rows=rows,
-    )
+    ages = torch.linspace(18, 80, options.batch_size)
+    data = random_scans(options.batch_size, shape, {"age": ages})
     settings = TrainingSettings(
         batch_size=options.batch_size,
         micro_batch_size=options.micro_batch_size,

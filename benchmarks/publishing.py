@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ import torch
 
 from neurocontrast.files import digest_of_file, write_json
 
-__all__ = ["PUBLIC", "halve", "people_text", "publish_provenance", "with_interval"]
+__all__ = [
+    "PUBLIC",
+    "check_no_identifiers",
+    "halve",
+    "install_weights",
+    "people_text",
+    "publish_provenance",
+    "with_interval",
+]
 
 PUBLIC = (
     "format",
@@ -58,6 +67,33 @@ def halve(tensors: Mapping[str, torch.Tensor], file: Path) -> dict[str, str]:
         halves[name] = tensor.contiguous()
     file.write_bytes(safetensors.torch.save(halves))
     return {"file": file.name, "sha256": digest_of_file(file)}
+
+
+def check_no_identifiers(folder: Path, people: pd.DataFrame) -> None:
+    """Refuse weights in whose files the identifier of a person stands."""
+    identifiers = set(people["participant_id"]) | set(people["subject_id"])
+    named = set[str]()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            named |= {name for name in identifiers if name.encode() in content}
+    if named:
+        raise SystemExit(f"{folder}: names {sorted(named)[:5]}.")
+
+
+def install_weights(made: Path, package: Path, *, most_bytes: float) -> None:
+    """Put what was made in the places of a package's files, and check the size of the whole."""
+    package.mkdir(parents=True, exist_ok=True)
+    for path in made.iterdir():
+        target = package / path.name
+        if path.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(path, target)
+        else:
+            shutil.copyfile(path, target)
+    size = sum(path.stat().st_size for path in package.rglob("*") if path.is_file())
+    print(f"{package}: {size / 1e6:.1f} MB")
+    assert size < most_bytes
 
 
 def with_interval(values: npt.ArrayLike, digits: int) -> str:

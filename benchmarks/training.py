@@ -47,7 +47,7 @@ from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
 from neurocontrast.losses import NTXent
 from neurocontrast.parallel.devices import keeping_freed_memory
-from neurocontrast.training import TrainingData, TrainingSettings
+from neurocontrast.training import TrainingSettings
 from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews, brain_views
@@ -198,11 +198,7 @@ def _session(
     options: argparse.Namespace,
     encoder: EncoderSettings,
 ) -> Session:
-    images = published.InMemory(n_scans * (options.repeats + 2), shape)
-    rows = list(range(len(images)))
-    data = TrainingData(
-        images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows
-    )
+    data = published.random_scans(n_scans * (options.repeats + 2), shape, {})
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
     return Session(
         build_model(encoder),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ def test_the_package_keeps_every_contract_and_a_planted_import_is_caught(tmp_pat
 
 # --- strings that name modules of higher layers, which import-linter would not see
 # -----------------------------------
+@cache
 def ranks() -> dict[str, int]:
     """Return the height of each layer of pyproject.toml by the name of its folder or file."""
     contracts = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"][

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Unpack
+
 from pydantic import Field
 
 from neurocontrast.documents.document import Document, Json
 from neurocontrast.documents.encoder import PreprocessingRecord, Start
 from neurocontrast.documents.people import PretrainingPeople
+from neurocontrast.reading import ErrorOptions, read_json
 
 
 class AgesSexesSites(Document):
@@ -86,3 +90,11 @@ class Provenance(PublicProvenance):
         if not isinstance(files, dict):
             return {}
         return files
+
+
+def read_public_provenance(folder: Path, **on_error: Unpack[ErrorOptions]) -> PublicProvenance:
+    """Read ``provenance.json`` beside weights; nothing is known where there is none."""
+    path = folder / "provenance.json"
+    if not path.is_file():
+        return PublicProvenance()
+    return PublicProvenance.of(read_json(path), path, **on_error)

@@ -19,7 +19,7 @@ from neurocontrast.data.columns import text_of
 from neurocontrast.data.settings import AnyDataSettings, DataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.documents.embeddings import feature_names
-from neurocontrast.documents.provenance import PublicProvenance
+from neurocontrast.documents.provenance import read_public_provenance
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
 from neurocontrast.embedding.readers import (
@@ -31,7 +31,6 @@ from neurocontrast.embedding.readers import (
 )
 from neurocontrast.exceptions import ConfigError, LeakageError, one_of
 from neurocontrast.progress import ONLY_WARNINGS, SILENT, warn_caller
-from neurocontrast.reading import read_json
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import folder_of
 
@@ -190,10 +189,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
-        path = folder_of(self.run) / "provenance.json"
-        provenance = PublicProvenance()
-        if path.is_file():
-            provenance = PublicProvenance.of(read_json(path), path)
+        provenance = read_public_provenance(folder_of(self.run))
         unit, subjects = _subjects_of(X, len(contents))
         people = provenance.known_people().find(subjects, contents)
         if people.subjects:

@@ -16,20 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.documents.provenance import PublicProvenance
+from neurocontrast.documents.provenance import read_public_provenance
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.stored_probe import SiteShift
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.page.wording import number_text
 from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
-from neurocontrast.reading import read_json
 from neurocontrast.runs.incoming import EmbeddedScans, IncomingScans
 from neurocontrast.runs.labels import people_of, trained_on
 from neurocontrast.weights.expected import ExpectedErrors, read_expected
 
 AGE = "age"
-_PROVENANCE = "provenance.json"
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class WeightsFolder:
                 f"{folder}: {n_probes} of its probes predict '{target}', and a table has one column "
                 f"of it. Name one: {folder / loaded[0].name}."
             )
-        provenance = _provenance_of(folder)
+        provenance = read_public_provenance(folder, error=CheckpointError)
         ages = provenance.cohort.people.age_range
         return cls(folder, tuple(loaded), ages, provenance.known_people())
 
@@ -106,14 +104,6 @@ class WeightsFolder:
         """Whether the encoder, or any probe, says whose data were learned from."""
         of_probes = any(probe.fitted.trained_on for probe in self.probes)
         return of_probes or bool(self.people.subjects)
-
-
-def _provenance_of(folder: Path) -> PublicProvenance:
-    """Read ``provenance.json`` of a folder; empty where there is none."""
-    path = folder / _PROVENANCE
-    if not path.is_file():
-        return PublicProvenance()
-    return PublicProvenance.of(read_json(path), path, error=CheckpointError)
 
 
 @dataclass(frozen=True, eq=False)

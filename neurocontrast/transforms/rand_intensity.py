@@ -121,7 +121,9 @@ def smooth_fields(
 ) -> Tensor:
     """Return sums (b, D, H, W) of products of Legendre polynomials with `coefficients` (b, n, n, n)."""
     n = coefficients.shape[1]
-    first, second, third = (_legendre(side, n).to(device) for side in shape)
+    first = _legendre(shape[0], n).to(device)
+    second = _legendre(shape[1], n).to(device)
+    third = _legendre(shape[2], n).to(device)
     terms = torch.from_numpy(coefficients.astype(np.float32)).to(device)
     terms = _sum_of_terms(terms[..., None], third)
     terms = _sum_of_terms(terms[:, :, :, None], second[..., None])

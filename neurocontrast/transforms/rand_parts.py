@@ -15,8 +15,8 @@ from neurocontrast.transforms.rand_intensity import (
     smooth_fields,
 )
 from neurocontrast.transforms.rand_place import boxes_of
-from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
-from neurocontrast.transforms.volumes import Array, Numbers, chosen, index_of, per_sample, replaced
+from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed, change_chosen
+from neurocontrast.transforms.volumes import Array, Drawn, Numbers, index_of, per_sample
 
 _DEEPEST = (
     1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
@@ -90,38 +90,17 @@ class RandMaskEdged(_RandRimd):
     ) -> tuple[Tensor, Tensor]:
         """Return signals and brains with the other edge; a depth below 0 is that of a rim that is left."""
         signals = s_BCDHW.mul_(brain_BCDHW)
-        brains = brain_BCDHW.clone()
+        brains = brain_BCDHW
         is_cut = depth_voxels >= 0.0
-        for rows in (np.flatnonzero(is_cut), np.flatnonzero(~is_cut)):
+        cut = {"depth_voxels": np.abs(depth_voxels), "coefficients": coefficients}
+        left = {**cut, "rim": rim}
+        for change, is_changed, numbers in ((cut_rim, is_cut, cut), (leave_rim, ~is_cut, left)):
+            rows = np.flatnonzero(is_changed)
             if len(rows):
+                of_rows = Drawn(is_changed, numbers).of(rows).numbers
                 index = index_of(rows, signals)
-                signal, brain = self._change_edge(
-                    chosen(signals, index),
-                    chosen(brain_BCDHW, index),
-                    depth_voxels=depth_voxels[rows],
-                    coefficients=coefficients[rows],
-                    rim=rim[rows],
-                )
-                signals = replaced(signals, index, signal)
-                brains = replaced(brains, index, brain)
+                signals, brains = change_chosen(change, signals, brains, index, of_rows)
         return signals, brains
-
-    @staticmethod
-    def _change_edge(
-        s_BCDHW: Tensor,
-        brain_BCDHW: Tensor,
-        *,
-        depth_voxels: Array,
-        coefficients: Array,
-        rim: Array,
-    ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains whose depths have one sign."""
-        depth = np.abs(depth_voxels)
-        if depth_voxels[0] >= 0.0:
-            return cut_rim(s_BCDHW, brain_BCDHW, depth_voxels=depth, coefficients=coefficients)
-        return leave_rim(
-            s_BCDHW, brain_BCDHW, depth_voxels=depth, coefficients=coefficients, rim=rim
-        )
 
 
 def cut_rim(

@@ -1,7 +1,7 @@
 """Bases of the random operations on volumes, whose numbers are drawn for a whole batch."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,9 @@ from neurocontrast.transforms.volumes import (
     index_of,
     replaced,
 )
+
+ChangeOfBrains = Callable[..., tuple[Tensor, Tensor]]
+"""Change signals and brains (b, ...) by numbers of each."""
 
 
 class RandVolumed(RandomizableTransform, VolumeTransformd):
@@ -146,14 +149,25 @@ class RandSignald(RandVolumed):
             volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
             return
         assert volumes.brain_BCDHW is not None
-        s_BCDHW = chosen(volumes.x_BCDHW, index)
         if not self.moves_brain:
-            volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, self.change(s_BCDHW, **numbers))
+            changed = self.change(chosen(volumes.x_BCDHW, index), **numbers)
+            volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
             return
-        brain_BCDHW = chosen(volumes.brain_BCDHW, index)
-        s_BCDHW, brain_BCDHW = self.change_brain(s_BCDHW, brain_BCDHW, **numbers)
-        volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, s_BCDHW)
-        volumes.brain_BCDHW = replaced(volumes.brain_BCDHW, index, brain_BCDHW)
+        volumes.x_BCDHW, volumes.brain_BCDHW = change_chosen(
+            self.change_brain, volumes.x_BCDHW, volumes.brain_BCDHW, index, numbers
+        )
+
+
+def change_chosen(
+    change: ChangeOfBrains,
+    s_BCDHW: Tensor,
+    brain_BCDHW: Tensor,
+    index: Tensor | None,
+    numbers: Numbers,
+) -> tuple[Tensor, Tensor]:
+    """Return all signals and brains, after those of an index were changed."""
+    changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
+    return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)
 
 
 def draw_all(operations: Sequence[RandVolumed], seeds: Seeds, *, n_channels: int) -> list[Drawn]:

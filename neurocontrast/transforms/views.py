@@ -14,7 +14,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.seeds import derive_seed
-from neurocontrast.transforms.batches import batched
+from neurocontrast.transforms.batches import MakeViews, batched
 
 _KEY = "image"
 _N_TRIED = 6
@@ -91,9 +91,11 @@ class TwoViews:
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
         self.seed = seed
-        self._batch = batched(self.transform, key=_KEY)
+        self._batch: MakeViews | None
         if isinstance(self.transform, RandBatchTransform):
             self._batch = self.transform.batch
+        else:
+            self._batch = batched(self.transform, key=_KEY)
         self._tried = False
 
     def __call__(

@@ -206,7 +206,7 @@ class TestLeaks:
         ):
             plan(table, features, info)
         study = plan(table, features, info, allow_overlap=True)
-        assert study.facts["n_overlap"] == 1
+        assert len(study.overlap.subjects) == 1
         assert "pretraining_overlap" in warnings(study)
 
     def test_a_test_image_that_is_a_training_image_is_counted(self):
@@ -215,7 +215,7 @@ class TestLeaks:
         features[test[:2]] = features[train[:2]]
         features[train[5]] = features[train[6]]  # twice among those fitted: no leak
         study = plan(table, features)
-        assert study.facts["split"]["n_duplicates"] == {"test": 2}
+        assert study.split_design.fixed.n_duplicates == {"test": 2}
         assert "2 of 120 rows of test" in warnings(study)["duplicate_overlap"]
 
     @pytest.mark.parametrize(

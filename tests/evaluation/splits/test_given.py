@@ -170,7 +170,7 @@ def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
 
 def test_sites_held_out_by_a_splitter_are_held_out_for_the_baseline_too(cohort):
     study = plan(cohort, cv=LeaveSiteOut())
-    assert study.facts["splits"] == "leave-site-out"
+    assert study.split_design.name == "leave-site-out"
     assert "site" not in study.covariates
     codes = cohort.table["site"].astype("category").cat.codes.to_numpy()
     same = plan(cohort, cv=PredefinedSplit(codes))
@@ -181,7 +181,7 @@ def test_a_group_aware_splitter_gets_the_subjects(sessions):
     for cv in (GroupKFold(4), StratifiedGroupKFold(4)):
         study = plan(sessions, cv=cv)
         assert len(study.splits) == 4
-        assert study.facts["splits"] == "custom"
+        assert study.split_design.name == "custom"
 
 
 def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
@@ -192,7 +192,7 @@ def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
 
     study = plan(sessions, cv=Mine())
     assert [split.held_out_site for split in study.splits] == ["site-0", "site-1", "site-2"]
-    assert study.facts["splitter"] == "Mine"  # and no address of an object
+    assert study.split_design.splitter == "Mine"  # and no address of an object
 
 
 def test_repeats_are_recognised_by_scans_that_are_tested_again(cohort):
@@ -211,7 +211,7 @@ def test_scans_that_no_split_tests_are_said(cohort):
     )
     study = plan(cohort, cv=list(pairs))
     assert "fold_untested" in warnings(study)
-    assert study.facts["splitter"] == "pairs of training and test rows"
+    assert study.split_design.splitter == "pairs of training and test rows"
     assert "never tested, by the splitter" in set(study.flow["reason"])
     tested = np.unique(np.concatenate([split.test for split in study.splits]))
     assert run_study(study).evaluation.bootstrap.n_units == len(tested) < 60

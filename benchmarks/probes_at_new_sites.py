@@ -17,8 +17,9 @@ import pandas as pd
 
 from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.findings import measure as measured
-from neurocontrast.findings import plan_external
+from neurocontrast.evaluation.measure import measure as measured
+from neurocontrast.evaluation.measure.external import plan_external
+from neurocontrast.reporting.findings import FINDINGS
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as is": {},
@@ -40,7 +41,7 @@ def fit_and_test(
     external = plan_external(
         study, read.table[tested], read.features[tested], info=read.info, training_info=read.info
     )
-    return study.target.kind, measured(study, external=external).tables
+    return study.target.kind, measured(study, FINDINGS, external=external).tables
 
 
 def measure(path: Path, target: str, options: dict[str, Any]) -> list[str]:

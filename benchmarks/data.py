@@ -8,9 +8,9 @@ and view adds to (b), where the images are skull-stripped, and what erosion take
 Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the page cache,
 and from the disk after the kernel was asked to forget them.
 
-    python benchmarks/data.py                       # simulated brains of 1 mm; about three minutes
-    python benchmarks/data.py --images FOLDER       # .nii.gz files of your own
-    python benchmarks/data.py --before CHECKOUT     # the same beside another checkout: git worktree
+    python -m benchmarks.data                       # simulated brains of 1 mm; about three minutes
+    python -m benchmarks.data --images FOLDER       # .nii.gz files of your own
+    python -m benchmarks.data --before CHECKOUT     # the same beside another checkout: git worktree
     add CHECKOUT COMMIT
 """
 

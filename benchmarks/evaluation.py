@@ -1,7 +1,7 @@
 """How long an evaluation takes: permutations beside scikit-learn's own test, and the whole beside an earlier state.
 
-    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 50]
-    [--jobs 2] python benchmarks/evaluation.py --before FOLDER [--n-scans 600] python
+    python -m benchmarks.evaluation [--n-scans 662] [--n-features 1024] [--n-permutations 50]
+    [--jobs 2] python -m benchmarks.evaluation --before FOLDER [--n-scans 600] python
     benchmarks/evaluation.py --plain [--n-scans 600 --n-features 4608]
 
 Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.documents.embeddings import read_embeddings
-from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, fit, plan_study
 from neurocontrast.findings import measure as measured
 from neurocontrast.findings import plan_external
 
@@ -25,7 +25,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "clip": {"clip": True},
     "inner leave-site-out": {"inner_splits": "leave-site-out"},
 }
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "allow_overlap": True}
+FAST = {
+    "n_bootstraps": 0,
+    "confounds": False,
+    "new_site": False,
+    "voxels": "off",
+    "allow_overlap": True,
+}
 
 
 def fit_and_test(
@@ -40,7 +46,8 @@ def fit_and_test(
     external = plan_external(
         study, read.table[tested], read.features[tested], info=read.info, training_info=read.info
     )
-    return study.target.kind, measured(study, external=external).tables
+    study = study.with_external(external)
+    return study.target.kind, measured(study, fit(study)).tables
 
 
 def measure(path: Path, target: str, options: dict[str, Any]) -> list[str]:

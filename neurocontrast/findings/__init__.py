@@ -8,12 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from neurocontrast.evaluation.results import StudyResult, run_study
+from neurocontrast.evaluation.fits import Fits
+from neurocontrast.evaluation.results import StudyResult, measure_models
 from neurocontrast.evaluation.study import Study
 from neurocontrast.findings.brain import BRAIN
 from neurocontrast.findings.cohort import COHORT
 from neurocontrast.findings.confounds import CONFOUNDS
-from neurocontrast.findings.external import EXTERNAL, External, plan_external
+from neurocontrast.findings.external import EXTERNAL, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.images import IMAGE_COHORT
@@ -30,7 +31,6 @@ from neurocontrast.progress import SILENT, Progress
 
 __all__ = [
     "FINDINGS",
-    "External",
     "Finding",
     "Found",
     "Inputs",
@@ -76,29 +76,26 @@ def check(study: Study, *, findings: Sequence[Finding] = FINDINGS) -> None:
 
 def measure(
     study: Study,
+    fits: Fits,
     *,
-    external: External | None = None,
-    encoder: str | None = None,
     findings: Sequence[Finding] = FINDINGS,
     progress: Progress = SILENT,
 ) -> StudyResult:
-    """Run a study, measure every finding, and return the result with their records, tables and warnings.
+    """Measure the models of a study and every finding; return their records, tables and warnings.
 
     Parameters
     ----------
     study : Study
-        As `plan_study` returned it.
-    external : External, optional
-        A test set of other people, as `plan_external` returned it.
-    encoder : str, optional
-        Digest of the encoder that made the features, which the stored probe records.
+        As `plan_study` returned it, with an external test set or without.
+    fits : Fits
+        Predictions of its models, as `neurocontrast.evaluation.fit` returned them.
     findings : sequence of Finding
         Questions to ask; ``(*FINDINGS, MINE)`` adds one.
     progress : Progress
         Receives progress messages.
     """
-    result = run_study(study, encoder=encoder, progress=progress)
-    inputs = Inputs(study, result.models, external, result.reference, progress)
+    result = measure_models(study, fits, progress)
+    inputs = Inputs(study, fits.models, fits.reference, progress)
     found = inputs.found
     for each in sorted(findings, key=lambda finding: finding.last):
         if each.measure is not None:
@@ -108,7 +105,10 @@ def measure(
             found.notices.extend(new.notices)
     records = {each.record.key: each.record for each in findings if each.record is not None}
     evaluation = result.evaluation.with_parts(found.summary, records)
-    warnings = [*evaluation.warnings, *(external.notices if external else ()), *found.notices]
+    warnings = [*evaluation.warnings]
+    if study.external is not None:
+        warnings += study.external.notices
+    warnings += found.notices
     evaluation = evaluation.model_copy(update={"warnings": warnings})
     return replace(result, evaluation=evaluation, tables=result.tables | found.tables)
 

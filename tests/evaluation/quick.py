@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, StudyResult, fit, plan_study
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.findings import measure
@@ -29,7 +29,12 @@ def plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **optio
 
 def evaluate(cohort, **options):
     """Measure all that is asked for."""
-    return measure(plan(cohort, **options))
+    return evaluate_study(plan(cohort, **options))
+
+
+def evaluate_study(study, **options) -> StudyResult:
+    """Fit the models of a study, and measure all that is asked for."""
+    return measure(study, fit(study), **options)
 
 
 def content(cohort, **options) -> dict[str, Any]:

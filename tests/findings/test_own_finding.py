@@ -13,12 +13,11 @@ from neurocontrast.findings import (
     Found,
     build_sections,
     check,
-    measure,
     open_folder,
     render_report,
 )
 from neurocontrast.page.blocks import Paragraph, Section
-from tests.evaluation.quick import plan, warnings
+from tests.evaluation.quick import evaluate_study, plan, warnings
 
 METHODS = """
 ## Headcount.
@@ -66,7 +65,7 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     cohort = make_cohort(60)
     asked = (*FINDINGS, MINE)
     study = plan(cohort)
-    result = measure(study, findings=asked)
+    result = evaluate_study(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
     assert result.evaluation.content()["headcount"] == {
         "n_classes": 2,

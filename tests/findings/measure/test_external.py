@@ -12,7 +12,7 @@ import neurocontrast
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import DataError, LeakageError
-from neurocontrast.findings import Inputs, measure, plan_external
+from neurocontrast.findings import Inputs, plan_external
 from neurocontrast.findings.external import (
     external_part,
     measure_external_test,
@@ -22,7 +22,7 @@ from neurocontrast.findings.folder import read_folder
 from neurocontrast.findings.rivals import rivals
 from neurocontrast.page.blocks import Paragraph, Table
 from neurocontrast.provenance import subject_digest
-from tests.evaluation.quick import FAST
+from tests.evaluation.quick import FAST, evaluate_study
 
 RUN = EmbeddingsInfo(
     run={"weights": {"sha256": "a" * 64}},
@@ -50,7 +50,7 @@ def run(training, test, *, info=RUN, test_info=RUN, **options):
         *training, settings=EvaluationSettings(**FAST | {"n_bootstraps": 50, **options}), info=info
     )
     external = plan_external(study, *test, info=test_info, training_info=info)
-    found = measure_external_test(Inputs(study, {}, external))
+    found = measure_external_test(Inputs(study.with_external(external), {}))
     return found.summary["external"], found.tables, external
 
 
@@ -91,9 +91,9 @@ def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_
     training, test = pair(make_cohort)
     settings = EvaluationSettings(**FAST, allow_overlap=True)
     study = plan_study(*training, settings=settings, info=RUN)
-    alone = measure(study)
+    alone = evaluate_study(study)
     external = plan_external(study, *with_shared(test), info=RUN, training_info=RUN)
-    result = measure(study, external=external)
+    result = evaluate_study(study.with_external(external))
     assert alone.evaluation.content()["external"] is None
     assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
     assert any(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.findings import Inputs, check, learning, measure
+from neurocontrast.findings import Inputs, check, learning
 from neurocontrast.findings.learning import draw_of_split, draw_order, measure_learning_curve
 from tests.evaluation import quick
 
@@ -99,7 +99,7 @@ def test_each_size_is_that_many_subjects_with_all_their_sessions(make_cohort, mo
 def test_all_training_subjects_are_the_fold_itself(make_cohort):
     """The largest size has the training rows of the fold: the same scores but for the inner folds' chance."""
     cohort = make_cohort(90, n_sessions=2)
-    result = measure(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
+    result = quick.evaluate_study(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
     np.testing.assert_allclose(
         result.tables["learning_curve"]["auc"], result.tables["folds"]["auc"]
     )

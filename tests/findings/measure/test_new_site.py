@@ -3,19 +3,18 @@ import json
 import numpy as np
 import pytest
 
+from neurocontrast.evaluation.fits import predict_out_of_fold
 from neurocontrast.evaluation.models import ConstantModel
-from neurocontrast.evaluation.results import predict_out_of_fold
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.findings import Inputs, measure
+from neurocontrast.findings import Inputs
 from neurocontrast.findings.new_site.measure import (
     MAX_GROUPS,
     measure_new_sites,
     plan_sites_left_out,
 )
-from neurocontrast.progress import SILENT
 from tests.evaluation import quick
 
 FAST = {"new_site": True, "min_site_n": 10, "C": (1e-3, 1e-1)}
@@ -26,7 +25,7 @@ def plan(cohort, **options):
 
 
 def evaluate(cohort, **options):
-    return measure(plan(cohort, **options))
+    return quick.evaluate_study(plan(cohort, **options))
 
 
 def content(cohort, **options):
@@ -155,7 +154,7 @@ def test_many_sites_are_left_out_in_groups(make_cohort):
     study = plan(make_cohort(700, n_sites=25), n_folds=2)
     found = plan_sites_left_out(study)
     assert (len(found.splits), len(found.sites)) == (MAX_GROUPS, 25)
-    block = measure_new_sites(Inputs(study, predict_out_of_fold(study, SILENT))).summary["new_site"]
+    block = measure_new_sites(Inputs(study, predict_out_of_fold(study))).summary["new_site"]
     assert block["design"] == "leave-sites-out in 20 groups"
     assert block["n"]["scans"] == 700
 

@@ -13,15 +13,17 @@ from neurocontrast.commands.report import report
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.display import as_progress
 from neurocontrast.documents.embeddings import Embeddings
-from neurocontrast.evaluation import EvaluationSettings, fit
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.record import FILE, Metric, read_evaluation
 from neurocontrast.evaluation.writing import write_evaluation
 from neurocontrast.exceptions import one_of
 from neurocontrast.files import check_output_folder
-from neurocontrast.findings import measure
-from neurocontrast.findings.rivals import estimator_title, rivals
-from neurocontrast.page.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.progress import Progress
+from neurocontrast.reporting.findings import FINDINGS
+from neurocontrast.reporting.rivals import estimator_title, rivals
+from neurocontrast.reporting.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.runs.planning import make_plan
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
@@ -217,7 +219,7 @@ def evaluate(
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = Embeddings.of(embeddings)
     plan = make_plan(read, chosen, test=test, estimator=estimator, cv=cv, progress=progress)
-    result = measure(plan, fit(plan, progress), progress=progress)
+    result = measure(plan, fit(plan, progress), FINDINGS, progress=progress)
     write_evaluation(result, folder)
     return EvaluationResult(folder)
 

@@ -13,14 +13,16 @@ from neurocontrast.commands.evaluate import EvaluationResult
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
-from neurocontrast.evaluation import EvaluationSettings, fit
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.record import FILE
 from neurocontrast.evaluation.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, hold
-from neurocontrast.findings import measure
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
+from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.finetuning import plan_folds
 from neurocontrast.runs.folds import train_folds
 from neurocontrast.runs.parts import SKIPPED, write_skipped
@@ -133,7 +135,7 @@ def finetune(
         with hold(work, progress):
             plan = plan.prepared(progress)
             study = plan.study.with_model(train_folds(plan, work, progress))
-            result = measure(study, fit(study, progress), progress=progress)
+            result = measure(study, fit(study, progress), FINDINGS, progress=progress)
             write_evaluation(result, folder)
             write_skipped(folder / SKIPPED, plan.skipped)
         for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):

@@ -1,14 +1,14 @@
 """What frozen embeddings can tell: cross-validated models of them, of covariates and of the scans, site by site.
 
 Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes folds and models;
-`fit` predicts by each model; `neurocontrast.findings.measure` computes tables, figures and
-findings; `run_study` fits and measures the models alone. The command `neurocontrast.evaluate` reads
+`fits.fit` predicts by each model; `measure.measure` computes tables, figures and findings;
+`run_study` fits and measures the models alone. The command `neurocontrast.evaluate` reads
 and writes the files.
 """
 
 from neurocontrast.evaluation.designs import BlockScaler
 from neurocontrast.evaluation.encoding import covariate_encoder
-from neurocontrast.evaluation.fits import Fits, fit
+from neurocontrast.evaluation.fits import Fits
 from neurocontrast.evaluation.planning import plan_study
 from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.results import StudyResult, run_study
@@ -34,7 +34,6 @@ __all__ = [
     "Study",
     "StudyResult",
     "covariate_encoder",
-    "fit",
     "load_probe",
     "plan_study",
     "read_evaluation",

@@ -81,7 +81,7 @@ def run_study(study: Study, *, progress: Progress = SILENT) -> StudyResult:
 
 
 def measure_models(study: Study, fits: Fits, progress: Progress = SILENT) -> StudyResult:
-    """Compute tables and figures of the models; `neurocontrast.findings.measure` adds the findings."""
+    """Compute tables and figures of the models; `neurocontrast.evaluation.measure` adds the findings."""
     models = fits.models
     tables = study_tables(study, models)
     for model in study.models:

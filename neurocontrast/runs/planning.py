@@ -11,13 +11,14 @@ from neurocontrast.data.columns import no_column
 from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study
 from neurocontrast.evaluation.estimators import import_estimator
+from neurocontrast.evaluation.measure import check, plan_external
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.evaluation.study import External
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.findings import check, plan_external
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import Description
+from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.voxels import with_voxels
 
 
@@ -72,7 +73,7 @@ def complete_plan(study: Study, progress: Progress) -> Study:
 
     Refusals that cost nothing come before voxels are read.
     """
-    check(study)
+    check(study, FINDINGS)
     study = with_voxels(study, progress)
     progress.message(study.text())
     for notice in study.notices:

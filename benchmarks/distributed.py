@@ -41,8 +41,9 @@ def steps(point):
     from neurocontrast.kernels import Gaussian
     from neurocontrast.losses import YAwareInfoNCE
     from neurocontrast.training import TrainingData, TrainingSettings
-    from neurocontrast.training.session import Position, Session
-    from neurocontrast.training.steps import train_batches
+    from neurocontrast.training.position import Position
+    from neurocontrast.training.state import ContrastiveState
+    from neurocontrast.training.steps import contrastive_step, open_batches
 
     n = point["batch"]
     settings = TrainingSettings(
@@ -59,9 +60,10 @@ def steps(point):
         training_rows=rows,
     )
     objective, model = YAwareInfoNCE(Gaussian("age", sigma=5.0)), build_model(EncoderSettings())
-    session = Session(model, objective, default_views(), data, settings=settings, seed=0)
+    state = ContrastiveState(model, objective, default_views(), data, settings=settings, seed=0)
     figures, before = [], None
-    for _ in train_batches(session, [rows] * (point["steps"] + 2), Position()):
+    for batch in open_batches(state, [rows] * (point["steps"] + 2)):
+        contrastive_step(state, batch, Position())
         now = time.perf_counter(), time.process_time(), written()
         if before is not None:
             figures.append([after - earlier for after, earlier in zip(now, before, strict=True)])
@@ -71,9 +73,9 @@ def steps(point):
     )  # the first warms up
     every = torch.tensor([wall, cpu, sent], dtype=torch.float64)
     if point["processes"] > 1:
-        dist.all_reduce(every, group=session.processes.group)
-    if session.processes.is_first:
-        n_weights = sum(weight.numel() for weight in session.model.parameters())
+        dist.all_reduce(every, group=state.processes.group)
+    if state.processes.is_first:
+        n_weights = sum(weight.numel() for weight in state.model.parameters())
         n_processes = point["processes"]
         wall, sent = every[0].item() / n_processes, every[2].item() / n_processes
         print(

@@ -26,8 +26,9 @@ from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
 from neurocontrast.training import TrainingData, TrainingSettings, fit
-from neurocontrast.training.session import Position, Session
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState
+from neurocontrast.training.steps import contrastive_step, open_batches
 from neurocontrast.transforms import TwoViews, brain_views
 
 
@@ -100,10 +101,10 @@ def run(point):
 
 def gradient(point, micro):
     *parts, settings = parts_of_run(point["batch"], {**point, "micro": micro})
-    session = Session(*parts, settings=settings, seed=0)
-    for _ in train_batches(session, [list(range(point["batch"]))], Position()):
-        pass
-    return flat(session.model)
+    state = ContrastiveState(*parts, settings=settings, seed=0)
+    for batch in open_batches(state, [list(range(point["batch"]))]):
+        contrastive_step(state, batch, Position())
+    return flat(state.model)
 
 
 def exact_gradient(point):

@@ -47,7 +47,8 @@ from neurocontrast.runs.networks import (
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training import TrainingData
-from neurocontrast.training.supervised import Labels, fit_supervised
+from neurocontrast.training.supervised import fit_supervised
+from neurocontrast.training.supervised_state import Labels
 
 _FINISHED = "finished.json"
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}

@@ -5,10 +5,21 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
@@ -18,6 +29,8 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_Component = TypeVar("_Component")
+_Arguments = ParamSpec("_Arguments")
 
 
 class Settings(BaseModel):
@@ -28,52 +41,76 @@ class Settings(BaseModel):
     )
 
 
-class Configurable:
-    """A component whose constructor takes the keys of its nested ``Settings``, which become attributes.
+def checked(
+    constructor: Callable[Concatenate[_Component, _Arguments], None],
+) -> Callable[Concatenate[_Component, _Arguments], None]:
+    """Check the arguments of a constructor by their annotations; a wrong one is a `ConfigError`.
 
-    The first required key may be given by position.
+    Examples
+    --------
+    >>> from neurocontrast.settings import Positive, checked
+    >>> class Smoothing:
+    ...     @checked
+    ...     def __init__(self, *, width: Positive = 1.0) -> None:
+    ...         self.width = width
+    >>> Smoothing(width=-1.0)
+    Traceback (most recent call last):
+    neurocontrast.exceptions.ConfigError: width must be greater than 0, found -1.0.
     """
+    signature = inspect.signature(constructor)
 
-    Settings: ClassVar[type[Settings]]
-    tag: ClassVar[str]
-    """The key that names the component in a configuration; Python's constructor does not take it."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Values of the settings are attributes."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Give the constructor the signature of its settings."""
-        super().__init_subclass__(**options)
-        fields = sorted(
-            cls.Settings.__signature__.parameters.values(),
-            key=lambda each: each.default is not each.empty,
-        )
-        annotations = {name: each.annotation for name, each in cls.Settings.model_fields.items()}
-        kept = [
-            each.replace(annotation=annotations[each.name])
-            for each in fields
-            if each.name != cls.tag
-        ]
-        if kept and kept[0].default is kept[0].empty:
-            kept[0] = kept[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        cls.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
-
-    def configure(self, *arguments: Any, **keywords: Any) -> None:
-        """Check the arguments of the constructor, and set them as attributes."""
-        given = self.__signature__.bind(*arguments, **keywords).arguments
+    @wraps(constructor)
+    def construct(
+        component: _Component, /, *arguments: _Arguments.args, **keywords: _Arguments.kwargs
+    ) -> None:
+        values = signature.bind(component, *arguments, **keywords).arguments
+        values.pop(next(iter(values)))
+        model = _model_of(constructor)
         try:
-            chosen = self.Settings.model_validate(given, strict=True)
+            settings = model.model_validate(values, strict=True)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ConfigError(f"{first['loc'][0]} {_rule(first)}") from None
-        for name in self.__signature__.parameters:
-            self.accept(name, getattr(chosen, name))
+            problem = error.errors()[0]
+            raise ConfigError(f"{problem['loc'][0]} {_rule(problem)}") from None
+        constructor(component, **dict(settings))  # type: ignore[call-arg]
 
-    def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings."""
-        setattr(self, name, value)
+    return construct
+
+
+@cache
+def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
+    """Return the model of a constructor's arguments."""
+    return create_model("Arguments", __base__=Settings, **_fields_of(constructor))
+
+
+def settings_model(
+    component: type[object], base: type[_Model], *, key: str, name: str
+) -> type[_Model]:
+    """Derive the section of a configuration that describes a component: its constructor says what YAML accepts.
+
+    Keys, defaults and rules are the parameters of ``__init__`` and their annotations, after the
+    keys of `base`; the `key` of the section that names the component is `name`.
+    """
+    return cast(type[_Model], _derive_model(cast(Hashable, component), base, key, name))
+
+
+@cache
+def _derive_model(
+    component: type[object], base: type[BaseModel], key: str, name: str
+) -> type[BaseModel]:
+    fields = _fields_of(component.__init__)
+    fields[key] = (Literal[name], name)
+    return create_model(component.__name__, __base__=base, **fields)
+
+
+def _fields_of(constructor: Callable[..., None]) -> dict[str, Any]:
+    """Return annotation and default of the parameters of a constructor, by their names."""
+    annotations = get_type_hints(constructor, include_extras=True)
+    _, *parameters = inspect.signature(constructor).parameters.values()
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (annotations.get(parameter.name, Any), default)
+    return fields
 
 
 def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str) -> _Model:

@@ -68,7 +68,7 @@ class StudyResult:
 def run_study(
     study: Study, *, encoder: str | None = None, progress: Progress = SILENT
 ) -> StudyResult:
-    """Fit the models, and compute their tables and figures; `neurocontrast.findings.measure` adds the findings.
+    """Fit the models, and compute their tables and figures; `neurocontrast.evaluation.measure` adds the findings.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def run_study(
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     reference = training_reference(study)
-    notices = [*study.notices, *_look_at_results(figures, models, study.facts)]
+    notices = [*study.notices, *_look_at_results(study, figures, models)]
     leading = study.target.metric_names[0]
     for model in study.models:
         if model.rival:
@@ -138,7 +138,7 @@ def permutation_summary(
             sites=np.full(len(sites), NO_SITE, dtype=object) if is_site else sites,
             subjects=study.subjects,
             settings=settings,
-            redeal=redeal if study.facts["splits"] == "stratified" else None,
+            redeal=redeal if study.split_design.name == "stratified" else None,
             advance=task.advance,
         )
     return {
@@ -297,9 +297,7 @@ def _is_better(metric: str, value: float, other: float) -> bool:
     return value > other
 
 
-def _look_at_results(
-    figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]
-) -> Iterable[Notice]:
+def _look_at_results(study: Study, figures: Mapping[str, Any], models: Models) -> Iterable[Notice]:
     fits = [fit for model in models.values() for fit in model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
@@ -313,7 +311,7 @@ def _look_at_results(
         )
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
             yield Notice.of("pooled_auc_mixes_folds", model=name, pooled=pooled, within=within)
-    if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+    if not study.fixed and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
         yield Notice.of("perfect_separation")
     permutation = figures.get("permutation")
     if permutation and permutation["share_moved"] < FEW_MOVED:
@@ -362,16 +360,21 @@ def _compose(
     target = study.target
     dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
-    facts = dict(study.facts)
-    excluded = facts.pop("excluded")
+    design = study.split_design
+    splitter = {}
+    if design.splitter is not None:
+        splitter["splitter"] = design.splitter
     embedding = models["embedding"]
     content = {
         "target": target.name,
         "kind": target.kind,
         "classes": list(target.classes),
         "positive": target.positive,
-        "split": None,
-        **facts,
+        "split": design.fixed,
+        "splits": design.name,
+        **splitter,
+        "n_overlap": len(study.overlap.subjects),
+        "overlap_by": list(study.overlap.compared),
         "splits_digest": digest_of(dealt.to_csv(index=False)),
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
@@ -389,7 +392,7 @@ def _compose(
             "subjects": int(study.table["subject_id"].nunique()),
             "sites": int(study.table["site"].nunique()),
             "features": int(study.features.shape[1]),
-            "excluded": excluded,
+            "excluded": study.excluded,
         },
         **figures,
         "rivals": {model.name: model.rival.describe() for model in study.models if model.rival},

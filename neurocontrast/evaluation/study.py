@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +27,26 @@ from neurocontrast.evaluation.models.model import (
     cross_validate,
     split_seed,
 )
-from neurocontrast.evaluation.record import Notice
+from neurocontrast.evaluation.notices import Overlap
+from neurocontrast.evaluation.record import FixedSplit, Notice
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import Units
 from neurocontrast.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class SplitDesign:
+    """Say how the splits of a study came about, as ``evaluation.json`` has it."""
+
+    name: str
+    """``stratified``, ``leave-site-out``, ``file``, ``custom`` or ``fixed``."""
+    splitter: str | None = None
+    """Expression of the user's own splitter; None without one."""
+    fixed: FixedSplit | None = None
+    """Parts of the fixed design; None in cross-validation."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +60,13 @@ class Study:
     """Features (n, p) of the scans, in the order of the table."""
     target: Target
     splits: list[Split]
+    split_design: SplitDesign
     units: Units
     """Groups of scans that a bootstrap resamples together."""
+    overlap: Overlap
+    """People of pretraining among those who are evaluated."""
+    excluded: dict[str, int]
+    """Scans that do not take part, by reason."""
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features; empty for features of one encoder."""
     members: tuple[Member, ...] = ()
@@ -61,8 +78,6 @@ class Study:
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Steps by which scans came in and left, from the first table on."""
     notices: list[Notice] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
 
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
         """Return the design of the embedding, or of one block, adjusted as the settings say.

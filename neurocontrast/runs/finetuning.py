@@ -156,7 +156,7 @@ class FoldsPlan:
         study = replace(
             self.study,
             table=table,
-            facts=self.study.facts | overlap.facts,
+            overlap=overlap,
             notices=overlap.notices_among(self.study.notices),
         ).with_notices(notices)
         return with_voxels(study, self.info, progress)

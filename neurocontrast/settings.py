@@ -19,8 +19,16 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    create_model,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 
@@ -37,7 +45,11 @@ class Settings(BaseModel):
     """A frozen group of settings of a component; an unknown key is an error, never ignored."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, protected_namespaces=()
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
 
@@ -98,8 +110,30 @@ def _derive_model(
     component: type[object], base: type[BaseModel], key: str, name: str
 ) -> type[BaseModel]:
     fields = _fields_of(component.__init__)
+    descriptions = _parameters_of(component)
+    for parameter, (annotation, default) in fields.items():
+        described = Field(description=descriptions.get(parameter))
+        fields[parameter] = (Annotated[annotation, described], default)
     fields[key] = (Literal[name], name)
-    return create_model(component.__name__, __base__=base, **fields)
+    model = create_model(component.__name__, __base__=base, **fields)
+    model.__doc__ = (inspect.getdoc(component) or "").partition("\n\n")[0]
+    return model
+
+
+def _parameters_of(component: type[object]) -> dict[str, str]:
+    """Return descriptions of the parameters of a class, by the section Parameters of its docstring."""
+    docstring = inspect.getdoc(component) or ""
+    _, _, section = docstring.partition("Parameters\n----------\n")
+    section = re.split(r"\n\n\w+\n-+\n", section)[0]
+    descriptions: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            names = line.partition(" : ")[0].split(", ")
+            continue
+        for name in names:
+            descriptions[name] = f"{descriptions.get(name, '')} {line.strip()}".strip()
+    return descriptions
 
 
 def _fields_of(constructor: Callable[..., None]) -> dict[str, Any]:
@@ -111,6 +145,57 @@ def _fields_of(constructor: Callable[..., None]) -> dict[str, Any]:
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (annotations.get(parameter.name, Any), default)
     return fields
+
+
+class KindsInSchema:
+    """Annotate a section for editors: the keys that it has for each name of the component it describes.
+
+    `models` are asked for the settings of each name when a JSON schema is made, because those of a
+    loss need PyTorch.
+
+    Parameters
+    ----------
+    key : str
+        The key that names the component, such as ``loss``.
+    models : function
+        Returns the settings of each name.
+    is_required : bool, default True
+        Whether the section must have the key.
+    of_user : bool, default False
+        Whether the name may be ``module:Class``, with any keys.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        models: Callable[[], Mapping[str, type[BaseModel]]],
+        *,
+        is_required: bool = True,
+        of_user: bool = False,
+    ) -> None:
+        self.key = key
+        self.models = models
+        self.is_required = is_required
+        self.of_user = of_user
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return a union that the key discriminates; without it several kinds may fit."""
+        del schema
+        choices: list[CoreSchema | tuple[CoreSchema, str]] = []
+        for model in self.models().values():
+            choice = dict(model.__pydantic_core_schema__)
+            choice.setdefault("ref", f"{model.__module__}.{model.__qualname__}:{id(model)}")
+            choices.append(cast(CoreSchema, choice))
+        kinds: list[JsonSchemaValue] = handler(core_schema.union_schema(choices))["anyOf"]
+        if not self.is_required:
+            return {"anyOf": kinds}
+        kinds = [{"allOf": [kind], "required": [self.key]} for kind in kinds]
+        if self.of_user:
+            name = {"type": "string", "pattern": ":"}
+            kinds.append({"properties": {self.key: name}, "required": [self.key]})
+        return {"oneOf": kinds}
 
 
 def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str) -> _Model:

@@ -20,7 +20,7 @@ from neurocontrast.kernels.base import Kernel
 from neurocontrast.kernels.categorical import Categorical, Different
 from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
-from neurocontrast.settings import choose, settings_model
+from neurocontrast.settings import KindsInSchema, choose, settings_model
 
 KERNELS: dict[str, type[ColumnKernel]] = {
     "gaussian": Gaussian,
@@ -62,8 +62,21 @@ def _factor(section: Any, info: ValidationInfo) -> Any:
     return choose(section, "type", list(KERNELS), factor_model, from_json=info.mode == "json")
 
 
+def _models_of_types() -> dict[str, type[FactorSettings]]:
+    """Return the settings of each type of factor."""
+    return {
+        name: settings_model(kernel, FactorSettings, key="type", name=name)
+        for name, kernel in KERNELS.items()
+    }
+
+
 _Factors = Annotated[
-    tuple[Annotated[Any, PlainValidator(_factor)], ...],
+    tuple[
+        Annotated[
+            Any, PlainValidator(_factor), KindsInSchema("type", _models_of_types, of_user=True)
+        ],
+        ...,
+    ],
     Field(min_length=1),
 ]
 

@@ -72,6 +72,16 @@ def loss_model(name: str) -> type[Settings] | None:
     return settings_model(loss, LossSettings, key="loss", name=name)
 
 
+def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
+    """Return the settings of each loss, or of each that may be a part of a sum."""
+    models: dict[str, type[Settings]] = {}
+    for name in LOSSES:
+        model = loss_model(name)
+        if model is not None and (sums or name not in _ALONE):
+            models[name] = model
+    return models
+
+
 def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
     """Return the section ``objective`` as the settings of its loss; `sums` says whether it is not within a sum."""
     names = [name for name in LOSSES if sums or name not in _ALONE]

@@ -1,6 +1,7 @@
 """Weighted sums of losses."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.losses.objective import Objective, Views
-from neurocontrast.losses.registry import read_objective
-from neurocontrast.settings import NonNegative, checked
+from neurocontrast.losses.registry import models_of_losses, read_objective
+from neurocontrast.settings import KindsInSchema, NonNegative, checked
 
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -36,8 +37,9 @@ def _by_objective(weights: dict[str, float] | None, info: ValidationInfo) -> dic
     return weights
 
 
+_PARTS_IN_SCHEMA = KindsInSchema("loss", partial(models_of_losses, sums=False), of_user=True)
 _Objectives = Annotated[
-    Mapping[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)
+    Mapping[_Name, Annotated[Any, PlainValidator(_single), _PARTS_IN_SCHEMA]], Field(min_length=1)
 ]
 _Weights = Annotated[dict[str, NonNegative] | None, AfterValidator(_by_objective)]
 

@@ -24,6 +24,8 @@ from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.quality import RuleRecord, ScanQualityRecord
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import (
     atomic_path,
@@ -34,7 +36,7 @@ from neurocontrast.files import (
     write_text,
 )
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
-from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, Rule, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
@@ -202,26 +204,16 @@ def qc(
         version=version(),
     )
     write_text(target / "qc.html", page)
-    rules = {
-        name: {
-            key: found
-            for key in ("low", "high", "worse")
-            if (found := getattr(rule, key)) not in (np.inf, -np.inf)
-        }
-        for name, rule in RULES.items()
-    }
-    counts = {
-        "n": len(table),
-        "n_flagged": int((table["n_flags"] > 0).sum()),
-        "n_unreadable": len(unreadable),
-    }
-    about = {
-        "n_deviations": N_DEVIATIONS,
-        "n_site": N_SITE,
-        "rules": rules,
-        "environment": describe_environment(),
-    }
-    write_json(target / "qc.json", counts | about)
+    record = ScanQualityRecord(
+        n=len(table),
+        n_flagged=int((table["n_flags"] > 0).sum()),
+        n_unreadable=len(unreadable),
+        n_deviations=N_DEVIATIONS,
+        n_site=N_SITE,
+        rules=dict(zip(RULES, map(_record_of, RULES.values()), strict=True)),
+        environment=Environment.model_validate(describe_environment()),
+    )
+    write_json(target / "qc.json", record.content())
     table = table.drop(columns=["name", "subject_id"])
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
     rated = None
@@ -232,6 +224,16 @@ def qc(
     return Quality(
         table, target / "qc.html", len(unreadable), rated, recipe_for(cohort.table).words
     )
+
+
+def _record_of(rule: Rule) -> RuleRecord:
+    """Return the finite bounds of a rule, as ``qc.json`` has them."""
+    bounds = {}
+    if np.isfinite(rule.low):
+        bounds["low"] = rule.low
+    if np.isfinite(rule.high):
+        bounds["high"] = rule.high
+    return RuleRecord.model_validate({**bounds, "worse": rule.worse})
 
 
 def _refuse_options_of_scans(images_root: object, ratings: object) -> None:

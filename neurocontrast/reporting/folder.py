@@ -19,6 +19,7 @@ from neurocontrast.documents.explanation import (
     BlockShare,
     ExplanationRecord,
 )
+from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -162,7 +163,7 @@ class EvaluationFolder(Results):
         return self.tables[name]
 
     @cached_property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> ImagesRecord:
         """The ``images.json`` next to the store of the evaluated images; empty if it is absent or cannot be read.
 
         A store like ``images.npy`` is looked for where it is named, and then in the evaluation
@@ -178,10 +179,13 @@ class EvaluationFolder(Results):
         places = [
             place for store in stores for place in (store, self.folder / store) if place.is_file()
         ]
+        if not places:
+            return ImagesRecord()
+        file = places[0].with_name("images.json")
         try:
-            return read_json(places[0].with_name("images.json"), limit=_LARGEST) if places else {}
+            return ImagesRecord.of(read_json(file, limit=_LARGEST), file)
         except DataError:
-            return {}
+            return ImagesRecord()
 
     @property
     def target(self) -> str:

@@ -220,7 +220,7 @@ def plot(results: list[dict[str, Any]]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "scale"
     from matplotlib import pyplot as plt
 
-    from neurocontrast.page.style import look_of
+    from neurocontrast.reporting.style import look_of
 
     found = pd.DataFrame(results)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")

@@ -28,7 +28,7 @@ __all__ = ["report"]
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
-from neurocontrast.page.style import look_of
+from neurocontrast.reporting.style import look_of
 
 Floats = npt.NDArray[np.floating[Any]]
 Points = dict[str, list[tuple[int, dict[str, float]]]]

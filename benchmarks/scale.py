@@ -6,8 +6,8 @@ processor seconds of the call (of the clock in brackets, which a busy machine ma
 process's peak memory, with imports. `pretrain` and `embed` are the real stages, stopped at their
 second batch; `embed` is then continued twice, to the middle and to the end::
 
-    python benchmarks/scale.py --folder scratch                                # table, and
-    docs/images/scale.svg python benchmarks/scale.py --folder scratch --sizes 1000 --only
+    python -m benchmarks.scale --folder scratch                                # table, and
+    docs/images/scale.svg python -m benchmarks.scale --folder scratch --sizes 1000 --only
     read_cohort
 """
 

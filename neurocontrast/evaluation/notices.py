@@ -283,11 +283,6 @@ class Overlap:
     """How they were looked for: ``identifiers``, ``contents``; neither where nobody says whom."""
     notices: tuple[Notice, ...]
 
-    @property
-    def facts(self) -> dict[str, int | list[str]]:
-        """Keys of ``evaluation.json``."""
-        return {"n_overlap": len(self.subjects), "overlap_by": list(self.compared)}
-
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
         """Return the notices, then the others but warnings of an earlier call of `check_overlap`."""
         notices = list(self.notices)

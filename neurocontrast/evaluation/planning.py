@@ -19,7 +19,7 @@ from neurocontrast.evaluation.estimators import (
     gives_probabilities,
 )
 from neurocontrast.evaluation.members import members_of
-from neurocontrast.evaluation.models import MODELS, ProbeModel
+from neurocontrast.evaluation.models import MODELS, GivenModel, ProbeModel
 from neurocontrast.evaluation.notices import (
     ALLOWED_COPIES,
     check_duplicates,
@@ -29,7 +29,7 @@ from neurocontrast.evaluation.notices import (
     pretrained,
 )
 from neurocontrast.evaluation.probes import PROBES
-from neurocontrast.evaluation.record import Notice
+from neurocontrast.evaluation.record import FixedSplit, Notice
 from neurocontrast.evaluation.rows import check_rows, row_names, site_names, tidy_table
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
 from neurocontrast.evaluation.splits import (
@@ -46,10 +46,11 @@ from neurocontrast.evaluation.splits.given import (
     fixed_split,
     look_at_fixed,
     look_at_twins,
+    read_split_file,
     splits_from_cv,
     splits_from_table,
 )
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.study import SplitDesign, Study
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
 from neurocontrast.evaluation.uncertainty import choose_units
 from neurocontrast.exceptions import ConfigError
@@ -68,8 +69,9 @@ def plan_study(
     split_rows: pd.DataFrame | None = None,
     estimator: BaseEstimator | None = None,
     cv: Any = None,
+    network: GivenModel | None = None,
 ) -> Study:
-    """Check everything that can be checked before computing, and make the folds.
+    """Check everything that can be checked before computing, and make folds and models.
 
     Parameters
     ----------
@@ -80,15 +82,21 @@ def plan_study(
     info : EmbeddingsInfo, optional
         Description of the embeddings, with the digests of pretraining.
     split_rows : DataFrame, optional
-        Folds to use instead of new ones, as `read_split_file` returns them.
+        Folds to use instead of new ones, as `read_split_file` returns them; of the file that the
+        settings name by default.
     estimator : estimator, optional
         A scikit-learn classifier, regressor or pipeline to fit instead of the built-in one that the
         settings name. For classes, it is fitted to their codes; of two classes 1 is the positive
         one.
     cv : splitter, or iterable of index pairs, optional
         What makes the folds instead, as `splits_from_cv` calls it.
+    network : GivenModel, optional
+        Network that is trained in every fold, in place of a probe on frozen features; features are
+        then the rows of the scans in their table.
     """
     _check_one_design(settings, cv)
+    if split_rows is None and settings.split_file is not None:
+        split_rows = read_split_file(settings.split_file)
     scans = _choose_scans(table, features, settings)
     if estimator is None and ":" in settings.probe:
         raise ConfigError(
@@ -104,13 +112,20 @@ def plan_study(
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or EmbeddingsInfo(), split_rows, cv)
+    if network is None:
+        n_features = study.features.shape[1]
+        study = replace(
+            study,
+            blocks=blocks_of(study.info, n_features),
+            members=members_of(study.info, n_features),
+        )
     if estimator is not None:
         study = replace(study, estimator=estimator)
         if not study.target.has_probabilities:
             study = study.with_notices(
                 [Notice.of("no_probabilities", estimator=describe_own(estimator)[0])]
             )
-    study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
+    study = study.with_model(network or ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
         study = study.with_outcome(make(study))
     return study
@@ -201,86 +216,103 @@ def _plan(
     split_rows: pd.DataFrame | None,
     cv: Any,
 ) -> Study:
+    """Make the splits and refuse leaks over them; return the study, without a model."""
     table = scans.table
     target = scans.target
-    allowed = settings.allow_overlap
     splits = _make_splits(scans, settings, split_rows, cv)
     check_adjustment(table, settings, splits, target=target.name)
     subjects = table["subject_id"].to_numpy(dtype=object)
-    excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
-    n_missing = excluded.get(f"{target.name} missing", 0)
     units = choose_units(
         settings.bootstrap_unit, site_names(table["site"]), subjects, target=target.name
     )
-    found = [
+    excluded = {}
+    for reason, rows in scans.left_out.items():
+        excluded[reason] = int(rows.sum())
+    cautions = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_inner_folds(table, target, splits, settings),
-        *(
-            [Notice.of("excluded_missing_target", target=target.name, n=n_missing)]
-            if n_missing
-            else []
-        ),
-        *look_at_size(splits, settings),
-        *units.notices,
     ]
-    facts: dict[str, Any] = {"excluded": excluded}
-    if (
-        settings.split_column is not None
-    ):  # natural images have neither site nor age, and the columns say so
+    n_missing = excluded.get(f"{target.name} missing", 0)
+    if n_missing:
+        cautions.append(Notice.of("excluded_missing_target", target=target.name, n=n_missing))
+    cautions += look_at_size(splits, settings)
+    cautions += units.notices
+    if settings.split_column is None:
+        design = _describe_folds(settings, splits, split_rows, cv)
+        overlap = check_overlap(table, info, allow_overlap=settings.allow_overlap)
+        twins = check_duplicates(table, scans.features, allow_overlap=settings.allow_overlap)
+        untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
+    else:
+        # Natural images have neither site nor age, and their columns say so.
+        cautions = [notice for notice in cautions if notice.code not in _OF_FOLDS]
+        cautions += look_at_fixed(splits[0], target)
         overlap = check_overlap(
-            table.iloc[splits[0].test], info, allow_overlap=allowed, allowed_copies=ALLOWED_COPIES
+            table.iloc[splits[0].test],
+            info,
+            allow_overlap=settings.allow_overlap,
+            allowed_copies=ALLOWED_COPIES,
         )
         n_twins, twins = look_at_twins(scans.features, table[CONTENT], splits[0])
-        found = [
-            *(each for each in found if each.code not in _OF_FOLDS),
-            *look_at_fixed(splits[0], target),
-        ]
-        how_split = "fixed"
-        why_untested = "fitted on (train and validation)"
-        facts["split"] = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
-    else:
-        overlap = check_overlap(table, info, allow_overlap=allowed)
-        twins = check_duplicates(table, scans.features, allow_overlap=allowed)
-        how_split = settings.splits
-        why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
-        if split_rows is not None:
-            how_split = "file"
-        elif cv is not None:
-            how_split = "custom" if splits[0].held_out_site is None else "leave-site-out"
-            facts["splitter"] = describe_splitter(cv)
+        parts = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
+        design = SplitDesign("fixed", fixed=parts)
+        untested = "fitted on (train and validation)"
     return Study(
-        settings,
-        table,
-        scans.features,
-        target,
-        splits,
-        units,
-        blocks_of(info, scans.features.shape[1]),
-        members_of(info, scans.features.shape[1]),
-        flow=_flow(scans, splits, info, why_untested=why_untested),
-        notices=[*overlap.notices, *twins, *found],
-        facts=facts | {"splits": how_split} | overlap.facts,
+        settings=settings,
+        table=table,
+        features=scans.features,
+        target=target,
+        splits=splits,
+        split_design=design,
+        units=units,
+        overlap=overlap,
+        excluded=excluded,
+        flow=_flow(scans, splits, info, why_untested=untested),
+        notices=[*overlap.notices, *twins, *cautions],
+        info=info,
     )
+
+
+def _describe_folds(
+    settings: EvaluationSettings, splits: list[Split], split_rows: pd.DataFrame | None, cv: Any
+) -> SplitDesign:
+    """Return how the folds of a cross-validation came about: from a file, a splitter or settings."""
+    if split_rows is not None:
+        return SplitDesign("file")
+    if cv is None:
+        return SplitDesign(settings.splits)
+    name = "custom"
+    if splits[0].held_out_site is not None:
+        name = "leave-site-out"
+    return SplitDesign(name, splitter=describe_splitter(cv))
 
 
 def _describe_fixed(
     column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
-) -> dict[str, Any]:
+) -> FixedSplit:
     """Return the parts of the fixed design, and the use of each."""
     parts = parts_of(split)
-    validated = len(parts["validation"]) > 0
-    seen = None if info.pretraining_subjects is None else pretrained(table, info)
-    return {
-        "column": column,
-        "n": {name: len(rows) for name, rows in parts.items()},
-        "chosen_on": "validation" if validated else "a fifth of train",
-        "refit_on": ["train", "validation"] if validated else ["train"],
-        "n_fitted": len(split.train),
-        "n_pretrained": {
-            name: None if seen is None else int(seen[rows].sum()) for name, rows in parts.items()
-        },
-        "n_duplicates": {"test": n_twins},
-    }
+    sizes = {}
+    n_pretrained: dict[str, int | None] = dict.fromkeys(parts)
+    for name, rows in parts.items():
+        sizes[name] = len(rows)
+    if info.pretraining_subjects is not None:
+        is_pretrained = pretrained(table, info)
+        for name, rows in parts.items():
+            n_pretrained[name] = int(is_pretrained[rows].sum())
+    chosen_on = "a fifth of train"
+    refit_on = ["train"]
+    if len(parts["validation"]):
+        chosen_on = "validation"
+        refit_on.append("validation")
+    return FixedSplit(
+        column=column,
+        n=sizes,
+        chosen_on=chosen_on,
+        refit_on=refit_on,
+        n_fitted=len(split.train),
+        n_pretrained=n_pretrained,
+        n_duplicates={"test": n_twins},
+    )
 
 
 def _make_splits(

@@ -1,16 +1,13 @@
-"""Folder of ``neurocontrast explain``, read: a map or ranking, and how it was made."""
+"""Folder of ``neurocontrast explain``, read: a map or ranking, and the maps of blocks."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field
-
-from neurocontrast.data.problems import shown
-from neurocontrast.documents.document import Document
+from neurocontrast.documents.explanation import (
+    EXPLANATION_FILE,
+    BlockShare,
+    ExplanationRecord,
+)
 from neurocontrast.evaluation.record import FORMAT
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_json
@@ -31,42 +28,7 @@ _SETTINGS = {
     "seed": "Seed",
 }
 """Keys that are shown, with their labels."""
-
-
-class ExplanationRecord(Document):
-    """Method of a map of the brain, or of a ranking of measures."""
-
-    method: str | None = None
-    n_subjects: int | None = None
-    positive: str | None = None
-    n_members: int | None = None
-    n_measures: int | None = None
-    n_resamples: int | None = None
-    n_units: int | None = None
-    resampled: str | None = None
-    """Units that intervals resample: ``subject`` or ``site``."""
-    patch_mm: float | None = None
-    quantity: str = ""
-    atlas: str | None = None
-    software: str | None = None
-    template: str | None = None
-    simulated: bool = False
-    warnings: list[str] = Field(default_factory=list)
-    top_regions: list[object] = Field(default_factory=list)
-
-    @property
-    def is_share(self) -> bool:
-        """Whether values are shares of the differences in score; early versions show changes."""
-        return self.quantity.startswith("share")
-
-    def settings(self) -> list[tuple[str, str]]:
-        """List the settings that are recorded, with their labels."""
-        content = self.content()
-        shown = []
-        for key, label in _SETTINGS.items():
-            if content.get(key) is not None:
-                shown.append((label, value_text(content[key])))
-        return shown
+_REMEDY = "Run 'neurocontrast explain' again."
 
 
 @dataclass(frozen=True)
@@ -85,51 +47,56 @@ class ExplainedBlock:
 class Explanation:
     """Result of ``neurocontrast explain``: ``explain.json``, its map, and the blocks' maps."""
 
-    about: ExplanationRecord
+    record: ExplanationRecord
     map_path: Path
     blocks: tuple[ExplainedBlock, ...] = ()
 
+    @property
+    def is_share(self) -> bool:
+        """Whether values are shares of the differences in score; early versions show changes."""
+        return self.record.quantity.startswith("share")
+
+    def settings(self) -> list[tuple[str, str]]:
+        """List the settings that are recorded, with their labels."""
+        content = self.record.content()
+        shown = []
+        for key, label in _SETTINGS.items():
+            if content.get(key) is not None:
+                shown.append((label, value_text(content[key])))
+        return shown
+
 
 def read_explanation(folder: Path) -> Explanation | None:
-    """Read the folder of an explanation; None where there is none."""
-    if not (folder / "explain.json").is_file():
+    """Read the folder of an explanation; None without ``explain.json``."""
+    file = folder / EXPLANATION_FILE
+    if not file.is_file():
         return None
-    remedy = "Run 'neurocontrast explain' again."
-    about = read_json(folder / "explain.json", remedy=remedy)
-    if about.get("format") != FORMAT:
+    content = read_json(file, remedy=_REMEDY)
+    if content.get("format") != FORMAT:
         raise DataError(
-            f"{folder / 'explain.json'}: format must be {FORMAT}, found {about.get('format')!r}. It was written by "
-            f"another version of neurocontrast. {remedy}"
+            f"{file}: format must be {FORMAT}, found {content.get('format')!r}. It was written by "
+            f"another version of neurocontrast. {_REMEDY}"
         )
+    record = ExplanationRecord.of(content, file, remedy=_REMEDY)
     # The name of a file in this folder, and no way out of it.
-    path = folder / Path(str(about.get("map") or "saliency.nii.gz")).name
+    path = folder / Path(record.map).name
     if not path.is_file():
-        raise DataError(f"{path}: the map of the explanation is missing. {remedy}")
-    record = ExplanationRecord.of(about, folder / "explain.json", remedy=remedy)
-    return Explanation(record, path, _read_blocks(about.get("blocks") or [], path, remedy))
-
-
-def _read_blocks(
-    described_blocks: Sequence[Any], map_path: Path, remedy: str
-) -> tuple[ExplainedBlock, ...]:
-    """Read the blocks of features of an explanation; explanations of earlier versions have none.
-
-    Each block has a map beside that of the whole score; in a ranking of measures it has a column.
-    """
+        raise DataError(f"{path}: the map of the explanation is missing. {_REMEDY}")
     blocks = []
-    for described in described_blocks:
-        try:
-            name = str(described["name"])
-            share = float(described["share"])
-            path = None if map_path.suffix == ".tsv" else Path(described["map"])
-        except (KeyError, TypeError, ValueError):
-            raise DataError(
-                f"{map_path.with_name('explain.json')}: 'blocks' must be a list of name, share and "
-                f"map, found {shown(described)}. {remedy}"
-            ) from None
-        if path is not None:
-            path = map_path.with_name(path.name)
-            if not path.is_file():
-                raise DataError(f"{path}: the map of the block '{name}' is missing. {remedy}")
-        blocks.append(ExplainedBlock(name, share, path))
-    return tuple(blocks)
+    for block in record.blocks:
+        blocks.append(ExplainedBlock(block.name, block.share, _map_of(block, path)))
+    return Explanation(record, path, tuple(blocks))
+
+
+def _map_of(block: BlockShare, map_path: Path) -> Path | None:
+    """Return the map of a block beside that of the whole score; None in a ranking of measures."""
+    if map_path.suffix == ".tsv":
+        return None
+    if block.map is None:
+        raise DataError(
+            f"{map_path.with_name(EXPLANATION_FILE)}: the block '{block.name}' lacks map. {_REMEDY}"
+        )
+    path = map_path.with_name(Path(block.map).name)
+    if not path.is_file():
+        raise DataError(f"{path}: the map of the block '{block.name}' is missing. {_REMEDY}")
+    return path

@@ -14,6 +14,7 @@ import yaml
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
+from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.evaluation.record import (
     FILE,
     Evaluation,
@@ -29,7 +30,6 @@ from neurocontrast.reporting import wording
 from neurocontrast.reporting.explanation import Explanation, read_explanation
 from neurocontrast.reporting.pretraining import (
     Finetuning,
-    ImagesOrigin,
     Objective,
     Pretraining,
     Software,
@@ -151,7 +151,7 @@ class EvaluationFolder(Results):
         return self.tables[name]
 
     @cached_property
-    def origin(self) -> ImagesOrigin:
+    def origin(self) -> ImagesRecord:
         """The ``images.json`` next to the store of the evaluated images; empty if there is none to read.
 
         A store like ``images.npy`` is looked for where it is named, and then in the evaluation
@@ -161,7 +161,7 @@ class EvaluationFolder(Results):
             for path in (store, self.folder / store):
                 if path.is_file():
                     return _read_origin(path.with_name("images.json"))
-        return ImagesOrigin()
+        return ImagesRecord()
 
     def _stores(self) -> list[Path]:
         """Return the store of images that tables name first, if any does."""
@@ -281,11 +281,11 @@ class EvaluationFolder(Results):
         return digest_of_file(self.folder / "predictions.tsv")
 
 
-def _read_origin(path: Path) -> ImagesOrigin:
+def _read_origin(path: Path) -> ImagesRecord:
     try:
-        return ImagesOrigin.of(read_json(path, limit=_LARGEST), path)
+        return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
     except DataError:
-        return ImagesOrigin()
+        return ImagesRecord()
 
 
 def read_folder(

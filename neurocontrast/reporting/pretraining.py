@@ -136,33 +136,24 @@ class Pretraining(EncoderOfRun):
     imported: Imported | None = None
     init: InitialWeights | None = None
 
+    @property
+    def component_counts(self) -> list[int]:
+        """Numbers of components beside the network, of each member or of the run; each once."""
+        besides = [member.beside for member in self.members]
+        if not self.members:
+            besides = [self.beside]
+        counts = []
+        for beside in besides:
+            if beside is not None and beside.n_components is not None:
+                counts.append(beside.n_components)
+        return list(dict.fromkeys(counts))
+
 
 class Finetuning(Document):
     """Section ``finetuning``: a network trained in every fold, in place of a probe."""
 
     begins_with: str | None = None
     settings: Json = Field(default_factory=dict)
-
-
-class ImageSettings(Document):
-    """Section ``settings`` of ``images.json``."""
-
-    dataset: str | None = None
-    background: object = None
-
-
-class ImagesOrigin(Document):
-    """Content of ``images.json``: the data set of natural images."""
-
-    dataset: str | None = None
-    name: str | None = None
-    statement: list[str] = Field(default_factory=list)
-    settings: ImageSettings = Field(default_factory=ImageSettings)
-
-    @property
-    def key(self) -> str:
-        """Key of the data set; empty where nothing is recorded."""
-        return self.dataset or self.settings.dataset or ""
 
 
 class Software(Document):

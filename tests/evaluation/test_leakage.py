@@ -44,10 +44,10 @@ def test_people_of_pretraining_are_refused_by_name_or_counted_and_not_knowing_th
     assert notice.code == "pretraining_overlap"
     assert "2 of 4 subjects" in notice.message
     nobody = overlap("z")
-    assert nobody.facts == {"n_overlap": 0, "overlap_by": ["identifiers", "contents"]}
+    assert (nobody.subjects, nobody.compared) == (frozenset(), ("identifiers", "contents"))
     assert nobody.notices == ()
     unknown = check_overlap(TABLE, EmbeddingsInfo())
-    assert unknown.facts == {"n_overlap": 0, "overlap_by": []}
+    assert (unknown.subjects, unknown.compared) == (frozenset(), ())
     assert [notice.code for notice in unknown.notices] == ["overlap_unknown"]
 
 

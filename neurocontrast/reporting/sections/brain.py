@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.data.listing import read_table
+from neurocontrast.documents.explanation import ExplanationRecord, TopRegion
 from neurocontrast.reporting.blocks import (
     Block,
     Column,
@@ -24,7 +25,7 @@ from neurocontrast.reporting.blocks import (
     note,
     pictures,
 )
-from neurocontrast.reporting.explanation import ExplainedBlock, Explanation, ExplanationRecord
+from neurocontrast.reporting.explanation import ExplainedBlock, Explanation
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.naming import quoted
@@ -59,12 +60,12 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     if explanation is None:
         return None
     blocks: list[Block] = [Facts(write_paragraphs("brain_facts.j2", files))]
-    doubts = [("Note.", warning) for warning in explanation.about.warnings]
+    doubts = [("Note.", warning) for warning in explanation.record.warnings]
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
         return section("regions", [*blocks, *_ranking(explanation)], name="brain")
-    regions = [peak for peak in explanation.about.top_regions if isinstance(peak, dict)][:10]
-    colours = say_colours(explanation.about)
+    regions = explanation.record.top_regions[:10]
+    colours = say_colours(explanation)
     try:
         image = read_map(explanation.map_path)
         blocks += pictures(*_draw_whole(image, colours), wide=True)
@@ -77,12 +78,13 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     return section("brain", blocks)
 
 
-def say_colours(record: ExplanationRecord) -> str:
+def say_colours(explanation: Explanation) -> str:
     """Say what the two colours of a map mean."""
-    towards = quoted(record.positive) if record.positive else "a higher predicted value"
+    positive = explanation.record.positive
+    towards = quoted(positive) if positive else "a higher predicted value"
     orange = f"what is there speaks for {towards}"
     purple = "against it"
-    if record.is_share:
+    if explanation.is_share:
         orange = (
             f"scans with a higher score towards {towards} owe it to what is there, by this share of "
             "the difference"
@@ -155,7 +157,7 @@ def _ranking(explanation: Explanation) -> list[Block]:
         *pictures(picture),
         *pictures(_surface(explanation), wide=True),
         make_table("The same as numbers.", rows, columns),
-        note(say_ranking(explanation.about, len(rows))),
+        note(say_ranking(explanation.record, len(rows))),
     ]
 
 
@@ -178,14 +180,16 @@ def _surface(explanation: Explanation) -> Picture | None:
     )
 
 
-def _region_table(regions: list[dict]) -> Table:
+def _region_table(regions: Sequence[TopRegion]) -> Table:
     columns = (
         Column("Peak", "number", "heading"),
         Column("Near", "region", "text", reason="no region within 20 mm, or scans not in MNI152"),
         *(Column(axis, axis, digits=0) for axis in "xyz"),
         Column("Value", "value", digits=4, signed=True),
     )
-    rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
+    rows = []
+    for number, region in enumerate(regions, start=1):
+        rows.append({"number": number, **region.content()})
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
     return make_table(caption, rows, columns, note=_NAMES_OF_REGIONS)
 

@@ -21,10 +21,8 @@ from neurocontrast.evaluation import (
     read_split_file,
     run_study,
 )
-from neurocontrast.evaluation.measure import measure
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
-from neurocontrast.reporting.findings import FINDINGS
-from tests.evaluation.quick import plan, warnings
+from tests.evaluation.quick import evaluate_study, plan, warnings
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +55,13 @@ def plan_by_file(sessions, tmp_path):
 @pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
 def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, options):
     first = plan(sessions, **options)
-    result = measure(first, FINDINGS)
+    result = evaluate_study(first)
     again = plan_by_file(result.tables["splits"])
     for a, b in zip(first.splits, again.splits, strict=True):
         assert (a.repeat, a.fold, a.held_out_site) == (b.repeat, b.fold, b.held_out_site)
         np.testing.assert_array_equal(a.test, b.test)
         np.testing.assert_array_equal(a.train, b.train)
-    repeated = measure(again, FINDINGS)
+    repeated = evaluate_study(again)
     assert repeated.evaluation.content()["splits"] == "file"
     assert (
         repeated.evaluation.content()["splits_digest"]
@@ -79,7 +77,7 @@ def test_scans_without_a_fold_are_trained_on_and_never_tested(folds, plan_by_fil
     assert len(study.splits) == 2
     assert [len(split.test) for split in study.splits] == [20, 20]
     assert [len(split.train) for split in study.splits] == [60, 60]
-    result = measure(study, FINDINGS)
+    result = evaluate_study(study)
     assert len(result.tables["predictions"]) == 40
     assert result.tables["sites"]["n"].sum() == 40
 
@@ -171,7 +169,7 @@ def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
 
 def test_sites_held_out_by_a_splitter_are_held_out_for_the_baseline_too(cohort):
     study = plan(cohort, cv=LeaveSiteOut())
-    assert study.facts["splits"] == "leave-site-out"
+    assert study.split_design.name == "leave-site-out"
     assert "site" not in study.covariates
     codes = cohort.table["site"].astype("category").cat.codes.to_numpy()
     same = plan(cohort, cv=PredefinedSplit(codes))
@@ -182,7 +180,7 @@ def test_a_group_aware_splitter_gets_the_subjects(sessions):
     for cv in (GroupKFold(4), StratifiedGroupKFold(4)):
         study = plan(sessions, cv=cv)
         assert len(study.splits) == 4
-        assert study.facts["splits"] == "custom"
+        assert study.split_design.name == "custom"
 
 
 def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
@@ -193,7 +191,7 @@ def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
 
     study = plan(sessions, cv=Mine())
     assert [split.held_out_site for split in study.splits] == ["site-0", "site-1", "site-2"]
-    assert study.facts["splitter"] == "Mine"  # and no address of an object
+    assert study.split_design.splitter == "Mine"  # and no address of an object
 
 
 def test_repeats_are_recognised_by_scans_that_are_tested_again(cohort):
@@ -212,7 +210,7 @@ def test_scans_that_no_split_tests_are_said(cohort):
     )
     study = plan(cohort, cv=list(pairs))
     assert "fold_untested" in warnings(study)
-    assert study.facts["splitter"] == "pairs of training and test rows"
+    assert study.split_design.splitter == "pairs of training and test rows"
     assert "never tested, by the splitter" in set(study.flow["reason"])
     tested = np.unique(np.concatenate([split.test for split in study.splits]))
     assert run_study(study).evaluation.bootstrap.n_units == len(tested) < 60

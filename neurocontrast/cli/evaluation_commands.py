@@ -28,7 +28,7 @@ from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
     from neurocontrast.commands.predicting import PeoplePredictions
-    from neurocontrast.evaluation.record import Evaluation
+    from neurocontrast.documents.result import Result as EvaluationContent
     from neurocontrast.findings.external import ExternalTest
 
 _OPEN = "Next: open the page in a browser. Read its warnings first."
@@ -378,7 +378,7 @@ def comparison_result(folder: Path) -> Result:
     return Result(facts, title, table, [_OPEN], path=folder / "comparison.html")
 
 
-def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
+def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
     from neurocontrast.findings.external import ExternalTest
     from neurocontrast.findings.new_site.measure import NewSite

@@ -16,7 +16,10 @@ from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
 from neurocontrast.documents.embeddings import Embeddings
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.result import FILE, EmbeddingsOrigin, read_evaluation
 from neurocontrast.evaluation import (
     EvaluationSettings,
     StudyResult,
@@ -26,7 +29,6 @@ from neurocontrast.evaluation import (
 )
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import PROBES
-from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin, Metric, read_evaluation
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import (
@@ -67,7 +69,7 @@ class EvaluationResult(WrittenFigures):
     ----------
     folder : Path
         The folder.
-    record : Evaluation
+    record : Result
         Content of ``evaluation.json``.
     """
 
@@ -336,9 +338,9 @@ def write_evaluation(
     origin = {
         "simulated": info.simulated,
         "simulation": info.simulation,
-        "run": info.content().get("run"),
+        "run": info.run if info.content().get("run") else None,
         "objective": info.objective,
-        "environment": describe_environment(),
+        "environment": Environment.model_validate(describe_environment()),
     }
     with atomic_folder(folder) as new:
         for name, table in result.tables.items():

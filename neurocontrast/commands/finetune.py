@@ -18,9 +18,10 @@ from neurocontrast.commands.evaluate import EvaluationResult, write_evaluation
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
+from neurocontrast.documents.origin import Finetuning
+from neurocontrast.documents.result import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation import EvaluationSettings, Study
 from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
-from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, hold
 from neurocontrast.findings import measure
@@ -169,13 +170,15 @@ def _evaluate(
     n_features = sum(map(attrgetter("encoder.n_features"), plan.networks))
     n = result.evaluation.n.model_copy(update={"features": n_features})
     settings = plan.settings.finetune.model_dump(mode="json")
-    finetuning = {
-        "begins_with": "random weights" if plan.from_scratch else "pretrained weights",
-        "settings": settings,
-        "augment": plan.augment,
-        "seed": plan.settings.seed,
-        "folds": abouts,
-    }
+    finetuning = Finetuning.model_validate(
+        {
+            "begins_with": "random weights" if plan.from_scratch else "pretrained weights",
+            "settings": settings,
+            "augment": plan.augment,
+            "seed": plan.settings.seed,
+            "folds": abouts,
+        }
+    )
     origin = EmbeddingsOrigin(
         file=None if plan.from_scratch else plan.contract.weights.file,
         digest=plan.weights,

@@ -5,10 +5,11 @@ fits, and returns tables and a summary; the command `neurocontrast.evaluate` rea
 files.
 """
 
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Result, read_evaluation
 from neurocontrast.evaluation.designs import BlockScaler
 from neurocontrast.evaluation.encoding import covariate_encoder
 from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.results import StudyResult, run_study
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
@@ -20,12 +21,12 @@ from neurocontrast.evaluation.transformers import ComBat, Residualiser
 __all__ = [
     "BlockScaler",
     "ComBat",
-    "Evaluation",
     "EvaluationSettings",
     "FittedProbe",
     "LeaveSiteOut",
     "Notice",
     "Residualiser",
+    "Result",
     "SiteStratifiedGroupKFold",
     "Study",
     "StudyResult",

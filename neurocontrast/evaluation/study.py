@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import FixedSplit
 from neurocontrast.evaluation.adjustment import adjustments
 from neurocontrast.evaluation.designs import (
     Block,
@@ -28,7 +30,6 @@ from neurocontrast.evaluation.models.model import (
     split_seed,
 )
 from neurocontrast.evaluation.notices import Overlap
-from neurocontrast.evaluation.record import FixedSplit, Notice
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split

@@ -22,8 +22,11 @@ from neurocontrast.data.levels import (
     numbers_of,
     unseen_levels,
 )
+from neurocontrast.documents.figures import Increment, Interval, Metric, ModelFigures
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import record
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Counts
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.designs import (
     blocks_of,
     check_same_blocks,
@@ -49,7 +52,6 @@ from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
 )
-from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     check_rows,
@@ -73,7 +75,7 @@ from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingn
 from neurocontrast.findings.predictions import draw_confusion, draw_curve, draw_predicted
 from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.findings.result import table_metrics
-from neurocontrast.findings.rivals import rivals, say_rivals
+from neurocontrast.findings.rivals import say_rivals
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Paragraph, Pictures, Section, note, pictures
 from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
@@ -82,7 +84,7 @@ _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
 """Columns whose values name people or places, and so are other ones in an external test set."""
 
 
-class ExternalMetric(record.Section):
+class ExternalMetric(ResultSection):
     """A metric of the external test set."""
 
     value: StrictFloat | None = None
@@ -90,7 +92,7 @@ class ExternalMetric(record.Section):
     reason: str | None = None
 
 
-class ExternalRival(record.Section):
+class ExternalRival(ResultSection):
     """A model without an encoder on the external test set, and the embedding minus it."""
 
     metrics: dict[str, ExternalMetric] = {}
@@ -556,6 +558,10 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     threshold = files.summary.threshold.model_copy(
         update={"rule": external.threshold, "values": []}
     )
+    models = {}
+    for key, rival in external.rivals.items():
+        metrics = _as_metrics(rival.metrics)
+        models[key] = ModelFigures(metrics=metrics, increment=rival.increment)
     changes = {
         "n": external.n,
         "metrics": _as_metrics(external.metrics),
@@ -566,11 +572,8 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
         "outlyingness": external.outlyingness,
         "permutation": None,
         "splits": "fixed",
-        **dict.fromkeys(each.key for each in rivals(files.summary)),
+        "models": models,
     }
-    for key, rival in external.rivals.items():
-        changes[key] = _as_metrics(rival.metrics)
-        changes[f"{key}_increment"] = rival.increment
     tested = _tested(files)
     sites = files.table("external_sites", "site", "n")
     tested = files.predictions.iloc[:0] if tested is None else tested

@@ -12,14 +12,13 @@ import pandas as pd
 from matplotlib.ticker import NullLocator, StrMethodFormatter
 from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
-from neurocontrast.evaluation import record
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     POOLED_ONLY,
     compute_metrics,
     finite_or_none,
 )
-from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.study import Study
@@ -36,7 +35,7 @@ from neurocontrast.page.wording import Words, capitalise, leading_metrics, numbe
 from neurocontrast.seeds import derive_generator, derive_seed
 
 
-class LearningPoint(record.Section):
+class LearningPoint(ResultSection):
     """A metric with a number of training subjects."""
 
     n_train: StrictInt

@@ -5,9 +5,8 @@
 import numpy as np
 from pydantic import StrictFloat, StrictInt
 
-from neurocontrast.evaluation import record
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.distribution import DistributionError, Reference, count_outside
-from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.study import Study
 from neurocontrast.findings.finding import Finding, Found, Inputs
@@ -17,7 +16,7 @@ from neurocontrast.page.blocks import Block, Column, Facts, Section, make_table,
 from neurocontrast.page.wording import count_text
 
 
-class SiteOutside(record.Section):
+class SiteOutside(ResultSection):
     """Scans of a site, those of them outside, and the median percentile of their distances."""
 
     site: str | None

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from neurocontrast.evaluation.record import Increment, Metric
+from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import naming, permutation_result, write

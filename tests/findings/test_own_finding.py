@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 from pydantic import StrictInt
 
-from neurocontrast.evaluation.record import Notice, Part
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.section import Part
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
 from neurocontrast.findings import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.record import Estimate
+from neurocontrast.documents.figures import Estimate
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.new_site.measure import NewSite, measure_new_sites

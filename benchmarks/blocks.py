@@ -1,7 +1,7 @@
 """What does the choice of the blocks' weight cost where the network is useless, and what does it bring?
 
-    python benchmarks/blocks.py                    # ten minutes on one core
-    python benchmarks/blocks.py --seeds 3 --people 100
+    python -m benchmarks.blocks                    # ten minutes on one core
+    python -m benchmarks.blocks --seeds 3 --people 100
 
 Simulated people with two diagnoses. Twenty components hold the effect, with standard deviations
 that fall as those of principal components do; the network's 128 features are noise (the null), hold

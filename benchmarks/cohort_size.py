@@ -1,7 +1,7 @@
 """When is pretraining worth it? Error of age against the number of people to learn from, in simulated cohorts.
 
-    python benchmarks/cohort_size.py --out OUT                                       # an hour on
-    two quiet cores python benchmarks/cohort_size.py --out OUT --sizes 3000 1000 300 100 --seeds 1
+    python -m benchmarks.cohort_size --out OUT                                       # an hour on
+    two quiet cores python -m benchmarks.cohort_size --out OUT --sizes 3000 1000 300 100 --seeds 1
     --epochs 5   # the README's
 
 N healthy people of eight simulated scanners (`neurocontrast simulate`, default effects, 19×22×19

@@ -8,9 +8,9 @@ and view adds to (b), where the images are skull-stripped, and what erosion take
 Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the page cache,
 and from the disk after the kernel was asked to forget them.
 
-    python benchmarks/data.py                       # simulated brains of 1 mm; about three minutes
-    python benchmarks/data.py --images FOLDER       # .nii.gz files of your own
-    python benchmarks/data.py --before CHECKOUT     # the same beside another checkout: git worktree
+    python -m benchmarks.data                       # simulated brains of 1 mm; about three minutes
+    python -m benchmarks.data --images FOLDER       # .nii.gz files of your own
+    python -m benchmarks.data --before CHECKOUT     # the same beside another checkout: git worktree
     add CHECKOUT COMMIT
 """
 
@@ -49,7 +49,6 @@ from monai.transforms import (
     Spacing,
     Spacingd,
 )
-from white_matter import read_boxed
 
 import neurocontrast
 from neurocontrast.data.batches import read_batches
@@ -61,8 +60,8 @@ from neurocontrast.transforms import (
     LoadScand,
     ResampleByAread,
 )
-from neurocontrast.transforms.brain import erode
-from neurocontrast.transforms.compose import load_volume
+from neurocontrast.transforms.brain import KeepBraind, erode
+from neurocontrast.transforms.compose import brain_transforms, load_volume
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 Timed = Callable[[], object]
@@ -303,10 +302,18 @@ def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: in
         print(f"| {name} | {statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f}) |")
 
 
+def read_brain_mask(path: str, preprocessing: Preprocessing) -> np.ndarray:
+    """Return the brain of a scan in its box, before intensities are normalised and edges eroded."""
+    transform = brain_transforms(preprocessing)
+    kept = transform.get_index_of_first(lambda step: isinstance(step, KeepBraind))
+    scan = transform({"image": path}, end=kept + 1)
+    return scan["image_brain"].numpy()[0] != 0
+
+
 def erosion(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
     spacing = (preprocessing.spacing_mm or 1.0,) * 3
     brain = preprocessing.model_copy(update={"normalise": "percentile"})
-    mask = read_boxed(paths[0], brain)["image_brain"].numpy()[0] != 0
+    mask = read_brain_mask(paths[0], brain)
     ball = np.linalg.norm(np.indices((5, 5, 5)) - 2, axis=0) <= 2
     radius = 2 * spacing[0]
     calls: dict[str, Timed] = {

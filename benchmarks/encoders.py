@@ -5,9 +5,9 @@ optimiser; inference is a forward pass. Rounds of both layouts take turns, and t
 counts. What `Encoder` does by itself is the layout that its network names (``layout``,
 ``inference_layout``)::
 
-    python benchmarks/encoders.py --names lenet5 resnet_small --rounds 3     # half a minute on one
-    core python benchmarks/encoders.py                                            # all of them:
-    several minutes python benchmarks/encoders.py --names resnet50 --n 32 --side 64 --stem imagenet
+    python -m benchmarks.encoders --names lenet5 resnet_small --rounds 3     # half a minute on one
+    core python -m benchmarks.encoders                                            # all of them:
+    several minutes python -m benchmarks.encoders --names resnet50 --n 32 --side 64 --stem imagenet
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """How long an evaluation takes: permutations beside scikit-learn's own test, and the whole beside an earlier state.
 
-    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 50]
-    [--jobs 2] python benchmarks/evaluation.py --before FOLDER [--n-scans 600] python
+    python -m benchmarks.evaluation [--n-scans 662] [--n-features 1024] [--n-permutations 50]
+    [--jobs 2] python -m benchmarks.evaluation --before FOLDER [--n-scans 600] python
     benchmarks/evaluation.py --plain [--n-scans 600 --n-features 4608]
 
 Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten
@@ -49,6 +49,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.model_figures import metric_summary
 from neurocontrast.evaluation.planning import plan_study
 from neurocontrast.evaluation.results import permutation_summary, predict_out_of_fold
@@ -57,8 +58,8 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import fold_table
-from neurocontrast.findings import measure
 from neurocontrast.progress import SILENT
+from neurocontrast.reporting.findings import FINDINGS
 
 WHOLE = """
 import sys, time
@@ -67,14 +68,17 @@ sys.path.append(sys.argv[1])
 from evaluation import simulate
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 try:
+    from neurocontrast.evaluation.measure import measure
+    from neurocontrast.reporting.findings import FINDINGS
+    arguments = [FINDINGS]
+except ImportError:  # a checkout of before reporting
     from neurocontrast.findings import measure
-except ImportError:  # a checkout of before findings
-    from neurocontrast.evaluation import run_study as measure
+    arguments = []
 table, features = simulate(int(sys.argv[2]), int(sys.argv[3]))
 study = plan_study(table, features, settings=EvaluationSettings(target=sys.argv[4]))
 with threadpool_limits(limits=1):
     start = time.process_time()
-    measure(study)
+    measure(study, *arguments)
     print(time.process_time() - start)
 """
 """Run in a process of its own, with the package of one checkout or the other on PYTHONPATH."""
@@ -275,7 +279,7 @@ def compare_whole(arguments: argparse.Namespace) -> None:
 def compare_plain(arguments: argparse.Namespace) -> None:
     study = make_study(arguments)
     start = time.process_time()
-    auc = measure(study).evaluation.metrics["auc"].pooled
+    auc = measure(study, FINDINGS).evaluation.metrics["auc"].pooled
     ours = time.process_time() - start
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     search = GridSearchCV(

@@ -1,6 +1,6 @@
 """How long the evaluation of a large table takes, and how much memory, beside scikit-learn.
 
-    python benchmarks/evaluation_scale.py [--sizes 1000 10000 100000] [--targets diagnosis age site]
+    python -m benchmarks.evaluation_scale [--sizes 1000 10000 100000] [--targets diagnosis age site]
     [--exact 10000]
 
 Simulated features of 1,024 numbers, 40 sites and a weak signal, written as embeddings;

@@ -1,7 +1,7 @@
 """Frozen features, the fine-tuned network, and the same network from random weights, on the same folds.
 
-    python benchmarks/finetuning.py                    # simulated brains, and those of
-    ../shared/data/brains python benchmarks/finetuning.py --data none        # simulated ones alone
+    python -m benchmarks.finetuning                    # simulated brains, and those of
+    ../shared/data/brains python -m benchmarks.finetuning --data none        # simulated ones alone
 
 Simulated: pretraining on healthy people, then patients from controls among others of the same
 sites. Real: pretraining on the healthy scans of two sites, then age and sex of people whom

@@ -1,9 +1,9 @@
 """Freeze what the package computes, and compare two frozen states: proof that a refactor changes nothing.
 
-    python benchmarks/golden.py freeze BEFORE
+    python -m benchmarks.golden freeze BEFORE
     ... change the code ...
-    python benchmarks/golden.py freeze AFTER --from BEFORE
-    python benchmarks/golden.py compare BEFORE AFTER
+    python -m benchmarks.golden freeze AFTER --from BEFORE
+    python -m benchmarks.golden compare BEFORE AFTER
 
 `--from` evaluates the embeddings of the earlier state, so that evaluation is compared on equal
 features. Takes about four minutes on two cores.

@@ -3,7 +3,7 @@
 Simulated features, so that the truth is known: 40 move with age, each site has a shift and a spread
 of its own. Ridge regression is fitted on four sites and tested at the fifth.
 
-    python benchmarks/harmonisation.py
+    python -m benchmarks.harmonisation
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long the classifier of images after an epoch takes at the size of CIFAR.
 
-    python benchmarks/image_probes.py [--n-images 60000] [--threads 2]
+    python -m benchmarks.image_probes [--n-images 60000] [--threads 2]
 
 Simulated features of 512 numbers, as of a ResNet after its last rectifier: normal latent variables,
 whose variances decay as 1/j², shifted by ten classes along the first thirty, mixed, and negative
@@ -10,7 +10,6 @@ values set to 0. Four of six images are fitted on at four penalties, one chooses
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,11 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from neurocontrast.documents.embeddings import write_embeddings  # noqa: E402
-from pipelines.natural.probing import write_accuracy  # noqa: E402
+from neurocontrast.documents.embeddings import write_embeddings
+from pipelines.natural.probing import write_accuracy
 
 
 def simulate(n_images: int, n_features: int = 512, n_classes: int = 10) -> tuple[np.ndarray, ...]:

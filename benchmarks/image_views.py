@@ -3,10 +3,10 @@
 All are timed in one run, in turn, by the processor's time of one thread, so that the ratios hold on
 a busy machine too; on a GPU by the clock::
 
-    python benchmarks/image_views.py                       # 32×32; about two minutes
-    python benchmarks/image_views.py batch numbers         # sections by name
-    python benchmarks/image_views.py speed --device cuda
-    python benchmarks/image_views.py picture --out docs/images/image_views.png --store
+    python -m benchmarks.image_views                       # 32×32; about two minutes
+    python -m benchmarks.image_views batch numbers         # sections by name
+    python -m benchmarks.image_views speed --device cuda
+    python -m benchmarks.image_views picture --out docs/images/image_views.png --store
     DATA/images.npy
 
 `speed`: each operation applied to every image, then whole views as SupCon's settings draw them.

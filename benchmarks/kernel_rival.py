@@ -1,6 +1,6 @@
 """How much better is the second rival, which is not linear, than the linear one, and what does it cost?
 
-    python benchmarks/kernel_rival.py DATA/regions --people 1500    # a minute of one core
+    python -m benchmarks.kernel_rival DATA/regions --people 1500    # a minute of one core
 
 DATA/regions holds ``participants.tsv`` and ``measures.tsv``. Ages are predicted in five folds from the
 regional measures; the features of the embedding are noise, and stand aside. Printed are the mean

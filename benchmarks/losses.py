@@ -4,11 +4,11 @@ Every case runs in a process of its own: CPU time of the process, and peak memor
 when everything was imported and no tensor made. Peers that are not installed are left out; one that
 needs more than the memory limit is reported as such.
 
-    python benchmarks/losses.py                       # a table
-    python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
-    python benchmarks/losses.py --paired              # ours and the plain expression in
-    alternation, in one process python benchmarks/losses.py --metadata 8192       # what metadata
-    cost: three losses in alternation, by operation python benchmarks/losses.py --metadata 16384
+    python -m benchmarks.losses                       # a table
+    python -m benchmarks.losses --large               # ours at 131,072 embeddings as well: minutes
+    python -m benchmarks.losses --paired              # ours and the plain expression in
+    alternation, in one process python -m benchmarks.losses --metadata 8192       # what metadata
+    cost: three losses in alternation, by operation python -m benchmarks.losses --metadata 16384
     --device cuda
 """
 

@@ -1,7 +1,7 @@
 """Make the sample cohort of this repository: real brains with tissue maps at 4 mm, from a folder that `prepare` wrote.
 
     neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
-    python benchmarks/make_sample.py --prepared PREPARED --out sample
+    python -m benchmarks.make_sample --prepared PREPARED --out sample
 
 Writes `participants.tsv`, `images/` and `files.tsv`; the same folder gives the same bytes. Who is
 taken: people of known age and sex without a remark on quality, in each site and diagnosis as many

@@ -1,6 +1,6 @@
 """Write the tables of ds000222 of the sample, and the list of all its files of measures.
 
-    python benchmarks/make_sample_measures.py --data ../shared/data/regions
+    python -m benchmarks.make_sample_measures --data ../shared/data/regions
 
 The rows are those of the shared data, value by value; the tables of piop2 are FreeSurfer's own and
 stay as they are.

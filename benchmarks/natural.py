@@ -3,9 +3,9 @@
 Reads what `pipelines/natural.smk` wrote (values, results and experiment of each folder), or runs it
 first:
 
-    python benchmarks/natural.py results
-    python benchmarks/natural.py results --run linear fair --cifar cifar-10-binary.tar.gz
-    python benchmarks/natural.py results --run hard --cifar FOLDERS --config dataset=folder
+    python -m benchmarks.natural results
+    python -m benchmarks.natural results --run linear fair --cifar cifar-10-binary.tar.gz
+    python -m benchmarks.natural results --run hard --cifar FOLDERS --config dataset=folder
     'images={n_train: 5000}'
 
 Prints, as Markdown for benchmarks/README.md, one table of all losses and one of the orderings: what
@@ -25,12 +25,11 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from pipelines.natural.experiment import MEASURES, Experiment
+from pipelines.natural.intervals import format_estimate
+from pipelines.natural.published import describe_ordering
 
-from pipelines.natural.experiment import MEASURES, Experiment  # noqa: E402
-from pipelines.natural.intervals import format_estimate  # noqa: E402
-from pipelines.natural.published import describe_ordering  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 SOURCES = {
     "linear": "cifar",

@@ -1,6 +1,6 @@
 """Do tests reject, and do intervals cover, as often as they say? Simulated cohorts whose truth is known.
 
-    python benchmarks/null_simulations.py [--n-cohorts 2000]
+    python -m benchmarks.null_simulations [--n-cohorts 2000]
 
 Tests: the share of cohorts without any effect in which p ≤ 0.05; 0.05 is right, more is wrong, less
 is cautious. Intervals: the share of cohorts in which a 95 % interval holds the true value. Every

@@ -3,8 +3,8 @@
 At 64 pairs a loss takes the time of starting its operators, on a CPU as on a GPU. Their number is
 the same on every machine, and counts views too::
 
-    python benchmarks/operators.py                # a table of all losses
-    python benchmarks/operators.py --of SINCERE   # its operators by name, beside the expression's
+    python -m benchmarks.operators                # a table of all losses
+    python -m benchmarks.operators --of SINCERE   # its operators by name, beside the expression's
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from losses import EXPRESSIONS, gaussian, make_batch, pool, same_label
 from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.losses import EXPRESSIONS, gaussian, make_batch, pool, same_label
 from neurocontrast import kernels, losses
 
 MOST = 1.5

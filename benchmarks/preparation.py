@@ -1,6 +1,6 @@
 """Measure the preparation of real heads: the agreement of masks, of tissue maps with labels, and the time of each step.
 
-    python benchmarks/preparation.py --data ../shared/data [--n-labelled 20]
+    python -m benchmarks.preparation --data ../shared/data [--n-labelled 20]
 
 Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered
 affinely; where Debian's `mricron-data` is installed, its head `ch2.nii.gz` against `ch2bet.nii.gz`.

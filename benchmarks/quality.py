@@ -1,6 +1,6 @@
 """Plant shifts and flips in real brains, and count how many `neurocontrast qc` flags, and how many of the others.
 
-    python benchmarks/quality.py --data ../shared/data [--n-workers 2]
+    python -m benchmarks.quality --data ../shared/data [--n-workers 2]
 
 One scan at a time is changed in a cohort that is otherwise as it is. Bounds were chosen on every
 second person; the other half, a cohort with medians of its own, is what is reported.

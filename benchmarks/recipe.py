@@ -4,8 +4,8 @@ Every variant pretrains on the same healthy cohort with the same seed, and is ju
 cohort from the same scanners: the age, sex, diagnosis and site that linear probes read from its
 frozen features, cross-validated.
 
-    python benchmarks/recipe.py --out benchmarks/results/recipe --epochs 6
-    python benchmarks/recipe.py --variants default all-five +crop     # some of them
+    python -m benchmarks.recipe --out benchmarks/results/recipe --epochs 6
+    python -m benchmarks.recipe --variants default all-five +crop     # some of them
 
 Finished variants are kept: started again after a kill, it goes on. The table is written anew after
 each.

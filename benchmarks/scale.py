@@ -6,8 +6,8 @@ processor seconds of the call (of the clock in brackets, which a busy machine ma
 process's peak memory, with imports. `pretrain` and `embed` are the real stages, stopped at their
 second batch; `embed` is then continued twice, to the middle and to the end::
 
-    python benchmarks/scale.py --folder scratch                                # table, and
-    docs/images/scale.svg python benchmarks/scale.py --folder scratch --sizes 1000 --only
+    python -m benchmarks.scale --folder scratch                                # table, and
+    docs/images/scale.svg python -m benchmarks.scale --folder scratch --sizes 1000 --only
     read_cohort
 """
 
@@ -220,7 +220,7 @@ def plot(results: list[dict[str, Any]]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "scale"
     from matplotlib import pyplot as plt
 
-    from neurocontrast.page.style import look_of
+    from neurocontrast.reporting.style import look_of
 
     found = pd.DataFrame(results)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")

@@ -1,8 +1,8 @@
 """Real brains and simulated ones side by side: what the calibration of `neurocontrast simulate` rests on.
 
-    python benchmarks/simulation.py --data DATA                 # 207 real brains, and two simulated
-    cohorts like them python benchmarks/simulation.py --data DATA --cohort
-    earlier=cohort/participants.tsv     # and one more column python benchmarks/simulation.py
+    python -m benchmarks.simulation --data DATA                 # 207 real brains, and two simulated
+    cohorts like them python -m benchmarks.simulation --data DATA --cohort
+    earlier=cohort/participants.tsv     # and one more column python -m benchmarks.simulation
     --slices FILE.png           # one person young, old, ill and scanned elsewhere
 
 DATA holds `participants.tsv` and images of brains that lie in MNI152. A simulated cohort of as many

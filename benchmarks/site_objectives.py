@@ -4,7 +4,7 @@ Three sites of 92, 14 and 72 training scans, of like ages. A volume of 8³ voxel
 pattern that follows the age, one of the sex, one of the site (each voxel is shifted) and noise;
 LeNet; 60 new scans a site to test on.
 
-    python benchmarks/site_objectives.py --seeds 0 1 --heads none 32,16
+    python -m benchmarks.site_objectives --seeds 0 1 --heads none 32,16
 
 Prints a line a variant: balanced accuracy of the site (logistic regression, five folds over new
 scans; chance 0.33), and R² of age (ridge fitted on the training scans), from the features before

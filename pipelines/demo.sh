@@ -98,7 +98,7 @@ joined
 # Real people: weights that were learned at other hospitals, and a hospital that nothing was learned from.
 people() {
     run neurocontrast predict measures "$here/../sample/measures_ds000222/measures.tsv" --out "$out/people.tsv"
-    PYTHONPATH="$here/../benchmarks" python "$here/demo_people.py" "$out/people.tsv" "$out/people.png"
+    PYTHONPATH="$here/.." python "$here/demo_people.py" "$out/people.tsv" "$out/people.png"
 }
 beside people
 run neurocontrast compare "$out/run-diagnosis" "$out/untrained-diagnosis" "$out/components-diagnosis" --out "$out/comparison"

@@ -18,9 +18,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from linear_rivals import LinearRivals
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.weights.linear_rivals import LinearRivals
 from neurocontrast import weights
 from neurocontrast.datasets import load_measures
 

@@ -15,8 +15,8 @@ PACKAGES = (
     "embedding",
     "encoders",
     "evaluation",
+    "evaluation.measure",
     "explanation",
-    "findings",
     "kernels",
     "losses",
 )

@@ -25,7 +25,7 @@ class Refuse(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Refuse())
 import neurocontrast
-import neurocontrast.data.cohort, neurocontrast.evaluation, neurocontrast.findings
+import neurocontrast.data.cohort, neurocontrast.evaluation, neurocontrast.reporting.findings
 import neurocontrast.documents.embeddings
 from neurocontrast import evaluate, report
 from neurocontrast.cli import run

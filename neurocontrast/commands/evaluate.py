@@ -28,6 +28,8 @@ from neurocontrast.evaluation import (
     save_probe,
 )
 from neurocontrast.evaluation.estimators import import_estimator
+from neurocontrast.evaluation.measure import check, measure
+from neurocontrast.evaluation.measure.external import ExternalTest, plan_external
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.exceptions import ConfigError, one_of
@@ -38,12 +40,11 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
-from neurocontrast.findings import check, measure, plan_external
-from neurocontrast.findings.external import ExternalTest
-from neurocontrast.findings.rivals import estimator_title, rivals
-from neurocontrast.page.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description, describe_environment
+from neurocontrast.reporting.findings import FINDINGS
+from neurocontrast.reporting.rivals import estimator_title, rivals
+from neurocontrast.reporting.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
@@ -262,7 +263,7 @@ def evaluate(
     study = plan_study(read.table, read.features, **how)
     external = None
     other = None
-    check(study)
+    check(study, FINDINGS)
     if chosen.test is not None:
         if not isinstance(test, pd.DataFrame):
             test = chosen.test
@@ -274,7 +275,9 @@ def evaluate(
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
-    result = measure(study, external=external, encoder=read.info.encoder_digest, progress=progress)
+    result = measure(
+        study, FINDINGS, external=external, encoder=read.info.encoder_digest, progress=progress
+    )
     _write(folder, result, chosen, read, other)
     return EvaluationResult(folder)
 

@@ -32,10 +32,10 @@ from neurocontrast.explanation.maps import (
 from neurocontrast.explanation.measures import ScoredMeasures, explain_measures
 from neurocontrast.explanation.surface import draw_regions, find_annotations
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
-from neurocontrast.findings.brain import inside_brain
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description, describe_environment, subject_digest
+from neurocontrast.reporting.sections.brain import inside_brain
 from neurocontrast.runs.explaining import (
     Look,
     check_encoder,

@@ -21,13 +21,14 @@ from neurocontrast.display import as_progress
 from neurocontrast.documents.origin import Finetuning
 from neurocontrast.documents.result import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation import EvaluationSettings, Study
+from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, hold
-from neurocontrast.findings import measure
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description, Record
+from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.finetuning import FoldsPlan, plan_folds, train_folds
 from neurocontrast.runs.parts import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
@@ -163,7 +164,9 @@ def _evaluate(
         predictions[split.repeat, split.fold] = Prediction(scores, *decided)
     network = study.models[0]
     assert isinstance(network, GivenModel)
-    result = measure(study.with_model(replace(network, predictions=predictions)), progress=progress)
+    result = measure(
+        study.with_model(replace(network, predictions=predictions)), FINDINGS, progress=progress
+    )
     abouts, epochs = _list_epochs(folds)
     result = replace(result, tables={**result.tables, "finetuning": pd.DataFrame(epochs)})
     n_members = len(plan.networks)

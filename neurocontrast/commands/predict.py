@@ -35,10 +35,10 @@ from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, write_table_with_json
-from neurocontrast.page.wording import count_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, Description, Recognised, describe_environment
 from neurocontrast.reading import read_json
+from neurocontrast.reporting.wording import count_text
 from neurocontrast.runs.labels import Labels, people_of, read_labels, trained_on, truths_of
 from neurocontrast.runs.weights_at import are_embeddings, probes_of
 from neurocontrast.torch_state import in_default_torch_state

@@ -14,8 +14,8 @@ import pandas as pd
 from neurocontrast.commands.written import Written
 from neurocontrast.config import Config
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.page.wording import number_text
 from neurocontrast.provenance import Description
+from neurocontrast.reporting.wording import number_text
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import SECOND, folder_of_member, save_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import describe_processor, launched, usable_accelerator
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reporting.wording import count_text, number_text
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.contracts import contracts_of
 from neurocontrast.runs.folder import check_new, read_metrics, read_provenance

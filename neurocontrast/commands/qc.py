@@ -33,13 +33,13 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
-from neurocontrast.findings.scan_quality import N_SHOWN, RATINGS, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import parse_json, read_arrays
+from neurocontrast.reporting.scan_quality import N_SHOWN, RATINGS, render_quality
 
 _RECIPE = 1
 """Raised when the same scan gives other measures."""

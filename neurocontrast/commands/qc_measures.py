@@ -30,9 +30,9 @@ from neurocontrast.encoders.members import members_of
 from neurocontrast.encoders.weights import CONTRACT, read_contract
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json, write_table, write_text
-from neurocontrast.findings.measure_quality import MeasureQuality, render_measures
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
+from neurocontrast.reporting.measure_quality import MeasureQuality, render_measures
 from neurocontrast.weights import folder_of
 
 

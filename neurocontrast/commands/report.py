@@ -19,20 +19,16 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
-from neurocontrast.findings import build_sections, open_folder, render_report
-from neurocontrast.findings.comparison.measure import (
-    compare_tables,
-    describe_comparison,
-    load_evaluations,
-)
-from neurocontrast.findings.comparison.show import Comparison, build_comparison, render_comparison
-from neurocontrast.findings.viewer import render_viewer
-from neurocontrast.page.blocks import list_pictures
-from neurocontrast.page.style import write_figures
-from neurocontrast.page.wording import estimate_text, level_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
+from neurocontrast.reporting.blocks import list_pictures
+from neurocontrast.reporting.compared import compare_tables, describe_comparison, load_evaluations
+from neurocontrast.reporting.comparison import Comparison, build_comparison, render_comparison
+from neurocontrast.reporting.findings import build_sections, open_folder, render_report
+from neurocontrast.reporting.style import write_figures
+from neurocontrast.reporting.viewer import render_viewer
+from neurocontrast.reporting.wording import estimate_text, level_text
 
 _N_ROWS = 20
 

@@ -76,7 +76,7 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
         n_features=network.class_layers.out.in_features,
         smallest_shape=32,  # five halvings must leave a voxel
         # Channels last is quicker where nothing is trained, and slower where it is
-        # (benchmarks/training.py).
+        # (benchmarks/training).
         inference_layout=torch.channels_last_3d,
     )
 

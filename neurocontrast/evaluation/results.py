@@ -65,7 +65,7 @@ class StudyResult:
 def run_study(
     study: Study, *, encoder: str | None = None, progress: Progress = SILENT
 ) -> StudyResult:
-    """Fit the models, and compute their tables and figures; `neurocontrast.findings.measure` adds the findings.
+    """Fit the models, and compute their tables and figures; `neurocontrast.evaluation.measure` adds the findings.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ def keeping_freed_memory() -> Iterator[None]:
     """Let the C library keep what is freed, until the end of the block.
 
     glibc gives every large array back to the kernel, which clears its pages for the next one: up to
-    a quarter of the time of a training step on a CPU (``benchmarks/training.py``). ``MALLOC_…`` and
+    a quarter of the time of a training step on a CPU (``benchmarks/training``). ``MALLOC_…`` and
     ``GLIBC_TUNABLES`` go before this.
     """
     is_set = any(name.startswith("MALLOC_") for name in os.environ)

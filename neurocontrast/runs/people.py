@@ -21,8 +21,8 @@ from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.stored_probe import SiteShift
 from neurocontrast.exceptions import CheckpointError
-from neurocontrast.page.wording import number_text
 from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
+from neurocontrast.reporting.wording import number_text
 from neurocontrast.runs.incoming import EmbeddedScans, IncomingScans
 from neurocontrast.runs.labels import people_of, trained_on
 from neurocontrast.weights.expected import ExpectedErrors, read_expected

@@ -134,7 +134,7 @@ class SmoothByFwhmd(EachImage):
 
     The brain is where any channel is not 0. What is smoothed is divided by the smoothed brain, so
     that a tighter or wider brain extraction, or a larger brain, does not pass for another tissue
-    (``benchmarks/tissue.py``). `monai.transforms.GaussianSmoothd` takes its width in voxels, and
+    (``benchmarks/tissue``). `monai.transforms.GaussianSmoothd` takes its width in voxels, and
     has no mask. `fwhm_mm` is the full width at half maximum, above 0 and at most 60.
 
     Examples

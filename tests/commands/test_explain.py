@@ -16,9 +16,9 @@ from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.encoders.encoder import LinearComponents
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.findings.brain import inside_brain
 from neurocontrast.progress import SILENT
 from neurocontrast.provenance import subject_digest
+from neurocontrast.reporting.sections.brain import inside_brain
 from neurocontrast.transforms import Preprocessing
 from tests.cli.conftest import refused
 

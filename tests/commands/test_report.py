@@ -9,7 +9,7 @@ from small_run import FASTEST, embedded_people, read_json
 import neurocontrast
 from neurocontrast.commands.report import report
 from neurocontrast.exceptions import CheckpointError, ConfigError
-from tests.findings.show.folders import evaluate_scans
+from tests.reporting.folders import evaluate_scans
 
 
 @pytest.fixture(scope="module")

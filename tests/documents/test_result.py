@@ -12,9 +12,9 @@ from pydantic import ValidationError
 import neurocontrast
 from neurocontrast.documents.result import Result
 from neurocontrast.evaluation import Notice, read_evaluation
+from neurocontrast.evaluation.measure.confounds import Confounds
+from neurocontrast.evaluation.measure.new_site import NewSite
 from neurocontrast.exceptions import DataError
-from neurocontrast.findings.confounds import Confounds
-from neurocontrast.findings.new_site.measure import NewSite
 from tests.evaluation.quick import evaluate
 
 LEAST = {

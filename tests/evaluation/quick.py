@@ -6,9 +6,10 @@ import numpy as np
 
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.target import Target
-from neurocontrast.findings import measure
+from neurocontrast.reporting.findings import FINDINGS
 
 QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 FAST = {**QUICK, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0), "n_inner_folds": 3}
@@ -29,7 +30,7 @@ def plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **optio
 
 def evaluate(cohort, **options):
     """Measure all that is asked for."""
-    return measure(plan(cohort, **options))
+    return measure(plan(cohort, **options), FINDINGS)
 
 
 def content(cohort, **options) -> dict[str, Any]:

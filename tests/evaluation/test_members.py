@@ -10,10 +10,10 @@ from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import PairDesign
 from neurocontrast.evaluation.final_probe import fit_on_all
+from neurocontrast.evaluation.measure.external import plan_external
 from neurocontrast.evaluation.members import MemberDesign, members_of
 from neurocontrast.evaluation.models.beside import make_beside
 from neurocontrast.exceptions import DataError
-from neurocontrast.findings import plan_external
 from tests.evaluation.quick import plan
 
 SIZES = (14, 20, 11)

@@ -6,11 +6,11 @@ from sklearn.linear_model import LogisticRegression
 
 from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation import planning, run_study
+from neurocontrast.evaluation.measure.learning import LearningCurve
 from neurocontrast.evaluation.models import ProbeModel, Rival
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.findings.learning import LearningCurve
-from neurocontrast.findings.rivals import rivals
+from neurocontrast.reporting.rivals import rivals
 from tests.evaluation.quick import evaluate, plan
 
 FAST = {"n_bootstraps": 50, "C": (1e-2,)}

@@ -44,7 +44,7 @@ LIBRARIES = ("monai.transforms", "nibabel", "pandas", "pytest", "scipy.stats", "
 class Fault:
     """A change of one line that a test must notice; `tests` are pytest's, relative to ``tests/``.
 
-    `file` is relative to the package, a script ``../benchmarks/NAME.py``.
+    `file` is relative to the package, a script ``../benchmarks/NAME.py`` or ``../benchmarks/FOLDER/NAME.py``.
     """
 
     file: str

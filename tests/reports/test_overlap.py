@@ -17,10 +17,10 @@ from neurocontrast.embedding import ScanEmbedder, read_embeddings, write_embeddi
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import DataError, LeakageError, NeurocontrastWarning
 from neurocontrast.files import digest_of, write_json
-from neurocontrast.findings.folder import read_folder
-from neurocontrast.findings.methods import write_methods
-from neurocontrast.page.blocks import Citations
 from neurocontrast.provenance import KnownPeople, subject_digest, subject_label
+from neurocontrast.reporting.blocks import Citations
+from neurocontrast.reporting.folder import read_folder
+from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.transforms import Preprocessing
 from neurocontrast.transforms.contents import digest_of_voxels
 from neurocontrast.transforms.loading import content_of_scan

@@ -23,16 +23,19 @@ import neurocontrast
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study, search
 from neurocontrast.evaluation.designs import standardised
+from neurocontrast.evaluation.measure import measure
+from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
+from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.models.own import find_picked_columns
 from neurocontrast.evaluation.models.voxels import make, voxel_products
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.findings import Inputs, measure, plan_external, rivals
-from neurocontrast.findings.external import measure_external_test
-from neurocontrast.findings.folder import read_folder
-from neurocontrast.findings.methods import write_methods
-from neurocontrast.findings.result import say_result
-from neurocontrast.page.blocks import Citations
+from neurocontrast.reporting import rivals
+from neurocontrast.reporting.blocks import Citations
+from neurocontrast.reporting.findings import FINDINGS
+from neurocontrast.reporting.folder import read_folder
+from neurocontrast.reporting.sections.methods import write_methods
+from neurocontrast.reporting.sections.result import say_result
 from tests.evaluation.quick import FAST, warnings
 
 N_SCANS = 120
@@ -345,7 +348,7 @@ class TestTheSecondRival:
         assert np.isfinite(mean_error(study, "regional_kernel"))
 
     def test_p_values_of_two_rivals_are_adjusted(self):
-        result = measure(plan(n_bootstraps=50))
+        result = measure(plan(n_bootstraps=50), FINDINGS)
         content = result.evaluation.content()
         pairs = [
             (

@@ -1,6 +1,7 @@
 """Names of regional measures: one spelling for what programs spell differently, what each measure is, and its unit."""
 
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Kind = Literal["thickness", "volume", "area", "other"]
@@ -126,6 +127,7 @@ _OF_HEAD = {
 }
 
 
+@lru_cache(maxsize=20_000)
 def region_of(column: str, *, side: str = "", measure: str = "") -> Region | None:
     """Return what a column measures, or None if no known region has its name.
 

@@ -1,0 +1,1 @@
+"""Scripts behind figures that README and docs quote: `python -m benchmarks.NAME` from the repository's root."""

@@ -1,0 +1,365 @@
+"""What else the embedding holds: site, age, sex."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import StrictBool, StrictFloat, StrictInt
+
+from neurocontrast.data.columns import levels_of
+from neurocontrast.documents.figures import Interval
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Counts
+from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.members import map_design
+from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
+from neurocontrast.evaluation.rows import draw_subjects, is_number
+from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
+from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
+from neurocontrast.evaluation.target import Kind, Target
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.seeds import derive_seed
+
+
+class OpenBHB(ResultSection):
+    """The OpenBHB score with its parts."""
+
+    score: StrictFloat | None = None
+    interval: Interval = None
+    lower_is_better: StrictBool = True
+    chance: StrictFloat | None = None
+    age_mae: StrictFloat | None = None
+    age_mae_chance: StrictFloat | None = None
+    site_balanced_accuracy: StrictFloat | None = None
+    site_chance: StrictFloat | None = None
+    exponent: StrictFloat | None = None
+    n: Counts = Counts()
+    n_site_folds: StrictInt | None = None
+
+
+class Confounds(Part):
+    """Adjustment of the features, and the OpenBHB score or why there is none."""
+
+    key = "confounds"
+
+    harmonise: str = "none"
+    harmonise_preserve: list[str] = []
+    residualise: list[str] = []
+    openbhb: OpenBHB | None = None
+    openbhb_reason: str | None = None
+
+
+Rows = npt.NDArray[np.intp]
+
+
+N_FOLDS = 5
+"""Levels with fewer subjects are left out: they could not be in every fold."""
+
+
+MIN_SUBJECTS = 20
+"""Fewest subjects for the prediction of a number."""
+
+
+MAX_CLASSES = 5
+"""With more classes, covariates are predicted in all scans only."""
+
+
+MAX_SCANS = 1500
+"""Of larger cohorts this many scans are drawn: enough to say how much, not to the third digit."""
+
+
+MAX_SITE_FOLDS = 10
+
+
+SITE_EXPONENT = 0.3
+"""Of the balanced accuracy in the OpenBHB score, as in the challenge."""
+
+
+STRONG_SHARE = 0.5
+"""The site is called predictable where balanced accuracy is this far from chance to perfect."""
+
+
+_SETTINGS: dict[str, Any] = {
+    "C": (1e-4, 1e-2, 1.0),
+    "alpha": (1e0, 1e2, 1e4),
+    "n_inner_folds": 3,
+    "n_folds": N_FOLDS,
+    "probe": "auto",
+    "threshold": "prevalence",
+    "inner_splits": "stratified",
+    "n_jobs": 1,
+}
+
+
+_COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n", "n_levels", "note")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A column's values in some rows of a study, predicted out of fold; `splits` are positions within `rows`."""
+
+    target: Target
+    rows: Rows
+    model: OutOfFold
+    splits: list[Split]
+
+
+def measure_confounds(inputs: Inputs) -> Found:
+    """Predict covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
+    study = inputs.study
+    settings = inputs.study.settings
+    target = inputs.study.target
+    summary: dict[str, Any] = {
+        "harmonise": settings.harmonise,
+        "harmonise_preserve": list(kept_columns(study.table, settings, target=target.name)),
+        "residualise": list(settings.residualise),
+        "openbhb": None,
+        "openbhb_reason": "not asked for (confounds=false)",
+    }
+    if not settings.confounds:
+        return Found({"confounds": summary})
+    among = (
+        study.splits[0].test if study.fixed else np.arange(len(study.table))
+    )  # pretraining has seen the others
+    drawn, note = draw_subjects(study.subjects[among], seed=settings.seed, n_scans=MAX_SCANS)
+    rows = among[drawn]
+    asked = ("site", "age", "sex", *settings.covariates)
+    columns = choose_covariates(study.table, asked, target=target.name, sites_held_out=False)[0]
+    classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
+    parts = {"all": rows} | {
+        name: rows[target.values[rows] == code] for code, name in enumerate(classes)
+    }
+    found = []
+    site = None
+    with inputs.progress.task(
+        "Looking for confounds", len(columns) * len(parts) + 1, "probe"
+    ) as task:
+        for column, within in product(columns, parts):
+            reading = read_column(study, column, parts[within])
+            site = reading if (column, within) == ("site", "all") else site
+            found += [
+                {"column": column, "within": within} | row
+                for row in _describe(study, column, reading, note)
+            ]
+            task.advance()
+        score: dict[str, Any] | str = (
+            "the effect of unseen sites cannot be taken out (harmonise, residualise)"
+        )
+        if settings.harmonise == "none" and "site" not in settings.residualise:
+            score = _openbhb_score(study, rows, site)
+        task.advance()
+    table = pd.DataFrame(found, columns=list(_COLUMNS))
+    table = table.astype({"low": float, "high": float, "n": "Int64", "n_levels": "Int64"})
+    has_score = not isinstance(score, str)
+    summary |= {
+        "openbhb": score if has_score else None,
+        "openbhb_reason": None if has_score else score,
+    }
+    return Found({"confounds": summary}, {"confounds": table}, _look_at(study, table))
+
+
+def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
+    """Predict a column in stratified folds of the scans that have a value, or return why it is not predicted."""
+    values = study.table[column].iloc[rows]
+    subjects = study.subjects[rows]
+    texts = np.array(levels_of(column, values), dtype=object)
+    present = np.array([text is not None for text in texts], dtype=bool)
+    if _is_number(study, column):
+        present &= np.isfinite(values.to_numpy(dtype=float))
+        if len(set(subjects[present])) < MIN_SUBJECTS:
+            return f"fewer than {MIN_SUBJECTS} subjects"
+        if len(set(texts[present])) < 2:
+            return "does not vary"
+        target = Target(column, "continuous", values.to_numpy(dtype=float)[present])
+    else:
+        present &= _frequent(texts, subjects)
+        # Not read_target, which refuses what nobody should ask for: sites that all subjects went
+        # to, sessions.
+        levels, codes = np.unique(texts[present].astype(str), return_inverse=True)
+        if len(levels) < 2:
+            return f"fewer than two values with {N_FOLDS} subjects each"
+        if len(levels) > MAX_LEVELS:
+            return f"{len(levels)} values, more than {MAX_LEVELS}"
+        classes = tuple(map(str, levels))
+        kind: Kind = "binary" if len(levels) == 2 else "multiclass"
+        target = Target(
+            column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None
+        )
+    kept = rows[present]
+    seed = derive_seed("confound-folds", study.settings.seed)
+    splits = stratified(
+        target, study.sites[kept], study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed
+    )
+    return _fit(study, target, kept, splits)
+
+
+def _is_number(study: Study, column: str) -> bool:
+    """Return whether a column is predicted as a number; one with two values is not."""
+    return is_number(study.table[column]) and study.table[column].nunique() != 2
+
+
+def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
+    """Return which scans have a value of enough subjects to be in every fold."""
+    owners = pd.Series(subjects).groupby(np.asarray(labels, dtype=object))
+    return (owners.transform("nunique") >= N_FOLDS).to_numpy()
+
+
+def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:
+    """Predict a target in folds of the rows it belongs to, on the features that the probe of the study gets."""
+    design = study.design(predicted=target.name)
+    settings = study.settings.model_copy(
+        update=_SETTINGS | {"seed": derive_seed("confounds", study.settings.seed)}
+    )
+
+    def on_rows(of_encoder: Design) -> Design:
+        return lambda train, test: of_encoder(rows[train], rows[test])
+
+    model = ProbeModel(target.name, map_design(design, on_rows))
+    found = cross_validate(model, target, splits, subjects=study.subjects[rows], settings=settings)
+    return Reading(target, rows, found, splits)
+
+
+def _resample(
+    study: Study, reading: Reading, metric: str, *, by_subject: bool = False
+) -> Resamples:
+    """Return a metric on resamples; where the site is predicted, subjects are resampled."""
+    units = study.subjects if by_subject or reading.target.name == "site" else study.units.labels
+    seed = derive_seed("confound-intervals", study.settings.seed)
+    n = study.settings.n_bootstraps
+    models = {"embedding": reading.model}
+    drawn = bootstrap_metrics(
+        reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric]
+    )
+    return drawn["embedding"][metric]
+
+
+def _describe(
+    study: Study, column: str, reading: Reading | str, note: str | None
+) -> list[dict[str, Any]]:
+    if isinstance(reading, str):
+        metric = "mae" if _is_number(study, column) else "balanced_accuracy"
+        return [{"metric": metric, "n": 0, "note": reading}]
+    target = reading.target
+    level = study.settings.confidence_level
+    shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
+    chances = {"balanced_accuracy": 1 / max(len(target.classes), 1)}
+    if target.kind == "continuous":
+        chances = {"mae": _median_error(reading), "r2": 0.0}
+    return [
+        {
+            "metric": metric,
+            **_resample(study, reading, metric).figure(level=level),
+            "chance": chance,
+            **shared,
+        }
+        for metric, chance in chances.items()
+    ]
+
+
+def _median_error(reading: Reading) -> float:
+    """Return the mean absolute error of guessing, in every fold, the median of the training rows."""
+    values = reading.target.values.astype(float)
+    errors = [
+        np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits
+    ]
+    return float(np.concatenate(errors).mean())
+
+
+def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict[str, Any] | str:
+    """Return the OpenBHB score with its parts and intervals, or why there is none. Lower is better.
+
+    Mean absolute error of age, by ridge regression tested on sites that it was not trained on,
+    times the balanced accuracy of the site, by logistic regression in stratified folds, to the
+    power 0.3 (Dufumier et al., 2022).
+    """
+    table = study.table.iloc[rows]
+    kept = rows[(table["site"].notna() & table["age"].notna()).to_numpy()]
+    kept = kept[_frequent(study.table["site"].iloc[kept], study.subjects[kept])]
+    sites = study.table["site"].iloc[kept].to_numpy(dtype=object)
+    if len(set(sites)) < 2:
+        return "fewer than two sites with five subjects of known age"
+    ages = study.table["age"].iloc[kept].to_numpy(dtype=float)
+    if np.ptp(ages) == 0:
+        return "age does not vary"
+    if not isinstance(site, Reading) or not np.array_equal(site.rows, kept):
+        site = read_column(study, "site", kept)
+    if isinstance(site, str):
+        return f"site: {site}"
+    splits = site_folds(sites, study.subjects[kept])
+    if any(len(split.train) < 2 for split in splits):
+        return "the same people at all sites: none of them is unseen"
+    age = _fit(study, Target("age", "continuous", ages), kept, splits)
+    # The same scans and seed, and subjects in both, so the two are resampled together.
+    errors = _resample(study, age, "mae", by_subject=True)
+    accuracies = _resample(study, site, "balanced_accuracy")
+    score = errors.combine(accuracies, lambda mae, accuracy: mae * accuracy**SITE_EXPONENT)
+    interval = score.interval(level=study.settings.confidence_level)
+    levels = len(site.target.classes)
+    guessed = _median_error(age)
+    return {
+        "score": score.value,
+        "interval": None if interval is None else list(interval),
+        "lower_is_better": True,
+        "chance": guessed * (1 / levels) ** SITE_EXPONENT,
+        "age_mae": errors.value,
+        "age_mae_chance": guessed,
+        "site_balanced_accuracy": accuracies.value,
+        "site_chance": 1 / levels,
+        "exponent": SITE_EXPONENT,
+        "n": {
+            "scans": len(age.rows),
+            "subjects": len(set(study.subjects[age.rows])),
+            "sites": levels,
+        },
+        "n_site_folds": len(splits),
+    }
+
+
+def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
+    """Return folds that hold out every site, or each of ten groups of sites, with the subjects scanned there."""
+    fold_of = {
+        site: fold
+        for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS))
+        for site in group
+    }
+    return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
+
+
+def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
+    """Return the row of ``confounds.tsv`` about the site among all scans; None without one."""
+    if readings is None:
+        return None
+    whole = readings[
+        (readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()
+    ]
+    return None if whole.empty else whole.iloc[0]
+
+
+def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
+    """Warn where the site can be told from the features."""
+    site = site_reading(readings)
+    if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
+        return []
+    known = (
+        study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
+    )
+    strength = 0.0
+    if study.target.kind != "continuous":
+        strength = cramers_v(
+            study.target.values[known], study.table["site"][known].to_numpy(dtype=object)
+        )
+    found = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
+    if strength > SITE_ASSOCIATION:
+        confounded = {"target": study.target.name, "strength": strength}
+        return [Notice.of("site_predictable_and_confounded", **confounded, **found)]
+    return [Notice.of("site_predictable", **found)]

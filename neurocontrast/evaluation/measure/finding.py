@@ -1,0 +1,70 @@
+"""What a finding is measured from, and what it measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pandas as pd
+
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.section import Part
+from neurocontrast.evaluation.distribution import Reference
+from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.study import Study
+from neurocontrast.progress import SILENT, Progress
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a finding measured: keys of ``evaluation.json``, tables by file name, and warnings."""
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a finding is measured from.
+
+    Attributes
+    ----------
+    study, models : Study, dict of str to OutOfFold
+        The plan, and the out-of-fold predictions of each model.
+    external : External or None
+        The external test set, as `plan_external` returned it.
+    reference : Reference, str or None
+        Distribution of the scans that the probe was fitted on; the reason why there is none; None
+        if not asked for.
+    progress : Progress
+        Receives progress messages.
+    found : Found
+        What the findings before this one measured.
+    """
+
+    study: Study
+    models: dict[str, OutOfFold]
+    external: Any = None
+    reference: Reference | str | None = None
+    progress: Progress = SILENT
+    found: Found = field(default_factory=Found)
+
+
+class Question(Protocol):
+    """The measuring half of a finding; each part is None where the finding has none."""
+
+    @property
+    def measure(self) -> Callable[[Inputs], Found] | None:
+        """Measure the finding."""
+
+    @property
+    def check(self) -> Callable[[Study], None] | None:
+        """Refuse a planned study whose settings ask for an answer that cannot be measured."""
+
+    @property
+    def record(self) -> type[Part] | None:
+        """Model of the finding's key in ``evaluation.json``."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the finding is measured after the others, since it uses their measurements."""

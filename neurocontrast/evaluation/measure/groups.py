@@ -1,0 +1,64 @@
+"""The result by sex and age."""
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.subgroups import describe_part
+
+AGE_BANDS = (18.0, 30.0, 45.0, 60.0, 75.0)
+"""Edges of the age bands in years; a band holds its lower edge."""
+
+
+_UNKNOWN = "not stated"
+
+
+def measure_groups(inputs: Inputs) -> Found:
+    """Return one row a sex and one an age band that has scans, with the columns of ``sites.tsv``.
+
+    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
+    empty column.
+    """
+    study = inputs.study
+    tested = inputs.models["embedding"].tested
+    sexes = study.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
+    bands, order = age_bands(study.table["age"].to_numpy(dtype=float))
+    rows = []
+    for group_by, labels, names in (
+        ("sex", sexes, [*sorted(set(sexes) - {_UNKNOWN}), _UNKNOWN]),
+        ("age", bands, order),
+    ):
+        found = set(labels[tested])
+        if found == {_UNKNOWN} or (
+            study.target.name == group_by and study.target.kind != "continuous"
+        ):
+            continue
+        for group in (name for name in names if name in found):
+            keys = ("group-intervals", group_by, group)
+            members = tested[labels[tested] == group]
+            described = describe_part(
+                study, inputs.models, members, *keys, units=study.units.labels
+            )
+            rows.append({"group_by": group_by, "group": group} | described)
+    return Found(tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})})
+
+
+def age_bands(ages: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.object_], list[str]]:
+    """Return the band of each age, and the names of all bands from young to old.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> age_bands(np.array([17.0, 18.0, 80.0]))[0].tolist()
+    ['under 18', '18 to <30', '75 and over']
+    """
+    shown = [f"{edge:g}" for edge in AGE_BANDS]
+    between = [f"{low} to <{high}" for low, high in pairwise(shown)]
+    names = [f"under {shown[0]}", *between, f"{shown[-1]} and over"]
+    bands = pd.Series(
+        pd.cut(ages, [-np.inf, *AGE_BANDS, np.inf], right=False, labels=names), dtype=object
+    )
+    return bands.fillna(_UNKNOWN).to_numpy(), [*names, _UNKNOWN]

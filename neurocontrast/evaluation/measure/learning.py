@@ -1,0 +1,208 @@
+"""Curves of the metrics over the number of training subjects."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
+
+from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    POOLED_ONLY,
+    compute_metrics,
+    finite_or_none,
+)
+from neurocontrast.evaluation.rows import site_names
+from neurocontrast.evaluation.splits import Split, subject_values
+from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.tables import model_prefix
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.seeds import derive_generator, derive_seed
+
+
+class LearningPoint(ResultSection):
+    """A metric with a number of training subjects."""
+
+    n_train: StrictInt
+    mean: StrictFloat | None = None
+    sd: StrictFloat | None = None
+    n: StrictInt | None = None
+
+
+class LearningCurve(Part):
+    """Points of the embedding (`metrics`) and of the other models, by metric; further models are further keys."""
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
+    key = "learning_curve"
+
+    sizes: list[StrictInt] = []
+    n_draws: StrictInt | None = None
+    unit: str | None = None
+    metrics: dict[str, list[LearningPoint]] = {}
+    baseline: dict[str, list[LearningPoint]] = {}
+
+    def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
+        """Return the points of a further model by metric; empty without a curve of it."""
+        return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
+
+
+_POINTS = TypeAdapter(dict[str, list[LearningPoint]])
+
+
+def check_sizes(study: Study) -> None:
+    """Refuse sizes that exceed a training fold, or are too small for two subjects of every class."""
+    available = min(len(set(study.subjects[split.train])) for split in study.splits)
+    least = 2 * max(1, len(study.target.classes))
+    wrong = [str(size) for size in study.settings.train_sizes if not least <= size <= available]
+    if wrong:
+        raise ConfigError(
+            f"train_sizes: {', '.join(wrong)} cannot be had: the smallest training fold has {available} subjects. Give "
+            f"sizes from {least} (two subjects of every class) to {available}."
+        )
+
+
+def measure_learning_curve(inputs: Inputs) -> Found:
+    """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
+
+    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
+    target and seed, and are the same for other encoders.
+    """
+    study = inputs.study
+    settings = inputs.study.settings
+    if not settings.train_sizes:
+        return Found({"learning_curve": None})
+    rows = []
+    n_fits = len(settings.train_sizes) * settings.n_draws * len(study.splits)
+    with inputs.progress.task("Learning curve", n_fits, "fit") as task:
+        for split in study.splits:
+            for draw in range(settings.n_draws):
+                order = draw_of_split(study.table, study.target, split, draw, settings.seed)
+                for size in settings.train_sizes:
+                    train = split.train[
+                        np.isin(study.subjects[split.train].astype(str), order[:size])
+                    ]
+                    row = {
+                        "n_train": size,
+                        "draw": draw,
+                        "repeat": split.repeat,
+                        "fold": split.fold,
+                    }
+                    seed = derive_seed(
+                        "learning-probe", settings.seed, split.repeat, split.fold, draw, size
+                    )
+                    rows.append(row | _fit(study, split, train, seed))
+                    task.advance()
+    table = pd.DataFrame(rows).sort_values(["n_train", "draw", "repeat", "fold"], ignore_index=True)
+    sizes = table.replace([np.inf, -np.inf], np.nan).groupby("n_train")
+    parts = {
+        "metrics" if model == "embedding" else model: {
+            name: _points(sizes[model_prefix(model) + name]) for name in _names(study)
+        }
+        for model in (each.name for each in study.models)
+    }
+    about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
+    return Found({"learning_curve": about | parts}, {"learning_curve": table})
+
+
+def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for model in study.models:
+        drawn = replace(split, train=train, validation=None)
+        decided = model.predict(
+            study.target,
+            drawn,
+            subjects=study.subjects,
+            settings=study.settings,
+            seed=seed,
+            sites=study.sites,
+        )
+        truth = study.target.values[split.test]
+        values = compute_metrics(
+            study.target.kind, truth, decided.scores, decisions=decided.decisions
+        )
+        found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(study)}
+    return found
+
+
+def _names(study: Study) -> list[str]:
+    # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
+    return [
+        name
+        for name in study.target.metric_names
+        if name not in POOLED_ONLY and name not in DESCRIPTIVE
+    ]
+
+
+def _points(sizes: Any) -> list[dict[str, Any]]:
+    """Return mean, standard deviation and number of the finite values of each size."""
+    found = sizes.agg(["mean", "std", "count"])
+    return [
+        {"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": int(n)}
+        for size, mean, sd, n in found.itertuples()
+    ]
+
+
+def draw_of_split(
+    table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
+) -> npt.NDArray[np.str_]:
+    """Return the training subjects of a split in the order in which a draw of a learning curve takes them."""
+    rows = split.train
+    key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
+    subjects = table["subject_id"].to_numpy(dtype=object)[rows]
+    return draw_order(target.subset(rows), site_names(table["site"])[rows], subjects, seed=key)
+
+
+def draw_order(
+    target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
+) -> npt.NDArray[np.str_]:
+    """Return subjects in an order whose every beginning is stratified by class and, within class, by site.
+
+    The number of subjects of a class among the first k is within one of its share of k. A
+    continuous target is stratified by site only.
+    """
+    owners = subjects.astype(str)
+    places = np.unique(sites, return_inverse=True)[1]
+    site_of = subject_values(places, owners)
+    class_of = (
+        np.zeros(len(site_of))
+        if target.kind == "continuous"
+        else subject_values(target.values, owners)
+    )
+    generator = derive_generator("draw", seed)
+    chance = generator.random(len(site_of))
+    within_site = _interleaved([class_of, site_of], chance, generator)
+    return np.unique(owners)[
+        np.argsort(_interleaved([class_of], within_site, generator), kind="stable")
+    ]
+
+
+def _interleaved(
+    keys: list[npt.NDArray[np.float64]],
+    order_by: npt.NDArray[np.float64],
+    generator: np.random.Generator,
+) -> npt.NDArray[np.float64]:
+    """Return a place between 0 and 1 for each subject: those of a group evenly spaced, in the order given."""
+    groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
+    sizes = np.bincount(groups)
+    ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1
+    return (ranks + generator.random(len(sizes))[groups]) / sizes[groups]
+
+
+def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]]) -> pd.DataFrame:
+    """Return the points of several models, by metric, as one table: ``model, metric, n_train, mean, sd, n``."""
+    rows = [
+        {"model": model, "metric": metric, **point.model_dump()}
+        for model, metrics in curves.items()
+        for metric, points in metrics.items()
+        for point in points
+    ]
+    columns = ["model", "metric", "n_train", "mean", "sd", "n"]
+    return pd.DataFrame(rows, columns=columns).astype({"mean": float, "sd": float})

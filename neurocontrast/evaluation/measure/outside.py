@@ -1,0 +1,85 @@
+"""Scans unlike those that the model learned from."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+
+import numpy as np
+from pydantic import StrictFloat, StrictInt
+
+from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.evaluation.distribution import DistributionError, Reference, count_outside
+from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.evaluation.study import Study
+
+
+class SiteOutside(ResultSection):
+    """Scans of a site, those of them outside, and the median percentile of their distances."""
+
+    site: str | None
+    n: StrictInt = 0
+    n_outside: StrictInt = 0
+    median_percentile: StrictFloat | None = None
+
+
+class Outlyingness(Part):
+    """Scans outside, of all and by site."""
+
+    key = "outlyingness"
+
+    reference: str | None = None
+    threshold_percentile: StrictFloat | None = None
+    n_outside: StrictInt | None = None
+    n: StrictInt | None = None
+    by_site: list[SiteOutside] = []
+    note: str | None = None
+
+
+def measure_outlyingness(inputs: Inputs) -> Found:
+    """Measure each tested scan from other subjects' scans; where sites are held out, from those of other sites."""
+    study = inputs.study
+    reference = inputs.reference
+    main = [split for split in study.splits if split.repeat == 0]
+    rows = np.sort(np.concatenate([split.test for split in main]))
+    if main[0].held_out_site is None or not isinstance(reference, Reference):
+        return measure_rows(study, rows, reference, "other subjects")
+    scores = np.full((len(study.table), 2), np.nan)
+    why_not = set[str]()
+    with inputs.progress.task("Looking for scans that lie outside", len(main), "fold") as task:
+        for split in main:
+            try:
+                scores[split.test] = reference.score_held_out(study, split)
+            except DistributionError as error:
+                why_not.add(str(error))
+            task.advance()
+    return _count(study, rows, scores[rows], "other sites", why_not)
+
+
+def measure_rows(study: Study, rows: Rows, reference: Reference | str | None, name: str) -> Found:
+    """Measure rows of a study from the scans that the probe was fitted on, as far as these are of other subjects."""
+    if reference is None:
+        return Found({"outlyingness": None})
+    if isinstance(reference, str):
+        return _count(study, rows, np.full((len(rows), 2), np.nan), name, {reference})
+    return _count(study, rows, reference.score(study, rows), name, set())
+
+
+def _count(study: Study, rows: Rows, scores: Floats, reference: str, why_not: set[str]) -> Found:
+    """Return counts, the table of scans, and a warning where more are outside than chance gives."""
+    table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
+        drop=True
+    )
+    table = table.assign(
+        reference=reference, mahalanobis=scores[:, 0], mahalanobis_percentile=scores[:, 1]
+    )
+    percentiles = table["mahalanobis_percentile"]
+    threshold = study.settings.outside_percentile
+    table["outside"] = [
+        None if np.isnan(value) else bool(value > threshold) for value in percentiles
+    ]
+    counts, notices = count_outside(table, percentiles, reference=reference, threshold=threshold)
+    n_without = int(percentiles.isna().sum())
+    why = None
+    if why_not:
+        scans = "1 scan" if n_without == 1 else f"{n_without:,} scans"
+        why = f"Without a score: {scans} ({'; '.join(sorted(why_not))})."
+    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)

@@ -1,0 +1,34 @@
+"""The result at each site."""
+
+import pandas as pd
+
+from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.subgroups import describe_part
+from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.study import Study
+
+Models = dict[str, OutOfFold]
+
+
+def measure_sites(inputs: Inputs) -> Found:
+    """Return the table of sites."""
+    return Found(tables={"sites": site_table(inputs.study, inputs.models)})
+
+
+def site_table(study: Study, models: Models) -> pd.DataFrame:
+    """Return one row a site: counts, pooled out-of-fold metrics with intervals, the baseline's, and a note.
+
+    Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
+    """
+    if study.fixed and study.table["site"].isna().all():  # all images again, under another name
+        return pd.DataFrame({"site": [], "n": [], "note": []})
+    sites = study.sites
+    tested = models["embedding"].tested
+    names = sorted(set(sites[tested]))
+    return pd.DataFrame(
+        [
+            {"site": name}
+            | describe_part(study, models, tested[sites[tested] == name], "site-intervals", name)
+            for name in names
+        ]
+    )

@@ -1,0 +1,101 @@
+"""Statistics of some of the tested scans: metrics, their resamples and intervals, and why there are none."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
+from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.rows import Rows
+from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.uncertainty import (
+    MIN_SITES,
+    Resamples,
+    bootstrap_metrics,
+    count_resamples,
+)
+from neurocontrast.seeds import derive_seed
+
+Models = dict[str, OutOfFold]
+
+
+Names = npt.NDArray[np.object_]
+
+
+def describe_part(
+    study: Study, models: Models, members: Rows, *keys: str, units: Names | None = None
+) -> dict[str, Any]:
+    """Return counts, metrics with intervals, those of the baselines and a note of some tested scans.
+
+    The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
+    """
+    target = study.target
+    row = dict[str, Any](n=len(members))
+    if target.kind != "continuous":
+        counts = np.bincount(target.values[members], minlength=len(target.classes))
+        row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
+    names = [name for name in target.metric_names if name not in POOLED_ONLY]
+    units = study.subjects if units is None else units
+    too_few = why_no_interval(study, members, units)
+    for model, predictions in models.items():
+        bounded = model == "embedding" and too_few is None
+        drawn = resample(
+            study, {model: predictions}, members, names, units, *keys, bounded=bounded
+        )[model]
+        found = tabulate_figures(study, drawn)
+        row |= found if model == "embedding" else {f"{model}_{name}": found[name] for name in names}
+    reason = explain_undefined(target.kind, target.values[members], target.classes)
+    if reason is None and row.get("calibration_slope", 0.0) is None:
+        reason = f"calibration slope: {explain_value('calibration_slope', None)}"
+    row["note"] = "; ".join(filter(None, (reason, too_few))) or None
+    return row
+
+
+def resample(
+    study: Study,
+    models: Models,
+    members: Rows,
+    names: Sequence[str],
+    units: Names,
+    *keys: str,
+    bounded: bool = True,
+) -> dict[str, dict[str, Resamples]]:
+    """Return metrics of some tested scans by every model, with the resamples of their intervals where `bounded`.
+
+    Calls with the same scans, `units` and `keys`, from which the seed is derived, share the
+    resamples.
+    """
+    n = count_resamples(study.settings.n_bootstraps, len(members)) if bounded else 0
+    seed = derive_seed(keys[0], study.settings.seed, *keys[1:])
+    return bootstrap_metrics(
+        study.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names
+    )
+
+
+def tabulate_figures(
+    study: Study, drawn: Mapping[str, Resamples], *, prefix: str = ""
+) -> dict[str, float | None]:
+    """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
+    figures = {
+        prefix + name: each.figure(level=study.settings.confidence_level)
+        for name, each in drawn.items()
+    }
+    ends = {"value": "", "low": "_low", "high": "_high"}
+    return {
+        name + end: figure[key] for name, figure in figures.items() for key, end in ends.items()
+    }
+
+
+def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:
+    """Return why some scans have no interval: too few subjects, or too few sites where sites are resampled."""
+    n = len(set(study.subjects[members]))
+    least = study.settings.min_site_n
+    if n < least:
+        return f"fewer than {least} subjects ({n}): no interval"
+    n = len(set(units[members]))
+    of_sites = study.units.name == "site" and units is study.units.labels
+    return (
+        f"fewer than {MIN_SITES} sites ({n}): no interval" if of_sites and n < MIN_SITES else None
+    )

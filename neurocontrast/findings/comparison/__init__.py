@@ -1,1 +1,0 @@
-"""Evaluations of several models on the same folds, compared."""

@@ -1,1 +1,0 @@
-"""What happens at a site that the model has not seen."""

@@ -1,0 +1,350 @@
+"""The page of a comparison: several models on the same folds, what differs, by how much, and how sure one may be."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from neurocontrast.reporting.blocks import (
+    Block,
+    Citations,
+    Column,
+    Head,
+    Items,
+    Numbered,
+    Paragraph,
+    Section,
+    Table,
+    make_table,
+    note,
+    pictures,
+    render,
+)
+from neurocontrast.reporting.folder import Results, words_of
+from neurocontrast.reporting.prose import naming, section, write, write_paragraphs
+from neurocontrast.reporting.sections.learning import draw_learning
+from neurocontrast.reporting.sections.provenance import record_block
+from neurocontrast.reporting.style import (
+    Picture,
+    Series,
+    distinct_labels,
+    draw_intervals,
+    plain_label,
+)
+from neurocontrast.reporting.wording import Words, count_text, describe_metric, is_error, join_words
+
+_TEXT = "comparison.j2"
+_SEE = re.compile(r"\bSee (?=[“A-Z])")
+"""What sends the reader of a warning to a section that only the report of the model has."""
+
+
+@dataclass(frozen=True)
+class Comparison(Results):
+    """All that the page of a comparison is made from: ``comparison.json``, and the tables beside it.
+
+    `learning_curves` and `tradeoff` may be empty.
+    """
+
+    summary: Mapping[str, Any]
+    models: pd.DataFrame
+    differences: pd.DataFrame
+    learning_curves: pd.DataFrame
+    tradeoff: pd.DataFrame
+
+    @property
+    def kind(self) -> str:
+        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        return str(self.summary["kind"])
+
+    @property
+    def words(self) -> Words:
+        """Nouns for what was evaluated: scans, or images."""
+        return words_of(self.summary["models"][0].get("run"))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set, given beforehand, and not cross-validation."""
+        return self.summary["splits"] == "fixed"
+
+    @property
+    def names(self) -> list[str]:
+        """The models, the reference first."""
+        return list(dict.fromkeys(self.models["model"]))
+
+    @property
+    def reference(self) -> str:
+        """The model that the others are compared with."""
+        return str(self.summary["reference"])
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; empty for a continuous target."""
+        return self.summary["classes"] or []
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics that any model has, as the table orders them."""
+        return list(dict.fromkeys(self.models.loc[self.models["value"].notna(), "metric"]))
+
+    @property
+    def level(self) -> float:
+        """Share that intervals hold."""
+        return float(self.summary["confidence_level"])
+
+
+def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
+    """Return the page of a comparison, which loads nothing and runs nothing."""
+    s = files.summary
+    items = files.words.items
+    design = f"the same training, validation and test {items} for every model"
+    if not files.fixed:
+        design = f"{naming('splits', files)}; the same {items} and folds for every model"
+    return render(
+        sections,
+        Head(
+            kicker="neurocontrast comparison of models",
+            title=f"Predicting {s['target']}: {join_words(files.names)}",
+            summary=_say(files, "short"),
+            facts=[
+                ("Reference", files.reference),
+                (
+                    "Compared with it",
+                    join_words([name for name in files.names if name != files.reference]),
+                ),
+                ("Evaluation" if files.fixed else "Cross-validation", design),
+            ],
+        ),
+        simulated=any(bool(model.get("simulated")) for model in s["models"]),
+        environment=s["environment"],
+    )
+
+
+def build_comparison(files: Comparison) -> list[Section]:
+    """Return the sections of a comparison that have something to say, in the order in which they are read."""
+    built = (
+        _build_warnings(files),
+        _build_result(files),
+        _build_new_sites(files),
+        _build_learning(files),
+        _build_methods(files),
+        Section("silences", "What this page does not say", [Items(write_paragraphs(_TEXT, files))]),
+        _build_provenance(files),
+    )
+    return [section for section in built if section is not None]
+
+
+def _build_warnings(files: Comparison) -> Section:
+    """Return the warnings of all evaluations: each once, with whose it is, its message and what it means."""
+    raised = [
+        {"model": model["name"], **warning}
+        for model in files.summary["models"]
+        for warning in model.get("warnings") or []
+    ]
+    found = (
+        pd.DataFrame(raised, columns=["model", "code", "message", "explanation"])
+        .fillna("")
+        .drop_duplicates()
+    )
+    if found.empty:
+        return Section(
+            "warnings", "Read this first", [note("None of the evaluations raised a warning.")]
+        )
+    found["message"] = found["message"].where(
+        found["message"] != "", found["code"].str.replace("_", " ")
+    )
+    # A model can have several warnings of one code: of the embedding, say, and of the baseline.
+    found["place"] = found.groupby(["model", "code"]).cumcount()
+    items = []
+    for _, alike in found.groupby(["code", "place"], sort=False):
+        whose = alike.groupby("message", sort=False)["model"].agg(list)
+        said = [
+            f"{'All models' if len(names) == len(files.names) else join_words(names)}: {text}"
+            for text, names in whose.items()
+        ]
+        meaning = _SEE.sub("In the model's own report, see ", alike["explanation"].iloc[-1])
+        items.append((" ".join(said), meaning))
+    title = f"Read this first: {count_text(len(items), 'warning')}"
+    return Section("warnings", title, [Items(items, role="warnings")])
+
+
+def _build_result(files: Comparison) -> Section:
+    drawn = [
+        draw(files, metric)
+        for metric in files.leading[:2]
+        for draw in (_draw_models, _draw_differences)
+    ]
+    blocks: list[Block] = [Paragraph(_say(files, "long"), role="quote")]
+    blocks += pictures(*drawn) or [note("No metric is defined.")]
+    blocks.append(
+        _table(files, files.leading, "All models, and their differences from the reference.")
+    )
+    rest = [metric for metric in files.metrics if metric not in files.leading]
+    if rest:
+        blocks.append(_table(files, rest, "Further metrics of all models.", folded=True))
+    return Section("result", "Result", blocks)
+
+
+def _draw_models(files: Comparison, metric: str) -> Picture | None:
+    """Draw a metric of every model; None where no model has it."""
+    rows = files.models[
+        (files.models["metric"] == metric) & files.models["value"].notna()
+    ].reset_index(drop=True)
+    about = files.describe(metric)
+    pooled = "" if files.fixed else ", pooled out-of-fold"
+    return draw_intervals(
+        f"models_{metric}",
+        [Series(rows)],
+        distinct_labels(rows["model"], length=26),
+        f"{about.label} of each model{pooled}, with bootstrap intervals over the same resamples.",
+        xlabel=about.label,
+        reference=(files.chance(metric), "Chance"),
+        limits=about.limits,
+        numbers=rows,
+    )
+
+
+def _draw_differences(files: Comparison, metric: str) -> Picture | None:
+    """Draw the difference of every model from the reference; None without other models."""
+    rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
+    rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
+    about = files.describe(metric)
+    reference = plain_label(files.reference, length=24)
+    settled = (rows["low"] > 0) | (rows["high"] < 0)
+    return draw_intervals(
+        f"differences_{metric}",
+        [Series(rows[settled], marker="s"), Series(rows[~settled], marker="s", filled=False)],
+        distinct_labels(rows["model"], length=26),
+        f"Paired differences in {about.name} from {reference}, with bootstrap intervals.",
+        note="Filled squares: the interval leaves out zero; hollow ones: it does not.",
+        xlabel=f"Difference in {about.name} from {reference}",
+        reference=(0.0, "No difference"),
+        sides=("worse ←", "→ better") if about.higher_is_better else ("better ←", "→ worse"),
+        numbers=rows,
+    )
+
+
+def _say(files: Comparison, what: str) -> str:
+    """Say of each model whether it differs in the headline metric: ``short``, or ``long`` with the figures."""
+    rows = files.differences[files.differences["metric"] == files.headline].dropna(
+        subset=["difference"]
+    )
+    estimators = {}
+    for model in files.summary["models"]:
+        if model.get("estimator"):
+            estimators[model["name"]] = model["estimator"]
+    mixed = len(set(estimators.values())) > 1
+    names = {"rows": rows.to_dict("records"), "estimators": estimators, "mixed": mixed}
+    return write(_TEXT, files, what=what, **names)
+
+
+def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool = False) -> Table:
+    names = {"low": "value_low", "high": "value_high"}
+    rows = files.models[files.models["metric"].isin(metrics)].rename(columns=names)
+    paired = files.differences.rename(columns={"low": "difference_low", "high": "difference_high"})
+    rows = rows.merge(paired, on=["metric", "model"], how="left", suffixes=("", "_paired"))
+    rows = rows.sort_values("metric", key=lambda keys: keys.map(metrics.index), kind="stable")
+    is_reference = rows["model"] == files.reference
+    untested = (
+        "no test: of too few folds, of folds that are no random draws, or not made for this metric"
+    )
+    for key, otherwise in (
+        ("difference", "not computed"),
+        ("p_value", untested),
+        ("p_adjusted", untested),
+    ):
+        rows[f"{key}_reason"] = is_reference.map({True: "the reference itself", False: otherwise})
+    rows["n_folds_reason"] = rows["difference_reason"]
+    rows["model"] = rows["model"].where(~is_reference, rows["model"] + " (reference)")
+    rows["label"] = [files.describe(key).label for key in rows["metric"]]
+    rows["label"] = rows["label"].where(~rows["metric"].duplicated(), "")
+    columns = (
+        Column("Metric", "label", "heading"),
+        Column("Model", "model", "text"),
+        Column("Value", "value", reason="not defined"),
+        Column("Interval", "value", "interval", reason="not computed"),
+        Column("Difference", "difference", signed=True),
+        Column("Its interval", "difference", "interval", signed=True),
+        Column("Folds", "n_folds", "count"),
+        Column("p", "p_value", "p"),
+        Column("p adjusted", "p_adjusted", "p"),
+    )
+    return make_table(caption, rows, columns, folded=folded)
+
+
+def _build_learning(files: Comparison) -> Section | None:
+    table = files.learning_curves
+    words = files.words
+    drawn = [
+        draw_learning(files, words, table, metric, how="draws and folds")
+        for metric in files.leading[:2]
+        if table.loc[table["metric"] == metric, "model"].nunique() > 1
+    ]
+    if not drawn:
+        return None
+    tested = words.items if files.fixed else "folds"
+    shown = pictures(*drawn, wide=True)
+    return section("comparison_learning", shown, name="learning", tested=tested, units=words.units)
+
+
+def _build_methods(files: Comparison) -> Section:
+    cite = Citations()
+    tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
+    unseen = bool(files.tradeoff["unseen"].notna().any())
+    (_, text), *_ = write_paragraphs(
+        _TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen
+    )
+    return section(
+        "comparison_methods",
+        [Paragraph(text), Numbered("References", cite.listed())],
+        name="methods",
+    )
+
+
+def _build_provenance(files: Comparison) -> Section:
+    """Return what was recorded of each model's pretraining and embeddings, and of the environment, folded away."""
+    keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
+    s = files.summary
+    blocks = [
+        record_block(
+            f"{model['name']}: {naming('pretraining', model.get('run') or {}, model.get('objective'))}",
+            {key: model[key] for key in keys if model.get(key) is not None},
+        )
+        for model in s["models"]
+    ]
+    environment = {key: value for key, value in s["environment"].items() if key != "command"}
+    return Section("provenance", "Provenance", [*blocks, record_block("Environment", environment)])
+
+
+def _build_new_sites(files: Comparison) -> Section | None:
+    rows = files.tradeoff
+    if rows.empty or files.fixed:
+        return None
+    about = describe_metric(str(rows["metric"].iloc[0]))
+    rows = rows.rename(
+        columns={
+            "site_low": "site_balanced_accuracy_low",
+            "site_high": "site_balanced_accuracy_high",
+        }
+    )
+    rows["outside"], counts = (
+        rows["n_outside"] / rows["n"],
+        zip(rows["n_outside"], rows["n"], strict=True),
+    )
+    rows["outside_detail"] = [f"{part:.0f} of {whole:.0f}" for part, whole in counts]
+    short: Any = {"digits": 2, "interval": True}
+    columns = (
+        Column("Model", "model", "heading"),
+        Column("Site told (bal. acc.)", "site_balanced_accuracy", **short),
+        Column("Chance", "site_chance", digits=2),
+        Column(f"{about.short}, known sites", "known", **short),
+        Column(f"{about.short}, unseen sites", "unseen", **short),
+        Column("Unseen ÷ known", "ratio", **short) if is_error(about.key) else None,
+        Column("Constant guess, unseen", "constant", digits=2),
+        Column("Scans outside", "outside", "share", 1),
+    )
+    about_outside = "Scans outside: outside the distribution of what the probe was fitted on."
+    caption = "Every model at new sites (tradeoff.tsv; all metrics are in models.tsv)."
+    table = make_table(caption, rows, columns, note=about_outside)
+    return section("tradeoff", [table])

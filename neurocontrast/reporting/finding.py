@@ -1,0 +1,68 @@
+"""A finding: one question to an evaluation, with its measurement, its record and its section of the report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from neurocontrast.documents.section import Part
+from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.study import Study
+from neurocontrast.reporting.blocks import Section
+from neurocontrast.reporting.folder import KINDS, EvaluationFolder
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question that is put to every evaluation.
+
+    Parameters
+    ----------
+    name : str
+        Anchor of the section in the page.
+    show : callable, optional
+        Takes an `EvaluationFolder` and returns a `Section`, or None if there is nothing to show.
+    measure : callable, optional
+        Takes `Inputs` and returns `Found`.
+    check : callable, optional
+        Takes a planned study; raises if its settings ask for what cannot be measured.
+    record : type of Part, optional
+        Model of the finding's key in ``evaluation.json``.
+    methods : str
+        Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")``
+        gives its number.
+    of, kinds : tuple of str
+        Evaluations (of ``scans``, of ``images``) and kinds of target whose reports have the
+        section.
+    last : bool
+        Whether the finding is measured after the others, since it uses what they found.
+
+    Notes
+    -----
+    `measure` and `check` of ``neurocontrast.evaluation.measure`` take further findings as
+    ``(*FINDINGS, MINE)``, `open_folder` as ``findings=(*FINDINGS, MINE)``. A section knows no HTML,
+    and takes nouns (scans, images) from ``files.words``.
+
+    Examples
+    --------
+    >>> from neurocontrast.reporting.blocks import Paragraph
+    >>> def count(inputs):
+    ...     counts = pd.Series(inputs.study.target.labels()).value_counts()
+    ...     return Found({"headcount": len(counts)}, {"headcount": counts.reset_index()})
+    >>> def show(files):
+    ...     text = f"{files.summary.headcount} classes."
+    ...     return Section("headcount", "Headcount", [Paragraph(text)])
+    >>> MINE = Finding("headcount", show, count)
+    """
+
+    name: str
+    show: Callable[[EvaluationFolder], Section | None] | None = None
+    measure: Callable[[Inputs], Found] | None = None
+    check: Callable[[Study], None] | None = None
+    record: type[Part] | None = None
+    methods: str = ""
+    of: tuple[str, ...] = ("scans", "images")
+    kinds: tuple[str, ...] = KINDS
+    last: bool = False
+
+    def fits(self, files: EvaluationFolder) -> bool:
+        """Return whether the report of an evaluation can have the section."""
+        return files.kind in self.kinds and files.words.kind in self.of

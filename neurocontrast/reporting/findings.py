@@ -1,0 +1,97 @@
+"""Every finding of an evaluation, and the report that is made of them."""
+
+import os
+from collections.abc import Sequence
+
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.reporting.blocks import Head, Section, render
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder, read_folder
+from neurocontrast.reporting.prose import naming, write
+from neurocontrast.reporting.sections.brain import BRAIN
+from neurocontrast.reporting.sections.calibration import CALIBRATION
+from neurocontrast.reporting.sections.cohort import COHORT
+from neurocontrast.reporting.sections.confounds import CONFOUNDS
+from neurocontrast.reporting.sections.curves import CURVES
+from neurocontrast.reporting.sections.errors import ERRORS
+from neurocontrast.reporting.sections.external import EXTERNAL
+from neurocontrast.reporting.sections.folds import FOLDS
+from neurocontrast.reporting.sections.groups import GROUPS
+from neurocontrast.reporting.sections.images import IMAGE_COHORT
+from neurocontrast.reporting.sections.learning import LEARNING
+from neurocontrast.reporting.sections.methods import METHODS
+from neurocontrast.reporting.sections.new_site import NEW_SITE
+from neurocontrast.reporting.sections.outside import OUTSIDE
+from neurocontrast.reporting.sections.provenance import PROVENANCE
+from neurocontrast.reporting.sections.result import RESULT, say_result
+from neurocontrast.reporting.sections.silences import SILENCES
+from neurocontrast.reporting.sections.sites import SITES
+from neurocontrast.reporting.sections.warnings import WARNINGS
+from neurocontrast.reporting.sections.worst import WORST
+
+FINDINGS: tuple[Finding, ...] = (
+    WARNINGS,
+    RESULT,
+    NEW_SITE,
+    OUTSIDE,
+    COHORT,
+    IMAGE_COHORT,
+    SITES,
+    GROUPS,
+    CURVES,
+    CALIBRATION,
+    ERRORS,
+    WORST,
+    LEARNING,
+    EXTERNAL,
+    CONFOUNDS,
+    BRAIN,
+    FOLDS,
+    METHODS,
+    SILENCES,
+    PROVENANCE,
+)
+"""Every finding, in the order of the report."""
+
+
+def open_folder(
+    folder: str | os.PathLike[str],
+    *,
+    show_ids: bool = False,
+    findings: Sequence[Finding] = FINDINGS,
+) -> EvaluationFolder:
+    """Read and check an evaluation folder for a report of some findings, whose records are checked too."""
+    return read_folder(folder, show_ids=show_ids, findings=findings)
+
+
+def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> list[Section]:
+    """Return the sections of a report that have something to show, in the order of its findings."""
+    sections = []
+    with progress.task("Building the report", len(files.findings), "section") as task:
+        for finding in files.findings:
+            if finding.show is not None and finding.fits(files):
+                section = finding.show(files)
+                if section is not None:
+                    sections.append(section)
+            task.advance()
+    return sections
+
+
+def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
+    """Return the report of an evaluation as one HTML page, its sections in this order."""
+    return render(
+        sections,
+        Head(
+            kicker="neurocontrast evaluation report",
+            title=naming("target", files),
+            summary=say_result(files, "sentence"),
+            facts=[
+                ("Encoder", naming("encoder", files)),
+                ("Pretraining", naming("pretraining", files.run, files.objective)),
+                ("Evaluation", naming("splits", files)),
+                ("Data", write("result.j2", files, what="data") or "not recorded"),
+            ],
+        ),
+        simulated=files.summary.simulated,
+        environment=files.environment,
+    )

@@ -1,0 +1,40 @@
+"""Predictions of the tested scans, of each repeat or averaged over repeats."""
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.reporting.folder import EvaluationFolder
+
+
+def tested_rows(files: EvaluationFolder) -> pd.DataFrame:
+    """Return the predictions of the scans that were tested: one row a scan and repeat."""
+    scores = [name for name in files.predictions.columns if _is_score(name)]
+    return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
+
+
+def _is_score(column: object) -> bool:
+    return str(column).endswith("_score") or str(column).startswith("score_")
+
+
+def class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the probability of each class (columns) for each row."""
+    if files.kind == "binary":
+        positive = rows["y_score"].to_numpy(dtype=float)
+        return np.column_stack(
+            [positive if name == files.positive else 1 - positive for name in files.classes]
+        )
+    return rows.reindex(columns=[f"score_{name}" for name in files.classes]).to_numpy(dtype=float)
+
+
+def pool_repeats(files: EvaluationFolder) -> pd.DataFrame:
+    """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
+    table = tested_rows(files)
+    if "participant_id" not in table or table["repeat"].nunique() < 2:
+        return table
+    keys = [name for name in ("participant_id", "session") if name in table]
+    how = {
+        name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys
+    }
+    most: dict = {"y_pred": lambda given: given.mode().iat[0]} if "y_pred" in how else {}
+    return table.groupby(keys, sort=False, dropna=False).agg(how | most).reset_index()

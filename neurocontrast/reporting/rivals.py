@@ -1,0 +1,282 @@
+"""The embedding beside models without an encoder, or without a block: the stronger decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pandas as pd
+
+from neurocontrast.documents.figures import Increment, Metric
+from neurocontrast.documents.result import Probe, Result
+from neurocontrast.reporting.wording import (
+    capitalise,
+    describe_metric,
+    interval_phrase,
+    interval_text,
+    join_words,
+    number_text,
+    point_estimate,
+)
+
+Outcome = Literal["worse", "unknown", "open", "better"]
+"""How the embedding does beside a rival; unknown without an interval."""
+_OUTCOMES: tuple[Outcome, ...] = ("worse", "unknown", "open", "better")
+"""The least favourable comes first."""
+NETWORK = "the network"
+"""What the components of an encoder do without."""
+_LEVEL = 0.95
+_TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
+"""Shorter names of linear probes in sentences."""
+_VERDICTS: dict[Outcome, str] = {
+    "better": "the embedding does better, by an interval of the difference that excludes zero",
+    "worse": "the embedding does worse, by an interval of the difference that excludes zero",
+    "open": "that the embedding does better is not shown",
+    "unknown": "no interval of the difference was computed",
+}
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A model beside the embedding: key, names in tables and text, estimator, figures."""
+
+    key: str
+    name: str
+    what: str
+    metrics: dict[str, Metric]
+    increment: dict[str, Increment]
+    by: str = ""
+    """Its estimator in a sentence; empty where an earlier version did not write which it was."""
+    of: str = ""
+    """Key of the first rival of the same measures."""
+    lacks: str = ""
+    """The block of the embedding that the model does without; empty for a model without encoder."""
+    beside: str = ""
+    """Key of the rival whose features have the embedding beside them; empty for other models."""
+    gain: dict[str, Increment] = field(default_factory=dict)
+    """Its metrics minus those of the rival without the embedding."""
+
+    @property
+    def alone(self) -> str:
+        """Its name where models are listed: everything but a pair has one kind of features only."""
+        if self.beside:
+            return self.name
+        return f"only {self.name}"
+
+    @property
+    def without(self) -> str:
+        """The lacking part in a sentence; empty where the embedding is beside the features."""
+        if self.beside:
+            return ""
+        return f" without {self.lacks or 'an encoder'}"
+
+    @property
+    def named(self) -> str:
+        """The measures with the estimator."""
+        return with_estimator(self.what, self.by)
+
+    def value(self, metric: str) -> float | None:
+        """Return a metric of all predictions together, or the mean over folds."""
+        return point_estimate(self.metrics.get(metric))
+
+    def difference(self, metric: str) -> float | None:
+        """Return the metric of the embedding minus the rival's."""
+        return self.increment.get(metric, Increment()).difference
+
+    def outcome(self, metric: str) -> Outcome:
+        """Tell whether the interval of the difference shows the embedding to be better, or worse."""
+        interval = self.increment.get(metric, Increment()).interval
+        if interval is None:
+            return "unknown"
+        low, high = interval
+        if low <= 0 <= high:
+            return "open"
+        is_better = (low > 0) == describe_metric(metric).higher_is_better
+        if is_better:
+            return "better"
+        return "worse"
+
+
+def rivals(s: Result) -> list[Rival]:
+    """Return the voxels, the regional measures and further models, as far as they were fitted."""
+    names = {
+        "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
+        "regional": ("regions", f"{len(s.regional_columns)} regional measures"),
+    }
+    for key, rival in s.rivals.items():
+        names[key] = (rival.name, rival.what)
+    fitted = []
+    for key, (name, measures) in names.items():
+        figures = s.models.get(key)
+        if figures is None or not figures.metrics:
+            continue
+        by = estimator_title(s.estimators.get(key))
+        model = Rival(key, name, measures, figures.metrics, figures.increment, by, of=key)
+        described = s.rivals.get(key)
+        if described is not None:
+            model = replace(
+                model,
+                of=described.of or key,
+                lacks=described.lacks or "",
+                beside=described.beside or "",
+                gain=figures.gain,
+            )
+        fitted.append(model)
+    return fitted
+
+
+def estimator_title(estimator: Probe | None) -> str:
+    """Return how an estimator is called in a sentence; nothing if no evaluation wrote one."""
+    if estimator is None or estimator.name is None:
+        return ""
+    return _TITLES.get(estimator.name, estimator.title or estimator.name)
+
+
+def with_estimator(words: str, title: str) -> str:
+    """Return words with the estimator behind them, where its title is recorded."""
+    if not title:
+        return words
+    return f"{words} by {title}"
+
+
+def strongest(models: list[Rival], metric: str) -> list[Rival]:
+    """Return the rival with the best value of each kind of measures."""
+    sign = -1.0
+    if describe_metric(metric).higher_is_better:
+        sign = 1.0
+    best: dict[str, tuple[float, Rival]] = {}
+    for model in models:
+        value = model.value(metric)
+        if value is None:
+            continue
+        if model.of not in best or sign * value > best[model.of][0]:
+            best[model.of] = (sign * value, model)
+    return [model for _, model in best.values()]
+
+
+def say_rivals(s: Result, metric: str) -> str:
+    """Say of each kind of measures how the embedding does beside the models of them."""
+    alike: dict[str, list[Rival]] = {}
+    for model in rivals(s):
+        if None not in (model.difference(metric), model.value(metric)):
+            alike.setdefault(model.of, []).append(model)
+    sentences = []
+    for models in sorted(alike.values(), key=_is_no_part):
+        best = strongest(models, metric)[0]
+        verdict = _VERDICTS[best.outcome(metric)]
+        if len(models) > 1:
+            verdict = _judge(models, best, metric)
+        elif best.lacks == NETWORK:
+            verdict = _say_gain(s, "what the network adds to them", best.increment, metric)
+        elif best.beside:
+            verdict = _say_gain(s, "what the embedding adds to them", best.gain, metric)
+        sentences.append(f"{_reach(models, metric)}: {verdict}.")
+    return " ".join(sentences)
+
+
+def _is_no_part(models: list[Rival]) -> bool:
+    """Return the key by which the network's gain over the components is said first."""
+    return models[0].lacks != NETWORK
+
+
+def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
+    """Say a gain with its interval, and whether that shows the gain to differ from zero."""
+    gain = increments.get(metric, Increment())
+    amount = number_text(gain.difference, digits=2, signed=True)
+    if gain.interval is None:
+        return f"{subject} is {amount}, and no interval of the difference was computed"
+    level = s.bootstrap.level or _LEVEL
+    ends = interval_text(gain.interval, digits=2, signed=True)
+    low, high = gain.interval
+    is_lower_better = not describe_metric(metric).higher_is_better
+    verdict = "no gain is shown"
+    if low > 0 or high < 0:
+        verdict = "which is a loss"
+        if (high < 0) == is_lower_better:
+            verdict = "which is a gain"
+    unit = ""
+    if is_lower_better:
+        unit = "; negative is better"
+    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
+
+
+def say_weights(s: Result) -> str:
+    """Say how the probe weighed network and components; nothing for features of one block."""
+    weights = s.probe.weights
+    if not weights:
+        return ""
+    shares = []
+    for name, weight in weights.items():
+        of_folds = pd.Series(s.probe.fold_weights.get(name, [weight]), dtype=float)
+        spread = ""
+        if of_folds.min() < of_folds.max():
+            spread = f" ({100 * of_folds.min():.0f} to {100 * of_folds.max():.0f} % by fold)"
+        shares.append(f"{100 * weight:.0f} % of the variance is the {name}'s{spread}")
+    mean = ""
+    if s.probe.n_members:
+        mean = ", in the mean of the members"
+    return f"Inner folds weighed the blocks of the embedding: {join_words(shares)}{mean}."
+
+
+def _judge(models: list[Rival], best: Rival, metric: str) -> str:
+    """Say how the embedding does beside several models: better only beside all of them."""
+    by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
+    outcome = by_favour[0].outcome(metric)
+    deciding = by_favour[0]
+    whose = "the weaker"
+    if best.outcome(metric) == outcome:
+        deciding = best
+        whose = "the stronger"
+    if outcome == "better":
+        return (
+            "the embedding does better than each of them, by intervals of the differences that "
+            f"exclude zero; the stronger is {best.by}"
+        )
+    if outcome == "unknown":
+        return "no interval of the differences was computed"
+    if outcome == "worse":
+        return (
+            f"the embedding does worse than {whose}, {deciding.by}, by an interval of the "
+            "difference that excludes zero"
+        )
+    beaten = [model.by for model in models if model.outcome(metric) == "better"]
+    verdict = f"that the embedding does better is not shown beside {whose}, {deciding.by}"
+    if beaten:
+        verdict += f" (it does better than {join_words(beaten)} alone)"
+    return verdict
+
+
+def _reach(models: list[Rival], metric: str) -> str:
+    """Name the measures, and the value that each model of them reaches."""
+    values = []
+    for model in models:
+        value = number_text(model.value(metric), digits=2)
+        values.append(with_estimator(value, model.by))
+    measures = capitalise(models[0].what)
+    name = describe_metric(metric).name
+    without = ", without any encoder,"
+    if models[0].lacks:
+        without = f", without {models[0].lacks},"
+    if models[0].beside:
+        without = ", as two blocks,"
+    return f"{measures}{without} reach {name} {join_words(values)}"
+
+
+def say_estimators(s: Result) -> str:
+    """Say which estimator each model has; nothing of earlier versions."""
+    names = {"embedding": "embedding"}
+    if s.baseline_covariates:
+        names["baseline"] = "covariates"
+    for rival in rivals(s):
+        names[rival.key] = rival.name
+    models: dict[str, list[str]] = {}
+    for key, name in names.items():
+        title = estimator_title(s.estimators.get(key))
+        if title:
+            models.setdefault(title, []).append(name)
+    if not models:
+        return ""
+    fits = []
+    for title, fitted in models.items():
+        fits.append(f"{join_words(fitted)} by {title}")
+    return f"Models are fitted as follows: {'; '.join(fits)}."

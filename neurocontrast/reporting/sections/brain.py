@@ -1,0 +1,272 @@
+"""Where in the brain the prediction comes from: the map of ``neurocontrast explain``."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import matplotlib.image
+import nibabel
+import numpy as np
+import numpy.typing as npt
+from nibabel.filebasedimages import ImageFileError
+
+from neurocontrast.data.listing import read_table
+from neurocontrast.reporting.blocks import (
+    Block,
+    Column,
+    Facts,
+    Items,
+    Section,
+    Table,
+    make_table,
+    note,
+    pictures,
+)
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder, ExplainedBlock, Explanation
+from neurocontrast.reporting.prose import section, write, write_paragraphs
+from neurocontrast.reporting.style import (
+    WIDTH,
+    Picture,
+    Series,
+    blank_figure,
+    draw_intervals,
+    styled,
+)
+
+# nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
+
+_N_REGIONS = 20
+_UNREADABLE = (OSError, ValueError, EOFError, ImageFileError)
+
+
+def show_brain(files: EvaluationFolder) -> Section | None:
+    """Return the map on the MNI152 template with its largest values, or a ranking of measures; None without either."""
+    explanation = files.explanation
+    if explanation is None:
+        return None
+    blocks: list[Block] = [Facts(write_paragraphs("brain.j2", files))]
+    doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
+    blocks += [Items(doubts, role="warnings")] if doubts else []
+    if explanation.map_path.suffix == ".tsv":
+        return section("regions", [*blocks, *_ranking(files, explanation)], name="brain")
+    regions = [
+        each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)
+    ][:10]
+    colours = write("brain.j2", files, what="colours")
+    try:
+        image = read_map(explanation.map_path)
+        blocks += pictures(*_draw_whole(image, colours), wide=True)
+        blocks.append(note(write("brain.j2", files, what="outside", share=share_outside(image))))
+    except _UNREADABLE as error:
+        blocks.append(_not_shown(explanation.map_path, error))
+    blocks += [_region_table(regions, write("brain.j2", files, what="names"))] if regions else []
+    for block in explanation.blocks:
+        blocks += _block_map(files, block, colours)
+    return section("brain", blocks)
+
+
+def _block_map(files: EvaluationFolder, block: ExplainedBlock, colours: str) -> list[Block]:
+    """Return the slices of the map of one block of features."""
+    assert block.map_path is not None
+    try:
+        image = read_map(block.map_path)
+    except _UNREADABLE as error:
+        return [_not_shown(block.map_path, error)]
+    title = write("brain.j2", files, what="block", block=block)
+    return pictures(*_draw(image, f"brain_{block.name}", title, colours, [_SLICES]), wide=True)
+
+
+def _not_shown(path: Path, error: Exception) -> Block:
+    """Say that a map cannot be drawn, and why."""
+    return note(f"Not shown: the map {path.name} ({error}). Run “neurocontrast explain” again.")
+
+
+def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
+    """Return the measures that carry most, as a figure and a table, with their intervals."""
+    needed = ["region", "value", "low", "high"]
+    columns = [
+        Column("Measure", "region", "heading"),
+        Column("Share", "value", digits=3, signed=True, interval=True),
+    ]
+    for block in explanation.blocks:
+        needed.append(block.name)
+        columns.append(Column(f"By the {block.name}", block.name, digits=3, signed=True))
+    found = read_table(explanation.map_path, needed=needed).head(_N_REGIONS)
+    caption = "Share of the differences in score between subjects that each measure carries, the largest first."
+    picture = draw_intervals(
+        "regions",
+        [Series(found)],
+        found["region"].astype(str).tolist(),
+        caption,
+        reference=(0.0, None),
+        numbers=found,
+        xlabel="Share of the differences in score",
+    )
+    rows = found.rename(columns={"low": "value_low", "high": "value_high"})
+    return [
+        *pictures(picture),
+        *pictures(_surface(explanation), wide=True),
+        make_table("The same as numbers.", rows, columns),
+        note(write("brain.j2", files, what="ranking", n=len(rows))),
+    ]
+
+
+@styled
+def _surface(explanation: Explanation) -> Picture | None:
+    """Return the picture of the cortex that `explain` made where it had an atlas."""
+    path = explanation.map_path.with_name("surface.png")
+    if not path.is_file():
+        return None
+    pixels = matplotlib.image.imread(path)
+    figure = blank_figure(
+        height=2 * WIDTH * pixels.shape[0] / pixels.shape[1], width=2 * WIDTH, layout="none"
+    )
+    axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axis.imshow(pixels)
+    axis.set_axis_off()
+    caption = "The shares of cortical regions on the inflated surface of fsaverage5."
+    return Picture(
+        "surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption
+    )
+
+
+def _region_table(regions: list[dict], about: str) -> Table:
+    columns = (
+        Column("Peak", "number", "heading"),
+        Column("Near", "region", "text", reason="no region within 20 mm, or scans not in MNI152"),
+        *(Column(axis, axis, digits=0) for axis in "xyz"),
+        Column("Value", "value", digits=4, signed=True),
+    )
+    rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
+    caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
+    return make_table(caption, rows, columns, note=about)
+
+
+@dataclass(frozen=True)
+class _View:
+    """One picture of a map: cuts through the template as nilearn names them, and its height."""
+
+    name: str
+    mode: Literal["ortho", "z"]
+    cuts: Sequence[float]
+    height: float
+    caption: str
+
+
+_SLICES = _View(
+    "slices",
+    "z",
+    np.linspace(-44, 60, 7).round().tolist(),
+    2.3,
+    "Axial slices from z = −44 to 60 mm",
+)
+
+
+def read_map(path: Path) -> nibabel.Nifti1Image:
+    """Return a map, three-dimensional and finite; ValueError, OSError or ImageFileError if damaged."""
+    image = nibabel.funcs.squeeze_image(nibabel.load(path))
+    if len(image.shape) != 3:
+        raise ValueError(f"{len(image.shape)} dimensions")
+    data = np.nan_to_num(np.asanyarray(image.dataobj, dtype=np.float32), posinf=0.0, neginf=0.0)
+    if not np.any(data):
+        raise ValueError("the map is zero everywhere")
+    return nibabel.Nifti1Image(data, image.affine)
+
+
+def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
+    """Return which voxels of the map lie in the brain of the template."""
+    from nilearn import datasets
+    from nilearn import image as images
+
+    mask = datasets.load_mni152_brain_mask(resolution=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inside = images.resample_to_img(
+            mask, image, interpolation="nearest", force_resample=True, copy_header=True
+        )
+    return np.asarray(inside.dataobj) > 0
+
+
+def share_outside(image: nibabel.Nifti1Image) -> float:
+    """Return the share of the map's absolute values that lies outside the brain of the template."""
+    sizes = np.abs(np.asarray(image.dataobj, dtype=float))
+    return float(1.0 - sizes[inside_brain(image)].sum() / sizes.sum())
+
+
+def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
+    """Return a map with zeros outside the brain of the template, unless all inside is 0."""
+    values = image.get_fdata(dtype=np.float32)
+    inside = inside_brain(image)
+    if not np.any(values[inside]):
+        return image
+    return nibabel.Nifti1Image(np.where(inside, values, 0.0), image.affine)
+
+
+def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
+    """Draw a map on the template: three crossing slices at its peak, and axial slices."""
+    sizes = np.abs(_inside(image).get_fdata(dtype=np.float32))
+    highest = np.unravel_index(int(sizes.argmax()), image.shape)
+    x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
+    crossing = (
+        f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
+    )
+    views = [_View("peak", "ortho", peak, 3.6, crossing), _SLICES]
+    return _draw(image, "brain", "The map on the MNI152 template.", colours, views)
+
+
+@styled
+def _draw(
+    image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
+) -> list[Picture]:
+    """Draw views of a map inside the brain of the MNI152 template."""
+    from nilearn import datasets, plotting
+
+    image = _inside(image)
+    values = image.get_fdata(dtype=np.float32)
+    sizes = np.abs(values)
+    # A few extreme voxels must not make all others pale; small values fade into the template.
+    limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
+    fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
+    template = datasets.load_mni152_template(resolution=2)
+    drawn = []
+    for view in views:
+        figure = blank_figure(height=view.height, width=2 * WIDTH, layout="none")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shown = plotting.plot_stat_map(
+                image,
+                bg_img=template,
+                figure=figure,
+                display_mode=view.mode,
+                cut_coords=view.cuts,
+                cmap="PuOr_r",
+                vmin=-limit,
+                vmax=limit,
+                threshold=None,
+                transparency=fading,
+                draw_cross=view.mode == "ortho",
+                black_bg=False,
+            )
+            # Half the largest values: solid where they speak for, dashed where against, to be told
+            # without colour.
+            for sign, line in ((1.0, "solid"), (-1.0, "dashed")):
+                if (sign * values > limit / 2).any():
+                    signed = nibabel.Nifti1Image(sign * values, image.affine)
+                    shown.add_contours(
+                        signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line
+                    )
+        drawn.append(
+            Picture(
+                f"{name}_{view.name}",
+                figure,
+                alt=f"{title} {view.caption}.",
+                caption=f"{view.caption}. {colours}",
+            )
+        )
+    return drawn
+
+
+BRAIN = Finding("brain", show_brain, methods="methods_brain.j2", of=("scans",))

@@ -1,0 +1,78 @@
+"""Whether a predicted probability can be read as one."""
+
+import pandas as pd
+
+from neurocontrast.reporting import style
+from neurocontrast.reporting.blocks import Section, pictures
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.prose import section
+
+
+def show_calibration(files: EvaluationFolder) -> Section | None:
+    """Return the calibration of each class; None without a table of it."""
+    table = files.table("calibration", "model", "n", "mean_predicted", "observed")
+    if table is None:
+        return None
+    known = set(table["class"].dropna()) if "class" in table else {files.positive}
+    shown = pictures(
+        *(_draw_calibration(files, table, name) for name in files.classes if name in known)
+    )
+    return section("calibration", shown) if shown else None
+
+
+@style.styled
+def _draw_calibration(
+    files: EvaluationFolder, table: pd.DataFrame, name: str
+) -> style.Picture | None:
+    """Draw observed shares over predicted probabilities of a class, bin by bin; None where there is no bin."""
+    rows = table[table["class"] == name] if "class" in table else table
+    rows = rows.dropna(subset=["mean_predicted", "observed"]).reset_index(drop=True)
+    if rows.empty:
+        return None
+    suffix = f"_{files.classes.index(name) + 1}" if files.kind == "multiclass" else ""
+    label = style.plain_label(name, length=20)
+    parts = []
+    figure, axes = style.new_figure(height=style.WIDTH)
+    axes.plot([0, 1], [0, 1], label="Perfectly calibrated", **style.CHANCE_LINE)
+    for model, title, marker in (
+        ("baseline", "Covariates only", "D"),
+        ("embedding", "Embedding", "o"),
+    ):
+        part = rows[rows["model"] == model].sort_values("mean_predicted")
+        if part.empty:
+            continue
+        x = part["mean_predicted"]
+        y = part["observed"]
+        look = style.MODEL_LINES[model]
+        if {"observed_low", "observed_high"} <= set(part):
+            axes.vlines(
+                x,
+                part["observed_low"],
+                part["observed_high"],
+                color=look["color"],
+                linewidth=1.4,
+                alpha=0.75,
+            )
+        axes.plot(x, y, marker=marker, markersize=6, linewidth=1.7, label=title, **look)
+        bins = [
+            f"{a:.2f} → {b:.2f} (n = {size:.0f})"
+            for a, b, size in zip(x, y, part["n"], strict=True)
+        ]
+        parts.append(f"{title}, predicted → observed: {', '.join(bins)}")
+    axes.set(xlabel=f"Predicted probability of “{label}”", ylabel=f"Observed share of “{label}”")
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    style.legend_below(figure, axes, n_columns=1)
+    return style.Picture(
+        f"calibration{suffix}",
+        figure,
+        alt=f"Calibration of the probability of {name}. {'. '.join(parts)}.",
+        caption=f"Observed share of “{name}” among scans of alike predicted probability, with {files.percent} "
+        "intervals.",
+        numbers=rows,
+    )
+
+
+CALIBRATION = Finding(
+    "calibration", show_calibration, kinds=("binary", "multiclass"), of=("scans",)
+)

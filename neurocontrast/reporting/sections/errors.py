@@ -1,0 +1,159 @@
+"""Predictions beside the truth: the confusion matrix, or predicted over true values."""
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.colors import PowerNorm
+from sklearn.metrics import ConfusionMatrixDisplay
+
+from neurocontrast.reporting import style
+from neurocontrast.reporting.blocks import Section, pictures
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.predictions import pool_repeats, tested_rows
+from neurocontrast.reporting.privacy import OLDEST_SHOWN
+from neurocontrast.reporting.prose import naming
+from neurocontrast.reporting.style import about_thinning, draw_groups, thin_rows
+from neurocontrast.reporting.wording import number_text, point_estimate
+
+_MAX_CELLS = 12
+
+
+_MAX_NAMED = 120
+"""Classes up to which the confusion matrix has numbers in its cells, and names beside it."""
+
+
+def show_errors(files: EvaluationFolder) -> Section:
+    """Return the confusion matrix, or predicted against true values."""
+    if files.kind == "continuous":
+        return Section("errors", "Predicted and true values", pictures(draw_predicted(files)))
+    wide = len(files.classes) > _MAX_CELLS
+    return Section("errors", "What is taken for what", pictures(draw_confusion(files), wide=wide))
+
+
+def count_confusion(files: EvaluationFolder) -> npt.NDArray[np.float64]:
+    """Return the number of scans by true class (rows) and predicted class (columns), as means over repeats."""
+    tested = tested_rows(files)
+    counts = pd.crosstab(tested["y_true"], tested["y_pred"])
+    square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
+    return square.to_numpy(dtype=float) / max(tested["repeat"].nunique(), 1)
+
+
+def _count_text(n: float) -> str:
+    """Write a count, with one decimal where it is a mean over repeats."""
+    return f"{n:.1f}".removesuffix(".0")
+
+
+@style.styled
+def draw_confusion(files: EvaluationFolder) -> style.Picture:
+    """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
+    numbers = count_confusion(files)
+    rule = naming("threshold", files)
+    n_classes = len(files.classes)
+    totals = numbers.sum(axis=1)
+    many = n_classes > _MAX_CELLS
+    shares = numbers / np.where(totals > 0, totals, 1)[:, None]
+    side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
+    figure, axes = style.new_figure(height=side * 0.94, width=side)
+    shown = ConfusionMatrixDisplay(
+        shares, display_labels=style.distinct_labels(files.classes, length=16)
+    )
+    # A square root shows the mistakes of each class, which are small beside what is right.
+    shown.plot(
+        ax=axes,
+        include_values=not many,
+        values_format=".0%",
+        cmap="Blues",
+        colorbar=many,
+        xticks_rotation="vertical" if n_classes > 4 else "horizontal",
+        im_kw={"norm": PowerNorm(0.5 if many else 1.0, vmin=0, vmax=1)},
+        text_kw={"fontsize": 10 if n_classes < 7 else 7},
+    )
+    axes.tick_params(length=0, labelsize=float(np.clip(40 * side / n_classes, 4.5, 9)))
+    axes.set(xlabel="Predicted", ylabel="True")
+    axes.grid(visible=False)
+    if n_classes > _MAX_NAMED:
+        axes.set(xticks=[], yticks=[])
+    n_repeats = tested_rows(files)["repeat"].nunique()
+    what = f"shares of each true class of the {'test' if files.fixed else 'out-of-fold'} {files.words.items}"
+    what += f", means over {n_repeats} repeats" if n_repeats > 1 else ""
+    right = [
+        f"{_count_text(numbers[row, row])} of {_count_text(totals[row])} {files.classes[row]} right"
+        for row in np.argsort(-shares.diagonal(), kind="stable")
+    ]
+    alt = "; ".join(right)
+    if many:
+        what += ", darker by the square root"
+        alt = f"Right most often: {'; '.join(right[:3])}. Least often: {'; '.join(right[-3:])}"
+    else:
+        for text, n in zip(shown.text_.flat, numbers.flat, strict=True):
+            text.set_text(f"{_count_text(n)}\n{text.get_text()}")
+        what += ", under their number"
+    counts = (
+        pd.DataFrame(numbers, index=files.classes, columns=files.classes)
+        .rename_axis("true")
+        .reset_index()
+    )
+    return style.Picture(
+        "confusion",
+        figure,
+        alt=f"Confusion matrix {rule}, {n_classes} classes: {alt}.",
+        caption=f"Confusion matrix {rule}: {what}.",
+        numbers=counts.melt(id_vars="true", var_name="predicted", value_name="n"),
+    )
+
+
+@style.styled
+def draw_predicted(files: EvaluationFolder) -> style.Picture:
+    """Draw predicted values against true ones by site, with their trend."""
+    pooled = pool_repeats(files)
+    target = style.plain_label(files.target)
+    items = files.words.items
+    everyone = pd.DataFrame(
+        {"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)}
+    )
+    everyone = everyone.assign(predicted=pooled["y_score"].astype(float)).dropna(
+        subset=["true", "predicted"]
+    )
+    everyone = everyone.reset_index(drop=True)
+    known = everyone["true"]
+    rough = files.target == "age" and not files.show_ids
+    if rough:
+        everyone = everyone.assign(true=known.round().clip(upper=OLDEST_SHOWN))
+    rows = thin_rows(everyone)
+    ends = np.quantile(everyone["true"], [0, 1])
+    figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
+    axes.plot(
+        ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4
+    )
+    about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
+    mae, r2 = (
+        number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2")
+    )
+    about += f" Mean absolute error {mae}, R² {r2}."
+    if known.nunique() > 2:
+        slope, intercept = np.polyfit(known, everyone["predicted"], 1)
+        shown = f"slope {number_text(slope, digits=2)}"
+        axes.plot(
+            ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}"
+        )
+        about += f" The fitted trend has {shown}."
+    draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
+    axes.set(xlabel=f"True {target}", ylabel=f"Predicted {target}")
+    more = (
+        f" One point for each of the {items} (averaged over repeats, if any). A slope below 1 means that low values "
+        "are overestimated and high ones underestimated, as every shrunken prediction does; no residual is a “gap” "
+        "before that is corrected."
+    )
+    if rough:
+        more += f" True ages are drawn in whole years, {OLDEST_SHOWN} and more at {OLDEST_SHOWN}."
+    return style.Picture(
+        "predicted_true",
+        figure,
+        alt=f"{about} Scatter of {len(everyone)} {items}.",
+        caption=about + more + about_thinning(len(rows), len(everyone), items),
+        numbers=everyone,
+    )
+
+
+ERRORS = Finding("errors", show_errors)

@@ -1,0 +1,30 @@
+"""The result by sex and age."""
+
+from neurocontrast.evaluation.measure.groups import measure_groups
+from neurocontrast.reporting.blocks import Section
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.prose import section
+from neurocontrast.reporting.sections.sites import table_parts
+
+
+def show_groups(files: EvaluationFolder) -> Section | None:
+    """Return a table of the sexes and one of the age bands; None without groups."""
+    groups = files.table("groups", "group_by", "group", "n", text=("group_by", "group"))
+    if groups is None:
+        return None
+    tables = [
+        table_parts(
+            files,
+            part.reset_index(drop=True),
+            "group",
+            f"by {name}",
+            classes=files.classes,
+            file="groups.tsv",
+        )
+        for name, part in groups.groupby("group_by", sort=False)
+    ]
+    return section("groups", tables)
+
+
+GROUPS = Finding("groups", show_groups, measure_groups, of=("scans",))

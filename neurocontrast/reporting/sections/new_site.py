@@ -1,0 +1,259 @@
+"""What happens at a site that the model has not seen: what a hospital group asks first."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.documents.figures import Estimate
+from neurocontrast.evaluation.measure.new_site import NewSite, measure_new_sites
+from neurocontrast.reporting.blocks import (
+    Block,
+    Column,
+    Paragraph,
+    Section,
+    Table,
+    make_table,
+    note,
+    pictures,
+)
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.prose import section, write
+from neurocontrast.reporting.style import (
+    INK,
+    PALETTE,
+    Picture,
+    Series,
+    distinct_labels,
+    draw_intervals,
+)
+from neurocontrast.reporting.wording import (
+    capitalise,
+    estimate_text,
+    is_error,
+    leading_metrics,
+    number_text,
+)
+
+_ORDERS = {
+    "auc",
+    "auc_within_fold",
+    "average_precision",
+    "pearson",
+    "spearman",
+    "age_bias_slope",
+    "calibration_slope",
+    "calibration_intercept",
+}
+"""Metrics of the order of scans: a guess that is the same for everybody has no order."""
+_BIAS_ASIDE = {"bias": "Bias", "spread": "Spread"}
+_ABOUT_BIAS = (
+    "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. A few labelled "
+    "scans of the site take the bias out (predict --calibrate); the spread stays."
+)
+
+
+def show_new_site(files: EvaluationFolder) -> Section:
+    """Return sentences to quote, the figure and the table of unseen sites, or why there is none."""
+    metric = new_site_metric(files)
+    if metric is None:
+        text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
+        if files.sites_tested != "unseen":
+            why = capitalise((files.summary.model_extra or {}).get("new_site_note") or "")
+            why = why or "new_sites.tsv is absent or empty; it is written from two sites on."
+            text = f"Not shown: how the model does at a site that it has not seen. {why}"
+        return replace(section("new_site", [note(text)]), lead="")
+    rows = site_rows(files, metric)
+    quote = say_new_site(files)
+    details = write("new_site.j2", files, n_sites=len(rows) - 1)
+    blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
+    blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
+    blocks += pictures(draw_new_sites(files, metric))
+    blocks.append(_table(files, metric, rows))
+    return section("new_site", blocks)
+
+
+def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
+    return files.table("new_sites", "site", "model", "n")
+
+
+def new_site_metric(files: EvaluationFolder) -> str | None:
+    """Return the metric that the panel leads with, or None without any metric."""
+    block = files.summary.part(NewSite)
+    table = _sites_of(files)
+    if block is None or table is None:
+        return None
+    metrics = [name for name in table.columns if f"home_{name}" in table]
+    return (
+        block.metric
+        if block.metric in metrics
+        else next(iter(leading_metrics(files.kind, metrics)), None)
+    )
+
+
+def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Estimate | None:
+    """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` …; None where absent."""
+    block = files.summary.part(NewSite)
+    found = getattr(block, part).get(model, {}).get(metric) if block else None
+    return None if found is None or found.value is None else found
+
+
+def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
+    """Return what a constant guess reaches at the unseen sites, pooled; None where the metric has no meaning for it."""
+    return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
+
+
+def judge_constant(files: EvaluationFolder, metric: str) -> str | None:
+    """Say how the embedding at unseen sites compares with the constant guess; None without their paired difference.
+
+    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its
+    interval.
+    """
+    gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
+    if gain is None or gain.value is None or constant_estimate(files, metric) is None:
+        return None
+    sign = -1 if is_error(metric) else 1
+    if gain.low is not None and gain.high is not None and gain.low * gain.high > 0:
+        return "better" if sign * gain.low > 0 else "worse"
+    return "not shown" if sign * gain.value > 0 else "no better"
+
+
+def say_new_site(files: EvaluationFolder) -> str | None:
+    """Say what an unseen site costs, and whether anything is left there; None where it is not known."""
+    key = new_site_metric(files)
+    unseen = _estimate(files, "unseen", "embedding", key) if key else None
+    block = files.summary.part(NewSite)
+    if key is None or unseen is None or block is None:
+        return None
+    errors = block.ratio.get("embedding", {})
+    names: dict[str, Any] = {
+        "key": key,
+        "unseen": unseen,
+        "home": _estimate(files, "home", "embedding", key),
+        "grown": _ratio(files, key),
+        "is_error": is_error(key),
+        "level": files.chance(key),
+        "error": next(
+            (name for name in ("brier", "log_loss", "mae") if name in errors and name != key), None
+        ),
+        "ratio": lambda name: _ratio(files, name),
+        "judge": lambda name: judge_constant(files, name),
+        "constant": lambda name: constant_estimate(files, name),
+        "shown": lambda found: estimate_text(found.value, (found.low, found.high)),
+    }
+    return write("new_site.j2", files, what="quote", **names)
+
+
+def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
+    """Return the error at unseen sites over that at known ones; None where it means nothing."""
+    return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
+
+
+def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
+    """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
+
+    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model
+    ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a
+    value is absent.
+    """
+    table = _sites_of(files)
+    assert table is not None, "needed"
+    table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
+    rows = table[table["model"] == "embedding"].reindex(
+        columns=["site", "n", "n_train", "note", *_BIAS_ASIDE]
+    )
+    rows["note"] = rows["note"].fillna("").astype(object)
+    pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
+    for model, part in product(("embedding", "baseline", "constant"), ("home", "unseen")):
+        values = table[table["model"] == model].set_index("site").reindex(rows["site"])
+        found = _estimate(files, part, model, metric) or Estimate()
+        for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
+            key = f"{model}_{part}{end}"
+            source = f"home_{metric}{end}" if part == "home" else f"{metric}{end}"
+            rows[key] = values[source].to_numpy(dtype=float) if source in values else np.nan
+            pooled[key] = (
+                np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
+            )
+    rows = rows.sort_values(["n", "site"], ascending=[False, True])
+    return pd.concat([rows, pd.DataFrame([pooled])], ignore_index=True)
+
+
+def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
+    """Draw a metric of every site, known and left out."""
+    rows = site_rows(files, metric)
+    about = files.describe(metric)
+    chance = files.chance(metric)
+    series = [
+        Series(
+            rows,
+            "Site known (others of it trained on)",
+            "embedding_home",
+            filled=False,
+            shift=-0.13,
+        ),
+        Series(rows, "Site unseen (left out)", "embedding_unseen", PALETTE[1], "s", shift=0.13),
+    ]
+    if chance is None:
+        series.append(Series(rows, "Constant guess, no scan", "constant_unseen", INK, "|"))
+    names = zip(distinct_labels(rows["site"], length=24), rows["n"], strict=True)
+    return draw_intervals(
+        f"new_sites_{metric}",
+        series,
+        [f"{name} (n={number_text(n, digits=0)})" for name, n in names],
+        f"{about.label} of the people of each site: while other people of the site are trained on, and while none is.",
+        note=f"With {files.percent} intervals; a point without a line has none.",
+        xlabel=about.label,
+        reference=(chance, "Chance"),
+        limits=about.limits,
+        total=True,
+        numbers=rows.dropna(axis="columns", how="all"),
+    )
+
+
+def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
+    """Return the leading metric site by site, known and unseen, beside the covariates and a constant guess."""
+    ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
+    grown = _ratio(files, metric)
+    if grown is not None:
+        ratio.iloc[-1] = grown.value
+    trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
+    rows = rows.assign(ratio=ratio, n_detail=trained)
+    error = is_error(metric)
+    about = files.describe(metric)
+    short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
+    long: Any = {"interval": True, **short}
+    few: Any = {"digits": 2, "reason": "of single sites with enough subjects"}
+    columns = (
+        Column("Site", "site", "heading"),
+        Column("n", "n", "count"),
+        Column("Known", "embedding_home", **long),
+        Column("Unseen", "embedding_unseen", **long),
+        Column("Unseen ÷ known", "ratio", **short) if error else None,
+        Column("Covariates only, unseen", "baseline_unseen", **long),
+        Column("Constant guess", "constant_unseen", **short) if error else None,
+        *(
+            Column(title, name, **few)
+            for name, title in _BIAS_ASIDE.items()
+            if rows["spread"].notna().any()
+        ),
+        Column("Note", "note", "text") if (rows["note"] != "").any() else None,
+    )
+    caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."
+    meanings = f"{about.short}: {about.meaning}"
+    if rows["spread"].notna().any():
+        meanings += f" {_ABOUT_BIAS}"
+    return make_table(caption, rows, columns, note=meanings, total_rows=1)
+
+
+NEW_SITE = Finding(
+    "new_site",
+    show_new_site,
+    measure_new_sites,
+    record=NewSite,
+    methods="methods_unseen_sites.j2",
+    of=("scans",),
+    last=True,
+)

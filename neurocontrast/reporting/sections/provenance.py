@@ -1,0 +1,78 @@
+"""What was recorded of the evaluation, its embeddings and its environment."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from neurocontrast.reporting.blocks import (
+    Block,
+    Code,
+    Section,
+    note,
+)
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.wording import flatten, shorten_paths
+
+_RECORDED = (
+    "format",
+    "seed",
+    "splits",
+    "splits_digest",
+    "n_folds",
+    "n_repeats",
+    "allow_overlap",
+    "n_overlap",
+    "bootstrap",
+    "permutation",
+    "probe",
+    "threshold",
+    "embeddings",
+    "objective",
+    "run",
+    "simulation",
+    "environment",
+)
+"""What Provenance shows of ``evaluation.json``."""
+
+
+_SKIPPED = (
+    "training_metrics",
+    "pretraining_subjects",
+    "participant_digests",
+    "view",
+    "p_values",
+    "observed",
+    "command",
+)
+"""Written in full elsewhere in the report, lists of people, or a packed mask."""
+
+
+def show_provenance(files: EvaluationFolder) -> Section:
+    """Return what was recorded of evaluation, embeddings, pretraining and environment, and the configuration."""
+    content = files.summary.content()
+    recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
+    if "bootstrap" in recorded:
+        bootstrap = files.summary.bootstrap
+        unit = files.words.unit_of(bootstrap.unit)
+        drawn = bootstrap.model_copy(update={"unit": unit})
+        recorded["bootstrap"] = drawn.model_dump(mode="json", exclude_unset=True)
+    blocks: list[Block] = [record_block("Record (evaluation.json)", recorded)]
+    if files.config_text:
+        blocks.append(
+            Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text))
+        )
+    else:
+        blocks.append(note("config.yaml is absent from the evaluation folder."))
+    return Section("provenance", "Provenance", blocks)
+
+
+def record_block(title: str, content: Mapping[str, Any]) -> Code:
+    """Return a nested record as folded text, a value a line under its dotted name, without lists of people."""
+    leaves = [
+        (name, text) for name, text in flatten(content) if not set(name.split(".")) & set(_SKIPPED)
+    ]
+    return Code(title, "\n".join(f"{name}: {textwrap.shorten(text, 300)}" for name, text in leaves))
+
+
+PROVENANCE = Finding("provenance", show_provenance)

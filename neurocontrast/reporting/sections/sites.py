@@ -1,0 +1,120 @@
+"""The result site by site."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from neurocontrast.evaluation.measure.sites import measure_sites
+from neurocontrast.reporting.blocks import Block, Column, Section, Table, make_table, note, pictures
+from neurocontrast.reporting.finding import Finding
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.style import (
+    BASELINE,
+    INK,
+    Picture,
+    Series,
+    distinct_labels,
+    draw_intervals,
+    tabulate_estimates,
+)
+from neurocontrast.reporting.wording import leading_metrics, point_estimate
+
+_SECOND = {"binary": "balanced_accuracy", "multiclass": "auc", "continuous": "r2"}
+
+
+def show_sites(files: EvaluationFolder) -> Section | None:
+    """Return forest plots and a table of the sites; None with fewer than two."""
+    blocks = site_blocks(files)
+    return Section("sites", "Site by site", blocks) if blocks else None
+
+
+def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Block]:
+    """Return the forest plots of the two leading metrics at each site, the largest first, and the table.
+
+    One site, or none that is known, has no blocks: its figures are those of everybody.
+    """
+    if len(files.sites) < 2:
+        return []
+    sites = files.sites.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
+    keys = dict.fromkeys(key for key in (files.headline, _SECOND[files.kind]) if key)
+    drawn = pictures(*(_draw_forest(files, sites, key) for key in keys))
+    why = note("No metric is defined at each site, so there is no forest plot.")
+    # Counts of classes by site are in the cohort table, where there is one.
+    classes = [files.positive] if files.table("cohort") is not None else files.classes
+    return [
+        *(drawn or [why]),
+        table_parts(files, sites, "site", "at each site", classes=classes, file=file),
+    ]
+
+
+def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> Picture | None:
+    """Draw a metric by site, everybody in the last row; None if it has no value anywhere."""
+    if metric not in sites or sites[metric].isna().all():
+        return None
+    sources = {
+        "value": metric,
+        "low": f"{metric}_low",
+        "high": f"{metric}_high",
+        "baseline": f"baseline_{metric}",
+    }
+    rows = sites.reindex(columns=["site", "n", *sources.values()])
+    rows = rows.set_axis(["site", "n", *sources], axis=1).fillna({"site": "not stated"})
+    total = tabulate_estimates([("", files.metrics.get(metric))])
+    baseline = point_estimate(files.summary.baseline.get(metric))
+    total = total.assign(baseline=baseline).set_axis(total.index + len(rows))
+    about = files.describe(metric)
+    names = distinct_labels(rows["site"], length=24)
+    return draw_intervals(
+        f"sites_{metric}",
+        [
+            Series(rows, "Embedding"),
+            Series(total, color=INK, marker="s"),
+            Series(
+                pd.concat([rows, total]), "Covariates only", "baseline", BASELINE, "D", filled=False
+            ),
+        ],
+        [
+            *(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)),
+            "All sites, pooled",
+        ],
+        f"{about.label} at each site, with {files.percent} bootstrap intervals.",
+        note="Small groups scatter widely by chance alone: read the interval, not the point.",
+        xlabel=about.label,
+        reference=(files.chance(metric), "Chance"),
+        limits=about.limits,
+        total=True,
+        numbers=rows,
+    )
+
+
+def table_parts(
+    files: EvaluationFolder,
+    parts: pd.DataFrame,
+    column: str,
+    where: str,
+    *,
+    classes: Sequence[str | None],
+    file: str,
+) -> Table:
+    """Return the metrics of each part of the cohort with their intervals; the note says why one is absent.
+
+    `column` names the part, `where` says it in running text, `classes` are those whose scans are
+    counted.
+    """
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
+    columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]
+    columns += [Column(str(name), f"n_{name}", "count") for name in classes if f"n_{name}" in parts]
+    for key in metrics:
+        columns.append(Column(files.describe(key).short, key, digits=2, interval=True))
+        columns.append(Column("Cov. only", f"baseline_{key}", digits=2))
+    notes = parts["note"].fillna("") if "note" in parts else pd.Series("", parts.index)
+    columns += [Column("Note", "note", "text")] if notes.any() else []
+    why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
+    parts = parts.assign(
+        note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")}
+    )
+    caption = f"Metrics {where}, with their {files.percent} intervals. Cov. only: the baseline of covariates."
+    return make_table(f"{caption} All metrics are in {file}.", parts, columns)
+
+
+SITES = Finding("sites", show_sites, measure_sites, of=("scans",))

@@ -1,0 +1,411 @@
+"""How figures look, and how one becomes part of the page. Nothing goes through pyplot."""
+
+import base64
+import io
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from neurocontrast.files import atomic_path, write_table
+from neurocontrast.progress import Progress
+from neurocontrast.reporting.wording import DASH, interval_text, number_text, point_estimate
+
+# Okabe and Ito's palette without its yellow, which is too light for points on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+MAIN = "#0072B2"
+BASELINE = "#B34700"
+CHANCE = "#767676"
+INK = "#1f2933"
+MUTED = "#5f6b76"
+
+MODEL_LINES: dict[str, dict[str, Any]] = {
+    "baseline": {"color": BASELINE, "linestyle": "--"},
+    "embedding": {"color": MAIN, "linestyle": "-"},
+}
+"""Lines of the embedding and of the covariates alone in curves."""
+CHANCE_LINE: dict[str, Any] = {"color": CHANCE, "linestyle": ":", "linewidth": 1.3}
+
+WIDTH = 5.2
+"""Width of a figure in inches: two fit side by side on a desktop page, one fills a telephone's."""
+
+_LOOK = matplotlib.rc_params_from_file(
+    Path(__file__).with_name("templates") / "report.mplstyle", use_default_template=False
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report.
+
+    `name` names its files, `alt` says what it shows with its numbers, `caption` is printed under
+    it, and `numbers` is what was drawn, without identifiers of participants.
+    """
+
+    name: str
+    figure: Figure
+    alt: str
+    caption: str
+    numbers: pd.DataFrame | None = None
+
+    def encode(self, file_format: str) -> bytes:
+        """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
+        return self._svg if file_format == "svg" else self._save(file_format)
+
+    @cached_property
+    def _svg(self) -> bytes:
+        # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are
+        # narrower.
+        return self._save("svg").replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
+
+    def _save(self, file_format: str) -> bytes:
+        buffer = io.BytesIO()
+        metadata = (
+            {"Date": None, "Creator": "neurocontrast"}
+            if file_format == "svg"
+            else {"Software": "neurocontrast"}
+        )
+        with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
+            # Names can hold letters that the figure's font lacks; the tables show them all.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            self.figure.savefig(buffer, format=file_format, dpi=150, metadata=metadata)
+        return buffer.getvalue()
+
+    def data_uri(self) -> str:
+        """Return the figure as an address that holds the figure itself."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self._svg).decode("ascii")
+
+
+styled = matplotlib.rc_context(_LOOK)
+"""Decorator of a drawing function: it runs under the report's look, and leaves matplotlib's settings as they were."""
+
+
+def blank_figure(*, height: float, width: float = WIDTH, layout: Any = "constrained") -> Figure:
+    """Return an empty figure of the given inches, outside pyplot."""
+    return Figure(figsize=(width, height), layout=layout)
+
+
+def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
+    """Return a figure of the given inches with one pair of axes."""
+    figure = blank_figure(height=height, width=width)
+    return figure, figure.add_subplot()
+
+
+def look_of(place: int) -> dict[str, Any]:
+    """Return colour, marker and line of the n-th of several curves, told apart without colour."""
+    look = {"color": PALETTE, "marker": MARKERS, "linestyle": LINES}
+    return {name: choices[place % len(choices)] for name, choices in look.items()}
+
+
+def plain_label(text: object, *, length: int = 30) -> str:
+    """Return a name as a figure can show it: one printable line, `$` not read as mathematics, not too long."""
+    return shorten(text, length=length).replace("$", r"\$")
+
+
+def shorten(text: object, *, length: int = 30) -> str:
+    """Return a name on one printable line, its middle left out where the name is longer than `length`.
+
+    The middle goes, since names of sites often differ only in their last letters.
+    """
+    line = " ".join(
+        "".join(letter if letter.isprintable() else " " for letter in str(text)).split()
+    )
+    if len(line) <= length:
+        return line
+    tail = (length - 1) // 2
+    return f"{line[: length - 1 - tail].rstrip()}…{line[-tail:].lstrip()}"
+
+
+def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
+    """Return labels of limited length that differ where the names differ: those alike after shortening are numbered."""
+    labels = [shorten(name, length=length) for name in names]
+    for clash in {label for label in labels if labels.count(label) > 1}:
+        rows = [row for row, label in enumerate(labels) if label == clash]
+        for number, row in enumerate(rows, start=1):
+            labels[row] = f"{clash[: length - 5]} #{number}"
+    return [label.replace("$", r"\$") for label in labels]
+
+
+def legend_below(
+    figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0
+) -> None:
+    """Put the legend under the axes, where it can hide no data."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=n_columns,
+            handlelength=2.4,
+            columnspacing=1.4,
+            markerscale=marker_scale,
+        )
+
+
+def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progress) -> None:
+    """Write each figure as ``name.svg`` and ``name.png``, its numbers as ``name.tsv``; list them in ``figures.tsv``."""
+    with progress.task("Writing figures", len(pictures), "figure") as task:
+        for picture in pictures:
+            for file_format in ("svg", "png"):
+                with atomic_path(folder / f"{picture.name}.{file_format}") as temporary:
+                    temporary.write_bytes(picture.encode(file_format))
+            if picture.numbers is not None:
+                write_table(folder / f"{picture.name}.tsv", picture.numbers)
+            task.advance()
+    listed = [(each.name, each.caption, each.alt) for each in pictures]
+    write_table(folder / "figures.tsv", pd.DataFrame(listed, columns=["name", "caption", "alt"]))
+
+
+MAX_VECTORS = 1500
+"""More points than this are drawn as an image inside the figure."""
+
+_MAX_LISTED = 12
+_MAX_POINTS = 3000
+_MAX_GROUPS = 12
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one look; the index of `rows` is the row of the plot of each point."""
+
+    rows: pd.DataFrame
+    label: str | None = None
+    value: str = "value"
+    color: str = MAIN
+    marker: str = "o"
+    filled: bool = True
+    shift: float = 0.0
+
+    @property
+    def values(self) -> pd.Series:
+        """The values."""
+        return self.rows[self.value].astype(float)
+
+    @property
+    def ends(self) -> tuple[pd.Series, pd.Series]:
+        """The ends of the intervals; NaN where there are none, and for ticks."""
+        names = (
+            ("low", "high")
+            if self.value == "value"
+            else (f"{self.value}_low", f"{self.value}_high")
+        )
+        ends = self.rows.reindex(columns=names).astype(float)
+        return (
+            (ends[names[0]], ends[names[1]])
+            if self.marker != "|"
+            else (ends[names[0]] * np.nan,) * 2
+        )
+
+
+def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
+    """Return the metrics that have a value as rows: their name, value, low and high."""
+    columns = ["model", "value", "low", "high"]
+    rows = [
+        (
+            label,
+            point_estimate(values),
+            *((values.interval if values else None) or (np.nan, np.nan)),
+        )
+        for label, values in named
+    ]
+    known = pd.DataFrame(rows, columns=columns).dropna(subset="value", ignore_index=True)
+    return known.astype(dict.fromkeys(columns[1:], float))
+
+
+def draw_rows(
+    axes: Axes,
+    series: Sequence[Series],
+    labels: Sequence[str],
+    *,
+    xlabel: str,
+    reference: tuple[float | None, str | None] = (None, None),
+    limits: tuple[float | None, float | None] = (None, None),
+    total: bool = False,
+) -> None:
+    """Draw values with intervals, a labelled row each; with `total`, a line sets the last row apart."""
+    for one in series:
+        (low, high), place = one.ends, one.rows.index + one.shift
+        bounded = (high > low).to_numpy()
+        axes.hlines(place[bounded], low[bounded], high[bounded], color=one.color, linewidth=2)
+        tick = one.marker == "|"
+        axes.plot(
+            one.values,
+            place,
+            marker=one.marker,
+            linestyle="none",
+            color=one.color,
+            label=one.label,
+            markersize=15 if tick else 6.5,
+            markeredgewidth=2 if tick else 1.5,
+            markerfacecolor=one.color if one.filled else "white",
+        )
+    if reference[0] is not None:
+        axes.axvline(reference[0], color=CHANCE, linestyle=":", linewidth=1.3, label=reference[1])
+    defined = {row for one in series for row in one.rows.index[one.values.notna()]}
+    for row in set(range(len(labels))) - defined:
+        axes.annotate(
+            "not defined (see table)",
+            (0.02, row),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8.5,
+            color=MUTED,
+            style="italic",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+        )
+    if total:
+        axes.axhline(len(labels) - 1.5, color="#9aa5b1", linewidth=0.8)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set(ylim=(len(labels) - 0.4, -0.6), xlabel=xlabel)
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.08)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    _bound(axes, series, [] if reference[0] is None else [reference[0]], limits)
+
+
+def _bound(
+    axes: Axes,
+    series: Sequence[Series],
+    marked: list[float],
+    limits: tuple[float | None, float | None],
+) -> None:
+    """Keep the axis inside a metric's limits, and one far-out interval from squeezing all the others."""
+    values = np.concatenate([marked, *(one.values for one in series)])
+    widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()
+    values = values[np.isfinite(values)]
+    typical = float(widths.median()) if len(widths) else 0.0
+    low, high = axes.get_xlim()
+    room = 1.5 * max(float(np.ptp(values)), typical) if len(values) else 0.0
+    if room > 0:
+        low = max(low, values.min() - room)
+        high = min(high, values.max() + room)
+    margin = 0.02 * (high - low)
+    low = low if limits[0] is None else max(low, limits[0] - margin)
+    high = high if limits[1] is None else min(high, limits[1] + margin)
+    axes.set_xlim(low, high)
+
+
+@styled
+def draw_intervals(
+    name: str,
+    series: Sequence[Series],
+    labels: Sequence[str],
+    about: str,
+    *,
+    note: str = "",
+    numbers: pd.DataFrame,
+    sides: tuple[str, str] = ("", ""),
+    **look: Any,
+) -> Picture | None:
+    """Return a figure of rows of values; None where there is no value.
+
+    `about` begins the alternative text, which lists the values, and the caption, which `note` ends;
+    `sides` are words above the left and the right end, and `look` is for `draw_rows`.
+    """
+    drawn = [one for one in series if one.values.notna().any()]
+    if not drawn:
+        return None
+    figure, axes = new_figure(height=1.6 + (0.36 if len(labels) < 16 else 0.28) * len(labels))
+    draw_rows(axes, drawn, labels, **look)
+    for place, text, side in ((0.0, sides[0], "left"), (1.0, sides[1], "right")):
+        axes.annotate(
+            text,
+            (place, 1.0),
+            xycoords="axes fraction",
+            ha=side,
+            va="bottom",
+            size=8.5,
+            color=MUTED,
+        )
+    legend_below(figure, axes, n_columns=1 if len(drawn) > 2 else 2)
+    alt = f"{about} {_list_values(drawn, labels)}"
+    return Picture(name, figure, alt=alt, caption=f"{about} {note}".strip(), numbers=numbers)
+
+
+def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
+    """Return "site-01 (n=40): embedding 0.71 (0.60 to 0.80), chance 0.5; …" for an alternative text."""
+    parts = []
+    for place, label in enumerate(labels):
+        values = []
+        for one in series:
+            if place in one.rows.index and pd.notna(one.values[place]):
+                ends = interval_text((one.ends[0][place], one.ends[1][place]))
+                text = f"{(one.label or '').lower()} {number_text(one.values[place])}".strip()
+                values.append(text + ("" if ends == DASH else f" ({ends})"))
+        parts.append(f"{label}: {', '.join(values) or 'not defined'}".replace("\\", ""))
+    more = f"; and {len(parts) - _MAX_LISTED} more in the table" if len(parts) > _MAX_LISTED else ""
+    return "; ".join(parts[:_MAX_LISTED]) + more + "."
+
+
+def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Return as many rows as a reader can tell apart as points: chosen at random, the same every time."""
+    few = (
+        table
+        if len(table) <= _MAX_POINTS
+        else table.sample(_MAX_POINTS, random_state=0).sort_index()
+    )
+    return few.reset_index(drop=True)
+
+
+def about_thinning(n_shown: int, n_all: int, items: str) -> str:
+    """Say that not all points are drawn, where that is so."""
+    return (
+        f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random."
+        if n_shown < n_all
+        else ""
+    )
+
+
+def point_size(n_points: int) -> float:
+    """Return the area of a marker: the more points, the smaller."""
+    return float(np.clip(9000 / max(n_points, 1), 8, 34))
+
+
+def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series) -> None:
+    """Draw the rows of each value with its own colour and marker, the rare values together."""
+    counts = values.value_counts()
+    names = sorted(counts.index, key=str)
+    if len(names) > _MAX_GROUPS:
+        names = sorted(counts.index[: _MAX_GROUPS - 1], key=str)
+    other = values.notna() & ~values.isin(names)
+    groups = [(f"{len(counts) - len(names)} smaller ones", other, "#b0b7bf", "o")]
+    for place, (name, label) in enumerate(
+        zip(names, distinct_labels(names, length=22), strict=True)
+    ):
+        look = look_of(place)
+        groups.append((label, values == name, look["color"], look["marker"]))
+    groups.append(("not stated", values.isna(), CHANCE, "x"))
+    groups = [
+        (f"{label} ({here.sum()})", here, color, marker)
+        for label, here, color, marker in groups
+        if here.any()
+    ]
+    for label, here, color, marker in groups:
+        edge: Any = {} if marker == "x" else {"edgecolor": "white"}
+        axes.scatter(
+            x[here],
+            y[here],
+            s=point_size(len(x)),
+            marker=marker,
+            facecolor=color,
+            alpha=0.8,
+            label=label,
+            linewidth=1.0 if marker == "x" else 0.4 if len(x) <= MAX_VECTORS else 0.0,
+            rasterized=len(x) > MAX_VECTORS,
+            **edge,
+        )
+    # Markers of the legend are large enough to be seen, whatever the number of points.
+    figure: Any = axes.figure
+    legend_below(figure, axes, marker_scale=float(np.sqrt(34 / point_size(len(x)))))

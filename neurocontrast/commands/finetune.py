@@ -29,7 +29,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description, Record
 from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.finetuning import FoldsPlan, plan_folds, train_folds
-from neurocontrast.runs.parts import SKIPPED, write_skipped
+from neurocontrast.runs.skipped import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training.signals import suspending

@@ -160,11 +160,15 @@ def _averaging_gradients() -> DDPStrategy:
 
 
 def after_first(
-    processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made]
+    processes: Processes,
+    first: Callable[[], Made],
+    follow: Callable[[Any], Made],
+    *,
+    tell: Callable[[Made], object],
 ) -> Made:
     """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
 
-    `first` returns its result, and JSON-ready content that `follow` is given.
+    `tell` turns the result of `first` into the JSON-ready content that `follow` is given.
     """
     if not processes.is_first:
         received = processes.from_first(None)
@@ -172,14 +176,14 @@ def after_first(
             raise OtherProcessEnded(
                 "the first process of this run has ended, and says why.", received["exit_code"]
             )
-        return follow(received["known"])
+        return follow(received["content"])
     try:
-        made, known = first()
+        result = first()
     except NeurocontrastError as error:
         processes.from_first({"exit_code": error.exit_code})
         raise
-    processes.from_first({"known": known})
-    return made
+    processes.from_first({"content": tell(result)})
+    return result
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:

@@ -35,7 +35,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import Description
 from neurocontrast.reading import read_json
 from neurocontrast.runs.networks import first_alike
-from neurocontrast.runs.parts import leave_out
+from neurocontrast.runs.skipped import leave_out
 from neurocontrast.seeds import derive_generator
 from neurocontrast.weights import load, names
 

@@ -87,7 +87,9 @@ class SupervisedState(TrainerState):
         seed: int,
     ) -> None:
         groups = parameter_groups(model, settings, pretrained=pretrained)
-        super().__init__(model, data, settings=settings.of_loop, seed=seed, groups=groups)
+        of_loop = settings.of_loop
+        sampler = data.sampler(of_loop, seed, n_encoders=len(model.halves))
+        super().__init__(model, data, settings=of_loop, sampler=sampler, groups=groups)
         self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
         self.labels = labels
         self.view = view

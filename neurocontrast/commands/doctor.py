@@ -93,7 +93,7 @@ def doctor(config: AnyConfig | None = None) -> Diagnosis:
         )
     except ConfigError as error:
         return Diagnosis(machine, None, [str(error)])
-    run = {"kind": data.kind, "encoder": settings.encoder.name}
+    run: dict[str, str] = {"kind": data.kind, "encoder": settings.encoder.name}
     run["device"] = "cpu" if settings.encoder.is_linear else device
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     if cohort is None:

@@ -8,10 +8,13 @@ import yaml
 
 import neurocontrast
 from neurocontrast.cli import run
-from neurocontrast.config import load_config
-from neurocontrast.config.load import describe_recipe, find_config, list_recipes
+from neurocontrast.config import Config, load_config
+from neurocontrast.config.load import describe_recipe, find_config, list_recipes, read_yaml
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.kernels.factors import KERNELS
+from neurocontrast.losses.registry import LOSSES as LOSSES_BY_NAME
+from neurocontrast.losses.registry import loss_model
 
 
 def test_every_recipe_has_a_name_and_says_what_it_is():
@@ -90,6 +93,78 @@ def test_the_schema_knows_the_sections_of_every_recipe(capsys):
         assert set(content) <= set(schema["properties"])
         training = schema["$defs"]["TrainingSettings"]["properties"]
         assert set(content.get("training") or {}) <= set(training)
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return Config.model_json_schema()
+
+
+def _properties(schema, union):
+    """Return the keys of each kind of a union, by its name, with their descriptions."""
+    kinds = {}
+    for kind in union.get("oneOf", union.get("anyOf")):
+        for reference in kind.get("allOf", [kind]):
+            if "$ref" in reference:
+                name = reference["$ref"].rpartition("/")[2]
+                kinds[name] = schema["$defs"][name]["properties"]
+    return kinds
+
+
+def test_the_schema_knows_the_keys_of_every_loss(schema):
+    kinds = _properties(schema, schema["properties"]["objective"])
+    assert {keys["loss"]["const"] for keys in kinds.values()} == set(LOSSES_BY_NAME)
+    for name, keys in kinds.items():
+        model = loss_model(keys["loss"]["const"])
+        assert list(keys) == list(model.model_fields), name
+        told = [key for key, found in keys.items() if key == "loss" or found.get("description")]
+        assert told == list(keys), name
+    parts = kinds["SumOfObjectives"]["objectives"]["patternProperties"].values()
+    (part,) = parts
+    assert set(_properties(schema, part)) == set(kinds) - {"SumOfObjectives", "Supervised"}
+
+
+def test_the_schema_knows_the_keys_of_every_kernel_of_data_and_of_views(schema):
+    keys = schema["$defs"]["YAwareInfoNCE"]["properties"]
+    for factors in (keys["kernel"], keys["negatives"]["anyOf"][0]):
+        kinds = _properties(schema, factors["items"])
+        assert {each["type"]["const"] for each in kinds.values()} == set(KERNELS)
+        assert kinds["Gaussian"]["sigma"]["description"].startswith("Standard deviation in the")
+    data = _properties(schema, schema["properties"]["data"])
+    assert [each["kind"]["const"] for each in data.values()] == ["volumes", "images", "measures"]
+    assert "spacing_mm" in data["DataSettings"]
+    assert "spacing_mm" not in data["ImageDataSettings"]
+    augment = _properties(schema, schema["properties"]["augment"])
+    assert set(augment["AugmentSettings"]) >= {"flip", "tissue_shift", "crop"}
+    assert set(augment) == {"AugmentSettings", "ImageAugmentSettings", "MeasureAugmentSettings"}
+
+
+@pytest.mark.parametrize(
+    ("section", "is_right"),
+    [
+        ({"objective": {"loss": "ntxent", "temperature": "learnable"}}, True),
+        ({"objective": {"loss": "my_module:Mine", "anything": 1}}, True),
+        ({"objective": {"loss": "ntxent", "kernel": []}}, False),
+        ({"objective": {"loss": "ntxen"}}, False),
+        ({"objective": {"temperature": 0.1}}, False),
+        ({"objective": {"loss": "yaware", "kernel": [{"type": "my:Kernel", "width": 1}]}}, True),
+        ({"objective": {"loss": "supcon", "label": "sex", "temperature": 0}}, False),
+        ({"data": {"kind": "measures", "measures": "measures.tsv"}}, True),
+        ({"data": {"participants": "participants.tsv"}}, True),
+        ({"data": {"kind": "images", "spacing_mm": 1.0}}, False),
+        ({"augment": {"flip": {"axes": [0]}, "noise": None}}, True),
+        ({"augment": {"flip": {"axis": [0]}}}, False),
+    ],
+)
+def test_an_editor_finds_wrong_keys_of_a_kind(schema, section, is_right):
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(schema)
+    assert validator.is_valid(section) == is_right
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_is_right_in_an_editor(schema, name):
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(schema)
+    assert [*validator.iter_errors(read_yaml(list_recipes()[name]))] == []
 
 
 AGE = ("gaussian", "age", 5.0)

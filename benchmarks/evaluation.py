@@ -49,13 +49,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from neurocontrast.evaluation.fits import fit, predict_out_of_fold
 from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.results import (
-    metric_summary,
-    permutation_summary,
-    predict_out_of_fold,
-)
+from neurocontrast.evaluation.results import metric_summary, permutation_summary
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
@@ -70,18 +67,14 @@ from threadpoolctl import threadpool_limits
 sys.path.append(sys.argv[1])
 from evaluation import simulate
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-try:
-    from neurocontrast.evaluation.measure import measure
-    from neurocontrast.reporting.findings import FINDINGS
-    arguments = [FINDINGS]
-except ImportError:  # a checkout of before reporting
-    from neurocontrast.findings import measure
-    arguments = []
+from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation.measure import measure
+from neurocontrast.reporting.findings import FINDINGS
 table, features = simulate(int(sys.argv[2]), int(sys.argv[3]))
 study = plan_study(table, features, settings=EvaluationSettings(target=sys.argv[4]))
 with threadpool_limits(limits=1):
     start = time.process_time()
-    measure(study, *arguments)
+    measure(study, fit(study), FINDINGS)
     print(time.process_time() - start)
 """
 """Run in a process of its own, with the package of one checkout or the other on PYTHONPATH."""
@@ -128,7 +121,7 @@ def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
         n_permutations=arguments.n_permutations,
         n_jobs=n_jobs,
     )
-    nested, models = timed(lambda: predict_out_of_fold(study, SILENT))
+    nested, models = timed(lambda: predict_out_of_fold(study))
     folds = fold_table(study, models)
     bootstrap, _ = timed(lambda: metric_summary(study, folds, models))
     permutation, found = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
@@ -219,7 +212,7 @@ def compare_in_full(arguments: argparse.Namespace) -> None:
 
 def measure_memory(arguments: argparse.Namespace) -> None:
     study = make_study(arguments, n_permutations=arguments.n_permutations, n_jobs=arguments.jobs)
-    seconds, models = timed(lambda: predict_out_of_fold(study, SILENT))
+    seconds, models = timed(lambda: predict_out_of_fold(study))
     folds = fold_table(study, models)
     metric_summary(study, folds, models)
     taken, _ = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
@@ -284,7 +277,7 @@ def compare_whole(arguments: argparse.Namespace) -> None:
 def compare_plain(arguments: argparse.Namespace) -> None:
     study = make_study(arguments)
     start = time.process_time()
-    auc = measure(study, FINDINGS).evaluation.metrics["auc"].pooled
+    auc = measure(study, fit(study), FINDINGS).evaluation.metrics["auc"].pooled
     ours = time.process_time() - start
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     search = GridSearchCV(

@@ -2,48 +2,29 @@
 
 import os
 from collections.abc import Mapping
-from glob import escape as escape_pattern
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from sklearn.base import BaseEstimator
 
 from neurocontrast.commands.report import report
 from neurocontrast.commands.written import WrittenFigures
-from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
 from neurocontrast.documents.embeddings import Embeddings
-from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import (
-    EvaluationSettings,
-    StudyResult,
-    plan_study,
-    read_split_file,
-    save_probe,
-)
-from neurocontrast.evaluation.estimators import import_estimator
-from neurocontrast.evaluation.measure import check, measure
-from neurocontrast.evaluation.measure.external import ExternalTest, plan_external
-from neurocontrast.evaluation.probes import PROBES
-from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin, Metric, read_evaluation
-from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
-from neurocontrast.exceptions import ConfigError, one_of
-from neurocontrast.files import (
-    atomic_folder,
-    check_output_folder,
-    write_json,
-    write_table,
-    write_text,
-)
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation.measure import measure
+from neurocontrast.evaluation.record import FILE, Metric, read_evaluation
+from neurocontrast.evaluation.writing import write_evaluation
+from neurocontrast.exceptions import one_of
+from neurocontrast.files import check_output_folder
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import Description, describe_environment
 from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.reporting.rivals import estimator_title, rivals
 from neurocontrast.reporting.wording import DASH, count_text, estimate_text, leading_metrics
-from neurocontrast.runs.voxels import with_voxels
+from neurocontrast.runs.planning import make_plan
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 
@@ -231,126 +212,32 @@ def evaluate(
     """
     progress = as_progress(progress)
     test = options.get("test")
-    if isinstance(test, pd.DataFrame):
-        options["test"] = "test.parquet"  # as the record calls a DataFrame
-    options |= _texts_of_paths(options)
-    given = options if target is None else {**options, "target": target}
-    given = given if settings is None else {**settings.model_dump(), **given}
-    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    if not isinstance(test, pd.DataFrame):
+        test = None
+    chosen = _choose_settings(settings, target, options)
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = Embeddings.of(embeddings)
-    if estimator is None and chosen.probe not in ("auto", *PROBES):
-        estimator = import_estimator(chosen.probe)
-    planned = chosen
-    preprocessing = read.info.run.preprocessing
-    if preprocessing.kind == "measures" and not chosen.regional and chosen.voxels != "off":
-        # An encoder of regional measures is compared with models of the same ones.
-        names = [escape_pattern(name) for name in preprocessing.columns if name in read.table]
-        planned = chosen.model_copy(update={"regional": tuple(names)})
-    rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
-    if chosen.target not in {*read.table, "tiv"}:
-        raise ConfigError(no_column(read.path.name, chosen.target, read.table.columns))
-    how: dict[str, Any] = {
-        "settings": planned,
-        "info": read.info,
-        "split_rows": rows,
-        "estimator": estimator,
-        "cv": cv,
-    }
-    study = plan_study(read.table, read.features, **how)
-    external = None
-    other = None
-    check(study, FINDINGS)
-    if chosen.test is not None:
-        if not isinstance(test, pd.DataFrame):
-            test = chosen.test
-        other = Embeddings.of(test, parameter="test")
-        external = plan_external(
-            study, other.table, other.features, info=other.info, training_info=read.info
-        )
-    progress.message(study.text())
-    study = with_voxels(study, read.info, progress)
-    for notice in [*study.notices, *(external.notices if external else ())]:
-        progress.warning(notice.message)
-    result = measure(
-        study, FINDINGS, external=external, encoder=read.info.encoder_digest, progress=progress
-    )
-    _write(folder, result, chosen, read, other)
+    plan = make_plan(read, chosen, test=test, estimator=estimator, cv=cv, progress=progress)
+    result = measure(plan, fit(plan, progress), FINDINGS, progress=progress)
+    write_evaluation(result, folder)
     return EvaluationResult(folder)
 
 
-def _texts_of_paths(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the settings that name a file by a path, as text."""
-    texts = {}
+def _choose_settings(
+    settings: EvaluationSettings | None, target: str | None, options: Mapping[str, object]
+) -> EvaluationSettings:
+    """Return the settings with target and options before them; a path of a file is text."""
+    choices: dict[str, object] = {}
+    if settings is not None:
+        choices |= settings.model_dump()
+    choices |= options
     for name in _PATHS:
         path = options.get(name)
         if isinstance(path, os.PathLike):
-            texts[name] = os.fspath(path)
-    return texts
-
-
-def _write(
-    folder: Path,
-    result: StudyResult,
-    settings: EvaluationSettings,
-    read: Embeddings,
-    other: Embeddings | None,
-) -> None:
-    info = read.info
-    changed: Description = {}  # said only where it is another one than that of the run
-    if info.layer != "encoder":
-        changed["layer"] = info.layer
-    if info.max_missing is not None:
-        changed["max_missing"] = info.max_missing
-    made_of = EmbeddingsOrigin(
-        file=read.path.name,
-        digest=read.digest(),
-        cohort_source=info.cohort_source,
-        cohort_digest=info.cohort_digest,
-        environment=info.environment,
-        **changed,
-    )
-    found = result.evaluation
-    added: dict[str, Any] = {"embeddings": made_of}
-    added["software"] = ["scikit-learn"]
-    external = found.part(ExternalTest)
-    if other is not None and external is not None:
-        added["external"] = external.model_copy(
-            update={"file": other.path.name, "digest": other.digest()}
-        )
-    choices = {"embeddings": read.path.name, "evaluation": settings.without_folders()}
-    write_evaluation(folder, result, choices=choices, info=info, added=added)
-
-
-def write_evaluation(
-    folder: Path,
-    result: StudyResult,
-    *,
-    choices: Mapping[str, Any],
-    info: EmbeddingsInfo,
-    added: Mapping[str, Any],
-) -> None:
-    """Write an evaluation folder, whole or not at all.
-
-    `choices` become ``config.yaml``; `info` describes run and cohort; `added` are further keys of
-    ``evaluation.json``.
-    """
-    origin = {
-        "simulated": info.simulated,
-        "simulation": info.simulation,
-        "run": info.content().get("run"),
-        "objective": info.objective,
-        "environment": describe_environment(),
-    }
-    with atomic_folder(folder) as new:
-        for name, table in result.tables.items():
-            write_table(new / f"{name}.tsv", table)
-        if info.training_metrics:
-            write_table(new / "training.tsv", pd.DataFrame(info.training_metrics))
-        if result.probe is not None:
-            save_probe(new / PROBE_FOLDER, result.probe)
-        write_text(
-            new / "config.yaml", yaml.safe_dump(dict(choices), sort_keys=False, allow_unicode=True)
-        )
-        write_json(new / FILE, result.evaluation.model_copy(update={**origin, **added}).content())
+            choices[name] = os.fspath(path)
+    if isinstance(options.get("test"), pd.DataFrame):
+        choices["test"] = "test.parquet"  # as the record calls a DataFrame
+    if target is not None:
+        choices["target"] = target
+    return settings_from(EvaluationSettings, choices, source="evaluation")

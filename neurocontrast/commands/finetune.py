@@ -3,36 +3,32 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from glob import escape
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
 from monai.transforms import Compose, Transform
 
-from neurocontrast.commands.evaluate import EvaluationResult, write_evaluation
+from neurocontrast.commands.evaluate import EvaluationResult
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
-from neurocontrast.evaluation import EvaluationSettings, Study
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.fits import fit
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
-from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
+from neurocontrast.evaluation.record import FILE
+from neurocontrast.evaluation.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, hold
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import Description, Record
 from neurocontrast.reporting.findings import FINDINGS
-from neurocontrast.runs.finetuning import FoldsPlan, plan_folds, train_folds
+from neurocontrast.runs.finetuning import plan_folds
+from neurocontrast.runs.folds import train_folds
 from neurocontrast.runs.parts import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
-from neurocontrast.training.loop import suspending
+from neurocontrast.training.signals import suspending
 from neurocontrast.weights import folder_of
 
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")
@@ -137,90 +133,11 @@ def finetune(
         )
         work = folder.with_name(f".{folder.name}.{plan.key()[:16]}.partial")
         with hold(work, progress):
-            study = plan.prepared(progress)
-            for notice in study.notices:
-                progress.warning(notice.message)
-            folds = train_folds(plan, study, work, progress)
-            _evaluate(folder, plan, study, folds, progress)
+            plan = plan.prepared(progress)
+            study = plan.study.with_model(train_folds(plan, work, progress))
+            result = measure(study, fit(study, progress), FINDINGS, progress=progress)
+            write_evaluation(result, folder)
+            write_skipped(folder / SKIPPED, plan.skipped)
         for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):
             shutil.rmtree(done)
     return EvaluationResult(folder)
-
-
-def _evaluate(
-    folder: Path,
-    plan: FoldsPlan,
-    study: Study,
-    folds: Sequence[Sequence[Record]],
-    progress: Progress,
-) -> None:
-    """Write an evaluation as `evaluate` does, of the predictions of the folds."""
-    predictions = {}
-    for fold, split in zip(folds, study.splits, strict=True):
-        scores = _mean_scores(fold)
-        scores = scores[:, 1] if study.target.kind == "binary" else scores
-        decided = decide_scores(scores, study.target, split.train, study.settings)
-        predictions[split.repeat, split.fold] = Prediction(scores, *decided)
-    network = study.models[0]
-    assert isinstance(network, GivenModel)
-    result = measure(
-        study.with_model(replace(network, predictions=predictions)), FINDINGS, progress=progress
-    )
-    abouts, epochs = _list_epochs(folds)
-    result = replace(result, tables={**result.tables, "finetuning": pd.DataFrame(epochs)})
-    n_members = len(plan.networks)
-    n_features = sum(map(attrgetter("encoder.n_features"), plan.networks))
-    n = result.evaluation.n.model_copy(update={"features": n_features})
-    settings = plan.settings.finetune.model_dump(mode="json")
-    finetuning = {
-        "begins_with": "random weights" if plan.from_scratch else "pretrained weights",
-        "settings": settings,
-        "augment": plan.augment,
-        "seed": plan.settings.seed,
-        "folds": abouts,
-    }
-    origin = EmbeddingsOrigin(
-        file=None if plan.from_scratch else plan.contract.weights.file,
-        digest=plan.weights,
-        cohort_source=plan.info.cohort_source,
-        cohort_digest=plan.info.cohort_digest,
-    )
-    choices = {
-        "seed": plan.settings.seed,
-        "evaluation": plan.study.settings.without_folders(),
-        "finetune": settings,
-    }
-    choices |= {"augment": plan.augment, "from_scratch": plan.from_scratch}
-    added = {"finetuning": finetuning, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
-    if n_members > 1:
-        averaged = "numbers" if study.target.kind == "continuous" else "probabilities"
-        mean = {"n_members": n_members, "averaged": averaged}
-        added["probe"] = result.evaluation.probe.model_copy(update=mean)
-    write_evaluation(folder, result, choices=choices, info=plan.info, added=added)
-    write_skipped(folder / SKIPPED, plan.skipped)
-
-
-def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
-    """Return the mean of the probabilities, or numbers, that the networks of a fold predict."""
-    scores = []
-    for network in fold:
-        scores.append(np.asarray(network["predictions"], dtype=float))
-    mean: npt.NDArray[np.float64] = np.mean(scores, axis=0)
-    return mean
-
-
-def _list_epochs(
-    folds: Sequence[Sequence[Record]],
-) -> tuple[list[Description], list[Description]]:
-    """Return how each network of each fold was trained, and its epochs, a row each."""
-    abouts = []
-    epochs = []
-    for fold in folds:
-        for member, network in enumerate(fold):
-            keys = {"repeat": network["about"]["repeat"], "fold": network["about"]["fold"]}
-            if len(fold) > 1:
-                keys["member"] = member
-            abouts.append(keys | network["about"])
-            for row in network["metrics"]:
-                epochs.append(keys | row)
-    return abouts, epochs

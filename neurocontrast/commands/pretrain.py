@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
@@ -26,9 +25,8 @@ from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import SECOND, folder_of_member, save_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import describe_processor, launched, usable_accelerator
-from neurocontrast.parallel.launch import after_first, joined
+from neurocontrast.parallel.launch import Engine, after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting.wording import count_text, number_text
@@ -57,7 +55,7 @@ from neurocontrast.runs.parts import (
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training import fit
 from neurocontrast.training.components import fit_beside, fit_components
-from neurocontrast.training.loop import suspending
+from neurocontrast.training.signals import suspending
 from neurocontrast.weights import folder_of
 
 
@@ -198,8 +196,8 @@ def pretrain(
     make_source = _sources(**given)
     # Refuses transforms, and needs a package for some images: before anything is written.
     make_source(settings).views(settings.augment, seed=settings.seed)
-    with suspending(), joined(**settings.training.of_launch) as engine:
-        shown = progress if engine[1].is_first else SILENT
+    with suspending(), joined(settings.training.hardware) as engine:
+        shown = progress if engine.processes.is_first else SILENT
         _run_members(settings, make_source, folder, engine, resume=resume, progress=shown)
     return PretrainingRun(folder)
 
@@ -222,7 +220,7 @@ def _run(
     settings: Config,
     source: AnySource,
     folder: Path,
-    engine: tuple[Fabric, Processes],
+    engine: Engine,
     *,
     resume: bool,
     progress: Progress,
@@ -230,7 +228,7 @@ def _run(
     """Open the run in the first process and then in the others, train, and save the encoder."""
     with ExitStack() as stack:
         is_new, parts = after_first(
-            engine[1],
+            engine.processes,
             lambda: open_run(settings, source, folder, stack, resume=resume, progress=progress),
             lambda known: follow_run(settings, source, known),
         )
@@ -262,7 +260,7 @@ def _run(
             progress=progress,
             engine=engine,
         )
-        if engine[1].is_first:
+        if engine.processes.is_first:
             if settings.encoder.beside is not None:
                 beside = fit_beside(
                     parts.model.encoder,
@@ -279,7 +277,7 @@ def _run_members(
     settings: Config,
     source_of_run: SourceOf,
     folder: Path,
-    engine: tuple[Fabric, Processes],
+    engine: Engine,
     *,
     resume: bool,
     progress: Progress,
@@ -289,7 +287,7 @@ def _run_members(
         source = source_of_run(settings)
         _run(settings, source, folder, engine, resume=resume, progress=progress)
         return
-    processes = engine[1]
+    processes = engine.processes
     with ExitStack() as stack:
 
         def begin() -> tuple[MembersRecord, dict[str, object]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from pydantic import Field
 
 from neurocontrast.documents.document import Document, Json
@@ -61,7 +59,3 @@ class EmbeddingsInfo(PretrainingPeople):
     def of_network(self) -> bool:
         """Whether features are the encoder's own, in the columns that the run describes."""
         return self.layer == "encoder"
-
-    def of_rows(self) -> Self:
-        """Return the description of rows in place of features, which have no columns of members."""
-        return self.with_keys(run=self.run.without("members"))

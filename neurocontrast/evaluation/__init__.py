@@ -1,12 +1,14 @@
 """What frozen embeddings can tell: cross-validated models of them, of covariates and of the scans, site by site.
 
-Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes the folds; `run_study`
-fits, and returns tables and a summary; the command `neurocontrast.evaluate` reads and writes the
-files.
+Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes folds and models;
+`fits.fit` predicts by each model; `measure.measure` computes tables, figures and findings;
+`run_study` fits and measures the models alone. The command `neurocontrast.evaluate` reads
+and writes the files.
 """
 
 from neurocontrast.evaluation.designs import BlockScaler
 from neurocontrast.evaluation.encoding import covariate_encoder
+from neurocontrast.evaluation.fits import Fits
 from neurocontrast.evaluation.planning import plan_study
 from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.results import StudyResult, run_study
@@ -14,7 +16,7 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.study import External, Study
 from neurocontrast.evaluation.transformers import ComBat, Residualiser
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "ComBat",
     "Evaluation",
     "EvaluationSettings",
+    "External",
+    "Fits",
     "FittedProbe",
     "LeaveSiteOut",
     "Notice",

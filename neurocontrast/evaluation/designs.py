@@ -252,10 +252,7 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the two blocks of an encoder that has linear components beside its network, or none.
-
-    Fine-tuning goes on with the network alone: in place of features it has one column, the row.
-    """
+    """Return the two blocks of an encoder that has linear components beside its network, or none."""
     beside = info.run.beside
     if beside is None or not info.of_network:
         return ()

@@ -19,7 +19,7 @@ from neurocontrast.evaluation.estimators import (
     gives_probabilities,
 )
 from neurocontrast.evaluation.members import members_of
-from neurocontrast.evaluation.models import MODELS, ProbeModel
+from neurocontrast.evaluation.models import MODELS, GivenModel, ProbeModel
 from neurocontrast.evaluation.notices import (
     ALLOWED_COPIES,
     check_duplicates,
@@ -46,6 +46,7 @@ from neurocontrast.evaluation.splits.given import (
     fixed_split,
     look_at_fixed,
     look_at_twins,
+    read_split_file,
     splits_from_cv,
     splits_from_table,
 )
@@ -68,8 +69,9 @@ def plan_study(
     split_rows: pd.DataFrame | None = None,
     estimator: BaseEstimator | None = None,
     cv: Any = None,
+    network: GivenModel | None = None,
 ) -> Study:
-    """Check everything that can be checked before computing, and make the folds.
+    """Check everything that can be checked before computing, and make folds and models.
 
     Parameters
     ----------
@@ -80,15 +82,21 @@ def plan_study(
     info : EmbeddingsInfo, optional
         Description of the embeddings, with the digests of pretraining.
     split_rows : DataFrame, optional
-        Folds to use instead of new ones, as `read_split_file` returns them.
+        Folds to use instead of new ones, as `read_split_file` returns them; of the file that the
+        settings name by default.
     estimator : estimator, optional
         A scikit-learn classifier, regressor or pipeline to fit instead of the built-in one that the
         settings name. For classes, it is fitted to their codes; of two classes 1 is the positive
         one.
     cv : splitter, or iterable of index pairs, optional
         What makes the folds instead, as `splits_from_cv` calls it.
+    network : GivenModel, optional
+        Network that is trained in every fold, in place of a probe on frozen features; features are
+        then the rows of the scans in their table.
     """
     _check_one_design(settings, cv)
+    if split_rows is None and settings.split_file is not None:
+        split_rows = read_split_file(settings.split_file)
     scans = _choose_scans(table, features, settings)
     if estimator is None and ":" in settings.probe:
         raise ConfigError(
@@ -104,13 +112,20 @@ def plan_study(
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or EmbeddingsInfo(), split_rows, cv)
+    if network is None:
+        n_features = study.features.shape[1]
+        study = replace(
+            study,
+            blocks=blocks_of(study.info, n_features),
+            members=members_of(study.info, n_features),
+        )
     if estimator is not None:
         study = replace(study, estimator=estimator)
         if not study.target.has_probabilities:
             study = study.with_notices(
                 [Notice.of("no_probabilities", estimator=describe_own(estimator)[0])]
             )
-    study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
+    study = study.with_model(network or ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
         study = study.with_outcome(make(study))
     return study
@@ -251,10 +266,9 @@ def _plan(
         units=units,
         overlap=overlap,
         excluded=excluded,
-        blocks=blocks_of(info, scans.features.shape[1]),
-        members=members_of(info, scans.features.shape[1]),
         flow=_flow(scans, splits, info, why_untested=untested),
         notices=[*overlap.notices, *twins, *cautions],
+        info=info,
     )
 
 

@@ -1,8 +1,8 @@
 """A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.distribution import Reference, training_reference
-from neurocontrast.evaluation.final_probe import fit_on_all
+from neurocontrast.evaluation.distribution import Reference
+from neurocontrast.evaluation.fits import Fits, fit
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -20,7 +20,7 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import Model, OutOfFold, Prediction, ProbeModel
+from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel
 from neurocontrast.evaluation.models.kernel import OF_KERNEL
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
@@ -63,50 +63,41 @@ class StudyResult:
     """Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for."""
     probe: FittedProbe | None
     """The probe fitted on all scans, if it can be stored."""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Settings as ``config.yaml`` holds them."""
 
 
-def run_study(
-    study: Study, *, encoder: str | None = None, progress: Progress = SILENT
-) -> StudyResult:
-    """Fit the models, and compute their tables and figures; `neurocontrast.evaluation.measure` adds the findings.
+def run_study(study: Study, *, progress: Progress = SILENT) -> StudyResult:
+    """Fit the models, and compute their tables and figures, without any finding.
 
     Parameters
     ----------
     study : Study
         As `plan_study` returned it.
-    encoder : str, optional
-        Digest of the encoder that made the features, which the stored probe records.
     progress : Progress
         Receives progress messages.
     """
-    models = predict_out_of_fold(study, progress)
+    return measure_models(study, fit(study, progress), progress)
+
+
+def measure_models(study: Study, fits: Fits, progress: Progress = SILENT) -> StudyResult:
+    """Compute tables and figures of the models; `neurocontrast.evaluation.measure` adds the findings."""
+    models = fits.models
     tables = study_tables(study, models)
+    for model in study.models:
+        tables |= model.tables
+    if study.info.training_metrics:
+        tables["training"] = pd.DataFrame(study.info.training_metrics)
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
-    reference = training_reference(study)
     notices = [*study.notices, *_look_at_results(study, figures, models)]
     leading = study.target.metric_names[0]
     for model in study.models:
         if model.rival:
             by = study.estimator_title(model)
             notices += look_at_rival(figures, model, leading, by=by)
-    probe = None
-    inside = reference.distribution if isinstance(reference, Reference) else None
-    if study.why_not_stored is None:
-        chosen: Sequence[Prediction] = ()
-        if study.fixed:
-            first = models["embedding"].fits[0]
-            chosen = first.members or (first,)
-        probe = fit_on_all(study, encoder=encoder, distribution=inside, chosen=chosen)[1]
-    return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
-
-
-def predict_out_of_fold(study: Study, progress: Progress) -> Models:
-    """Return the out-of-fold predictions of every model."""
-    with progress.task("Fitting models", len(study.models) * len(study.splits), "fold") as task:
-        return {
-            model.name: study.cross_validate(model, advance=task.advance) for model in study.models
-        }
+    evaluation = _compose(study, models, figures, notices)
+    return StudyResult(evaluation, tables, models, fits.reference, fits.probe, study.choices)
 
 
 def permutation_summary(
@@ -343,14 +334,14 @@ def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, object]:
 
 def _describe_members(study: Study) -> dict[str, object]:
     """Return how many members were averaged, of the section ``probe``; nothing for one encoder."""
-    if not study.members:
+    if study.n_members < 2:
         return {}
     averaged = "numbers"
     if study.target.kind != "continuous":
         averaged = "probabilities"
         if not study.target.has_probabilities:
             averaged = "decision values"
-    return {"n_members": len(study.members), "averaged": averaged}
+    return {"n_members": study.n_members, "averaged": averaged}
 
 
 def _compose(
@@ -391,7 +382,7 @@ def _compose(
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),
             "sites": int(study.table["site"].nunique()),
-            "features": int(study.features.shape[1]),
+            "features": study.n_features,
             "excluded": study.excluded,
         },
         **figures,
@@ -411,5 +402,11 @@ def _compose(
             "level": settings.confidence_level,
         },
         "allow_overlap": settings.allow_overlap,
+        "simulated": study.info.simulated,
+        "simulation": study.info.simulation,
+        "run": study.info.content().get("run"),
+        "objective": study.info.objective,
+        "embeddings": study.origin,
+        "software": ["scikit-learn"],
     }
     return compose_evaluation(content)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.adjustment import adjustments
 from neurocontrast.evaluation.designs import (
     Block,
@@ -28,7 +30,7 @@ from neurocontrast.evaluation.models.model import (
     split_seed,
 )
 from neurocontrast.evaluation.notices import Overlap
-from neurocontrast.evaluation.record import FixedSplit, Notice
+from neurocontrast.evaluation.record import EmbeddingsOrigin, FixedSplit, Notice
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
@@ -78,6 +80,14 @@ class Study:
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Steps by which scans came in and left, from the first table on."""
     notices: list[Notice] = field(default_factory=list)
+    info: EmbeddingsInfo = field(default_factory=EmbeddingsInfo)
+    """Run and people of pretraining, as the embeddings describe them."""
+    origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
+    """File of the embeddings, or of the weights of networks that are trained in the folds."""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Settings as ``config.yaml`` holds them."""
+    external: External | None = None
+    """Test set of other people, on which the probe of all scans is tested; None without one."""
 
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
         """Return the design of the embedding, or of one block, adjusted as the settings say.
@@ -191,6 +201,10 @@ class Study:
         described = self.describe(model)
         return str(described.get("title") or described["name"])
 
+    def with_external(self, external: External) -> Study:
+        """Return the study with a test set of other people."""
+        return replace(self, external=external)
+
     def with_notices(self, notices: Iterable[Notice]) -> Study:
         """Return the study with further warnings."""
         return replace(self, notices=[*self.notices, *notices])
@@ -211,6 +225,22 @@ class Study:
                 how += f", {n_repeats} times"
         what = "" if isinstance(self.models[0], GivenModel) else " probe"
         return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe['name']}{what}"
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the encoder, or of all members together."""
+        embedding = self.models[0]
+        if isinstance(embedding, GivenModel):
+            return embedding.n_features
+        return int(self.features.shape[1])
+
+    @property
+    def n_members(self) -> int:
+        """Number of encoders whose predictions are averaged; 1 for one encoder."""
+        embedding = self.models[0]
+        if isinstance(embedding, GivenModel):
+            return embedding.n_members
+        return max(1, len(self.members))
 
     @property
     def subjects(self) -> npt.NDArray[np.object_]:
@@ -252,3 +282,19 @@ class Study:
     def fitted_rows(self) -> npt.NDArray[np.intp]:
         """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
         return self.splits[0].train if self.fixed else np.arange(len(self.table))
+
+
+@dataclass(frozen=True)
+class External:
+    """Training scans and external scans together, as a study with one split that tests the external ones."""
+
+    study: Study
+    excluded: dict[str, int]
+    """External scans that do not take part, by reason."""
+    n_overlap: int
+    """External subjects that were trained on, or were in pretraining."""
+    overlap_by: tuple[str, ...]
+    """``identifiers``, ``contents``: what people of pretraining were looked for by."""
+    notices: list[Notice]
+    origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
+    """File of the external embeddings."""

@@ -14,6 +14,12 @@ import yaml
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
+from neurocontrast.documents.explanation import (
+    EXPLANATION_FILE,
+    BlockShare,
+    ExplanationRecord,
+)
+from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -118,7 +124,7 @@ class ExplainedBlock:
 class Explanation:
     """Result of ``neurocontrast explain``: ``explain.json``, its map, and the blocks' maps."""
 
-    about: Mapping[str, Any]
+    about: ExplanationRecord
     map_path: Path
     blocks: tuple[ExplainedBlock, ...] = ()
 
@@ -157,7 +163,7 @@ class EvaluationFolder(Results):
         return self.tables[name]
 
     @cached_property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> ImagesRecord:
         """The ``images.json`` next to the store of the evaluated images; empty if it is absent or cannot be read.
 
         A store like ``images.npy`` is looked for where it is named, and then in the evaluation
@@ -173,10 +179,13 @@ class EvaluationFolder(Results):
         places = [
             place for store in stores for place in (store, self.folder / store) if place.is_file()
         ]
+        if not places:
+            return ImagesRecord()
+        file = places[0].with_name("images.json")
         try:
-            return read_json(places[0].with_name("images.json"), limit=_LARGEST) if places else {}
+            return ImagesRecord.of(read_json(file, limit=_LARGEST), file)
         except DataError:
-            return {}
+            return ImagesRecord()
 
     @property
     def target(self) -> str:
@@ -364,43 +373,36 @@ def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Serie
 
 
 def _read_explanation(folder: Path) -> Explanation | None:
-    if not (folder / "explain.json").is_file():
+    if not (folder / EXPLANATION_FILE).is_file():
         return None
     remedy = "Run 'neurocontrast explain' again."
-    about = read_json(folder / "explain.json", remedy=remedy)
-    if about.get("format") != FORMAT:
+    file = folder / EXPLANATION_FILE
+    content = read_json(file, remedy=remedy)
+    if content.get("format") != FORMAT:
         raise DataError(
-            f"{folder / 'explain.json'}: format must be {FORMAT}, found {about.get('format')!r}. It was written by "
+            f"{file}: format must be {FORMAT}, found {content.get('format')!r}. It was written by "
             f"another version of neurocontrast. {remedy}"
         )
+    record = ExplanationRecord.of(content, file, remedy=remedy)
     # The name of a file in this folder, and no way out of it.
-    path = folder / Path(str(about.get("map") or "saliency.nii.gz")).name
+    path = folder / Path(record.map).name
     if not path.is_file():
         raise DataError(f"{path}: the map of the explanation is missing. {remedy}")
-    return Explanation(about, path, _read_blocks(about.get("blocks") or [], path, remedy))
-
-
-def _read_blocks(
-    described_blocks: Sequence[Any], map_path: Path, remedy: str
-) -> tuple[ExplainedBlock, ...]:
-    """Read the blocks of features of an explanation; explanations of earlier versions have none.
-
-    Each block has a map beside that of the whole score; in a ranking of measures it has a column.
-    """
     blocks = []
-    for described in described_blocks:
-        try:
-            name = str(described["name"])
-            share = float(described["share"])
-            path = None if map_path.suffix == ".tsv" else Path(described["map"])
-        except (KeyError, TypeError, ValueError):
-            raise DataError(
-                f"{map_path.with_name('explain.json')}: 'blocks' must be a list of name, share and "
-                f"map, found {shown(described)}. {remedy}"
-            ) from None
-        if path is not None:
-            path = map_path.with_name(path.name)
-            if not path.is_file():
-                raise DataError(f"{path}: the map of the block '{name}' is missing. {remedy}")
-        blocks.append(ExplainedBlock(name, share, path))
-    return tuple(blocks)
+    for block in record.blocks:
+        blocks.append(ExplainedBlock(block.name, block.share, _map_of(block, path, remedy)))
+    return Explanation(record, path, tuple(blocks))
+
+
+def _map_of(block: BlockShare, map_path: Path, remedy: str) -> Path | None:
+    """Return the map of a block beside that of the whole score; None in a ranking of measures."""
+    if map_path.suffix == ".tsv":
+        return None
+    if block.map is None:
+        raise DataError(
+            f"{map_path.with_name(EXPLANATION_FILE)}: the block '{block.name}' lacks map. {remedy}"
+        )
+    path = map_path.with_name(Path(block.map).name)
+    if not path.is_file():
+        raise DataError(f"{path}: the map of the block '{block.name}' is missing. {remedy}")
+    return path

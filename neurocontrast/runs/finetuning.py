@@ -1,14 +1,12 @@
-"""Plan the folds in which the networks of a run are fine-tuned, and train them."""
+"""Plan the folds in which the networks of a run are fine-tuned."""
 
 from __future__ import annotations
 
-import copy
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,17 +22,16 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import Brains
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.encoders import Encoder, build_encoder
-from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
+from neurocontrast.encoders import Encoder
+from neurocontrast.evaluation import Study, plan_study
 from neurocontrast.evaluation.models import GivenModel
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
-from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.inner import validation_split
+from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import digest_of, write_json
+from neurocontrast.files import digest_of
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, Description, Record, join_contents, version
-from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
+from neurocontrast.provenance import CONTENT, Description, join_contents, version
+from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.members import seed_of_member
 from neurocontrast.runs.networks import (
     RunNetwork,
@@ -44,12 +41,8 @@ from neurocontrast.runs.networks import (
     load_networks,
     sources_of,
 )
-from neurocontrast.runs.voxels import with_voxels
-from neurocontrast.seeds import derive_seed
-from neurocontrast.training import TrainingData
-from neurocontrast.training.supervised import Labels, fit_supervised
+from neurocontrast.runs.planning import complete_plan
 
-_FINISHED = "finished.json"
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
 """Settings of fine-tuning with which an interrupted call may be continued."""
 _SCRATCH = {"loss": "none", "title": "none: random weights"}
@@ -138,9 +131,22 @@ class FoldsPlan:
         ]
         return digest_of("finetune", json.dumps(known, sort_keys=True))
 
-    def prepared(self, progress: Progress) -> Study:
-        """Return the study with its baseline of voxels, after its scans are preprocessed."""
-        progress.message(self.study.text())
+    @property
+    def choices(self) -> Description:
+        """Settings as ``config.yaml`` holds them."""
+        return {
+            "seed": self.settings.seed,
+            "evaluation": self.study.settings.without_folders(),
+            "finetune": self.settings.finetune.model_dump(mode="json"),
+            "augment": self.augment,
+            "from_scratch": self.from_scratch,
+        }
+
+    def prepared(self, progress: Progress) -> FoldsPlan:
+        """Preprocess the scans, and return the plan checked by their contents and announced.
+
+        Their voxels are a baseline of it.
+        """
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
             network = self.networks[number]
@@ -158,8 +164,9 @@ class FoldsPlan:
             table=table,
             overlap=overlap,
             notices=overlap.notices_among(self.study.notices),
+            choices=self.choices,
         ).with_notices(notices)
-        return with_voxels(study, self.info, progress)
+        return replace(self, study=complete_plan(study, progress))
 
 
 def plan_folds(
@@ -199,8 +206,20 @@ def plan_folds(
             pretraining_contents=[],
             pretraining_contents_complete=True,
         )
-    study = _plan_study(listed[0], chosen, info)
-    study = study.with_model(_model_of(networks, from_scratch=from_scratch))
+    study = plan_study(
+        listed[0].table,
+        np.arange(len(listed[0]), dtype=float)[:, None],
+        settings=chosen,
+        info=info,
+        network=_model_of(networks, from_scratch=from_scratch),
+    )
+    origin = EmbeddingsOrigin(
+        file=None if from_scratch else contract.weights.file,
+        digest=None if from_scratch else contract.weights.sha256,
+        cohort_source=info.cohort_source,
+        cohort_digest=info.cohort_digest,
+    )
+    study = replace(study, origin=origin)
     trained = []
     for number, network in enumerate(networks):
         seed = settings.seed
@@ -214,13 +233,6 @@ def plan_folds(
         )
     warn_of_imitations(trained[0].cohort, "evaluation.where", progress)
     return FoldsPlan(settings, tuple(trained), contract, study, info, from_scratch, skipped)
-
-
-def _plan_study(cohort: Cohort, settings: EvaluationSettings, info: EmbeddingsInfo) -> Study:
-    """Make the folds of a table, with the row of each scan in place of features."""
-    folds = None if settings.split_file is None else read_split_file(settings.split_file)
-    rows = np.arange(len(cohort), dtype=float)[:, None]
-    return plan_study(cohort.table, rows, settings=settings, info=info.of_rows(), split_rows=folds)
 
 
 def _without_components(network: RunNetwork) -> None:
@@ -255,101 +267,5 @@ def _model_of(networks: Sequence[RunNetwork], *, from_scratch: bool) -> GivenMod
     if len(networks) > 1:
         name = f"mean of {len(networks)} {name.replace('network', 'networks')}"
         text = f"mean of {len(networks)} members: {text}"
-    return GivenModel("embedding", name, text, why)
-
-
-def train_folds(
-    plan: FoldsPlan, study: Study, work: Path, progress: Progress
-) -> list[list[Description]]:
-    """Train the networks of every fold that are not finished, one after another; return their ``finished.json``."""
-    folds = []
-    n_folds = len(study.splits)
-    n_networks = len(plan.networks)
-    with progress.task("Fine-tuning", n_folds * n_networks, "networks") as task:
-        for number, split in enumerate(study.splits):
-            folds.append(list[Description]())
-            for member, network in enumerate(plan.networks):
-                folder = work / f"fold-{number:03d}"
-                title = f"Fold {number + 1} of {n_folds}"
-                if n_networks > 1:
-                    folder /= f"member-{member}"
-                    title += f", member {member + 1} of {n_networks}"
-                if not (folder / _FINISHED).is_file():
-                    trained = _train(plan, network, study, split, folder, title, progress)
-                    write_json(folder / _FINISHED, trained)
-                    shutil.rmtree(folder / "checkpoints")
-                trained = read_json(folder / _FINISHED)
-                progress.message(f"{title}: {_say_epoch(trained['about'])}")
-                folds[-1].append(trained)
-                task.advance()
-    return folds
-
-
-def _say_epoch(about: Record) -> str:
-    """Say which epoch of a training is taken, and its loss."""
-    n_epochs = about["n_epochs"]
-    text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
-    if not about["best_epoch"]:
-        text = f"no epoch of {n_epochs} is better than the probe it began as"
-    if about["best_loss"] is not None:
-        text += (
-            f", loss {about['best_loss']:.4g} on {about['n_validation']} scans of the training fold"
-        )
-    return text
-
-
-def _train(
-    plan: FoldsPlan,
-    network: TrainedNetwork,
-    study: Study,
-    split: Split,
-    folder: Path,
-    title: str,
-    progress: Progress,
-) -> Description:
-    """Train a network of a fold; return predictions of the test scans, epochs and facts of the training."""
-    settings = plan.settings
-    target = study.target
-    seed = derive_seed("finetune", network.seed, split.repeat, split.fold)
-    fitted, tried = validation_split(
-        target, split.train, study.subjects, sites=study.sites, settings=study.settings, seed=seed
-    )
-    encoder = copy.deepcopy(network.encoder)
-    if plan.from_scratch:
-        encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
-    view = None
-    if settings.finetune.augment:
-        views: Any = network.source.prepared(network.cohort, fitted.tolist()).views(
-            network.augment, seed=seed
-        )
-        view = partial(views.view, view=0)
-    data = TrainingData(
-        images=network.images,
-        names=network.cohort.names(),
-        metadata={},
-        training_rows=fitted.tolist(),
-        validation_rows=tried.tolist(),
-        n_readers=settings.data.n_workers,
-    )
-    found = fit_supervised(
-        encoder,
-        Labels(target.values, None if target.kind == "continuous" else len(target.classes)),
-        data,
-        split.test.tolist(),
-        settings=settings.finetune,
-        pretrained=not plan.from_scratch,
-        seed=seed,
-        folder=folder,
-        view=view,
-        title=title,
-        progress=progress,
-    )
-    about = {
-        "repeat": split.repeat,
-        "fold": split.fold,
-        "n_fitted": len(fitted),
-        "n_validation": len(tried),
-    }
-    about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
-    known = {"predictions": found.predictions.tolist(), "metrics": found.metrics}
-    return known | {"about": about | {"best_loss": found.best_loss}}
+    n_features = sum(map(attrgetter("encoder.n_features"), networks))
+    return GivenModel("embedding", name, text, why, n_features, n_members=len(networks))

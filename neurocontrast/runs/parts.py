@@ -40,7 +40,7 @@ from neurocontrast.runs.initial import InitialWeights, start_from
 from neurocontrast.runs.views import views_revision, warn_of_other_views
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.components import check_components
-from neurocontrast.training.session import AnyObjective, TrainingData, check_split
+from neurocontrast.training.data import AnyObjective, TrainingData, check_split
 
 SKIPPED = "skipped.tsv"
 """Table of a run with the scans that were left out, where there are any: ``scan`` and ``reason``."""

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.documents.encoder import PreprocessingRecord
-from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.models import ProbeModel, voxels
 from neurocontrast.evaluation.models.beside import make_beside
@@ -31,15 +30,16 @@ MAX_BYTES = 4 * 1024**3
 """With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
 
 
-def with_voxels(study: Study, info: EmbeddingsInfo, progress: Progress) -> Study:
+def with_voxels(study: Study, progress: Progress) -> Study:
     """Return the study with a model of its scans' voxels, if these are at hand and not switched off.
 
     Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
     `DataError`, else a warning.
     """
     settings = study.settings
+    run = study.info.run
     asked = settings.voxels in ("on", "input") or settings.scans is not None
-    unfit = study.fixed or info.run.preprocessing.kind != "volumes"
+    unfit = study.fixed or run.preprocessing.kind != "volumes"
     if settings.voxels == "off" or (unfit and not asked):
         return study
     try:
@@ -47,12 +47,10 @@ def with_voxels(study: Study, info: EmbeddingsInfo, progress: Progress) -> Study
             raise DataError(
                 "voxels: this baseline is for scans of brains in cross-validation. Leave voxels out."
             )
-        scans = _find_scans(study, columns_of(info.run.channels), asked=asked)
-        return (
-            _with_both(study, _read(scans, study, info.run.preprocessing, progress))
-            if scans
-            else study
-        )
+        scans = _find_scans(study, columns_of(run.channels), asked=asked)
+        if not scans:
+            return study
+        return _with_both(study, _read(scans, study, run.preprocessing, progress))
     except DataError as error:
         if asked:
             raise

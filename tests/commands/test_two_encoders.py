@@ -137,7 +137,7 @@ def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, m
     chosen = settings()
     source = source_of(chosen.data, second=chosen.second)
     parts = build_parts(chosen, read_cohort_of(chosen, source), source)
-    trained = load_checkpoint(pair / "checkpoints/epoch-0002.pt")[1]["model"]
+    trained = load_checkpoint(pair / "checkpoints/epoch-0002.pt").state["model"]
     tables = {
         ".": {"cache_dir": str(chosen.data.cache_dir)},
         "encoder_2": {"measures": str(measures)},

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, StudyResult, plan_study
+from neurocontrast.evaluation.fits import fit
 from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.target import Target
@@ -30,7 +31,12 @@ def plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **optio
 
 def evaluate(cohort, **options):
     """Measure all that is asked for."""
-    return measure(plan(cohort, **options), FINDINGS)
+    return evaluate_study(plan(cohort, **options))
+
+
+def evaluate_study(study, findings=FINDINGS) -> StudyResult:
+    """Fit the models of a study, and measure all that is asked for."""
+    return measure(study, fit(study), findings)
 
 
 def content(cohort, **options) -> dict[str, Any]:

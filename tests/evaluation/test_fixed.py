@@ -10,11 +10,9 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.measure import measure
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
-from neurocontrast.reporting.findings import FINDINGS
-from tests.evaluation.quick import warnings
+from tests.evaluation.quick import evaluate_study, warnings
 
 GRID = (1e-3, 1e-2, 1e-1, 1.0)
 FAST = {"target": "label", "split_column": "split", "C": GRID, "alpha": (1.0, 100.0)}
@@ -64,10 +62,10 @@ def test_a_penalty_that_no_inner_fold_could_choose_is_said():
         np.delete(features, rare, axis=0),
         n_bootstraps=0,
     )
-    assert warnings(measure(study, FINDINGS))["penalty_not_chosen"].startswith(
+    assert warnings(evaluate_study(study))["penalty_not_chosen"].startswith(
         "1 fits have a penalty that was not chosen"
     )
-    whole = measure(plan(table, features, n_bootstraps=0), FINDINGS)
+    whole = evaluate_study(plan(table, features, n_bootstraps=0))
     assert "penalty_not_chosen" not in warnings(whole)
 
 
@@ -83,7 +81,7 @@ def evaluated():
     }
     table["content_digest"] = "of-" + table["participant_id"]
     study = plan(table, features, info)
-    return table, features, study, measure(study, FINDINGS)
+    return table, features, study, evaluate_study(study)
 
 
 def parts(table, features):
@@ -178,7 +176,7 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
     study = plan(table, features)
     assert list(warnings(study)) == ["overlap_unknown", "no_validation"]
-    summary = measure(study, FINDINGS).evaluation.content()
+    summary = evaluate_study(study).evaluation.content()
     assert summary["split"]["chosen_on"] == "a fifth of train"
     assert summary["split"]["refit_on"] == ["train"]
     assert summary["split"]["n"] == {"train": 300, "validation": 0, "test": 100}
@@ -187,9 +185,8 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
 
 def test_what_else_the_embedding_knows_is_asked_of_test_images():
     table, features = images()
-    result = measure(
-        plan(table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False),
-        FINDINGS,
+    result = evaluate_study(
+        plan(table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False)
     )
     reading = result.tables["confounds"].set_index("metric").loc["r2"]
     assert reading["n"] == 120
@@ -313,7 +310,7 @@ def test_the_stored_probe_keeps_the_strength_that_was_chosen():
     table, features = images()
     rows = np.flatnonzero(table["split"] == "validation")
     table.loc[rows, "label"] = table["label"].to_numpy()[np.roll(rows, 7)]
-    result = measure(plan(table, features), FINDINGS)
+    result = evaluate_study(plan(table, features))
     scores = result.probe.predict(features[table["split"] == "test"])
     found = result.tables["predictions"].filter(like="score_class").to_numpy()
     np.testing.assert_allclose(scores, found, atol=1e-6)

@@ -11,13 +11,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.models import ConstantModel, Rival
 from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
 from neurocontrast.evaluation.results import look_at_rival
 from neurocontrast.exceptions import DataError
-from neurocontrast.reporting.findings import FINDINGS
-from tests.evaluation.quick import plan, warnings
+from tests.evaluation.quick import evaluate_study, plan, warnings
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +65,7 @@ def measured(make_cohort):
     values[:, :40] += 1.5 * planned.target.values[:, None]
     about = {"spacing_mm": 4, "mask": "box", "n_voxels": 3000, "standardised": "no"}
     study = planned.with_model(make(planned, voxel_products(values.astype(np.float32)), about))
-    return study, values, measure(study, FINDINGS)
+    return study, values, evaluate_study(study)
 
 
 def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(measured):
@@ -147,7 +145,7 @@ def regional(cohort, **options):
 
 def test_volumes_are_probed_as_a_plain_pipeline_would(volumes):
     study = regional(volumes)
-    result = measure(study, FINDINGS)
+    result = evaluate_study(study)
     values = volumes.table[["vol_0", "vol_1", "vol_2"]].to_numpy()
     age = volumes.table["age"].to_numpy()
     errors = []
@@ -167,9 +165,7 @@ def test_volumes_are_probed_as_a_plain_pipeline_would(volumes):
 
 def test_a_missing_volume_is_filled_from_training(volumes):
     volumes.table.loc[:5, "vol_0"] = np.nan
-    assert (
-        measure(regional(volumes), FINDINGS).evaluation.content()["regional"]["mae"]["pooled"] < 10
-    )
+    assert evaluate_study(regional(volumes)).evaluation.content()["regional"]["mae"]["pooled"] < 10
 
 
 @pytest.mark.parametrize("names", [("volume_*",), ("vol_atlas",), ("age",), ("vol_0", "session")])

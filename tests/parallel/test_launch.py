@@ -5,6 +5,7 @@ import torch
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.devices import COMMAND, Launched, launched, refuse_several
+from neurocontrast.parallel.hardware import Hardware
 from neurocontrast.parallel.launch import _environment_of, launch
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
@@ -42,7 +43,7 @@ def step_of_srun(monkeypatch, **changes):
 
 
 def start(accelerator="cpu", *, devices):
-    return launch(accelerator=accelerator, devices=devices, num_nodes=1, precision="32-true")
+    return launch(Hardware(accelerator, devices))
 
 
 def test_tasks_of_srun_are_those_of_its_step(monkeypatch):

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from pydantic import StrictInt
 
-from neurocontrast.evaluation.measure import check, measure
+from neurocontrast.evaluation.measure import check
 from neurocontrast.evaluation.measure.finding import Found
 from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.exceptions import ConfigError, DataError
@@ -12,7 +12,7 @@ from neurocontrast.files import write_json, write_table
 from neurocontrast.reporting.blocks import Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.findings import FINDINGS, build_sections, open_folder, render_report
-from tests.evaluation.quick import plan, warnings
+from tests.evaluation.quick import evaluate_study, plan, warnings
 
 METHODS = """
 ## Headcount.
@@ -60,7 +60,7 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     cohort = make_cohort(60)
     asked = (*FINDINGS, MINE)
     study = plan(cohort)
-    result = measure(study, asked)
+    result = evaluate_study(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
     assert result.evaluation.content()["headcount"] == {
         "n_classes": 2,

@@ -22,7 +22,6 @@ from sklearn.svm import SVR
 import neurocontrast
 from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study, search
 from neurocontrast.evaluation.designs import standardised
-from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.models import OutOfFold
@@ -32,11 +31,10 @@ from neurocontrast.evaluation.record import Increment, Metric
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reporting import rivals
 from neurocontrast.reporting.blocks import Citations
-from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.reporting.folder import read_folder
 from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.reporting.sections.result import say_result
-from tests.evaluation.quick import FAST, warnings
+from tests.evaluation.quick import FAST, evaluate_study, warnings
 
 N_SCANS = 120
 SVM = make_pipeline(StandardScaler(), SVR(C=30))
@@ -205,7 +203,8 @@ class TestTheUsersEstimator:
         external = plan_external(study, others, features_of(others))
         codes = {notice.code: notice.message for notice in external.notices}
         assert codes["external_baseline_default"].startswith("test: The baseline has the default")
-        found = measure_external_test(Inputs(external.study, {}, external)).summary["external"]
+        tested = Inputs(study.with_external(external), {})
+        found = measure_external_test(tested).summary["external"]
         assert found["baseline"]["mae"]["value"] is not None
 
     def test_positions_are_looked_for_in_every_step(self):
@@ -348,7 +347,7 @@ class TestTheSecondRival:
         assert np.isfinite(mean_error(study, "regional_kernel"))
 
     def test_p_values_of_two_rivals_are_adjusted(self):
-        result = measure(plan(n_bootstraps=50), FINDINGS)
+        result = evaluate_study(plan(n_bootstraps=50))
         content = result.evaluation.content()
         pairs = [
             (

@@ -1,19 +1,21 @@
 """Statistics of an evaluation: one file a finding, each with its measurement and its typed record.
 
 A finding is a question to every evaluation. `check` refuses settings that a question cannot serve;
-`measure` fits the models and asks every question.
+`measure` computes the figures of the models and asks every question.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
-from neurocontrast.evaluation.measure.external import External, plan_external
+from neurocontrast.evaluation.fits import Fits
+from neurocontrast.evaluation.measure.external import plan_external
 from neurocontrast.evaluation.measure.finding import Found, Inputs, Question
-from neurocontrast.evaluation.results import StudyResult, run_study
+from neurocontrast.evaluation.results import StudyResult, measure_models
 from neurocontrast.evaluation.study import Study
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["External", "Found", "Inputs", "Question", "check", "measure", "plan_external"]
+__all__ = ["Found", "Inputs", "Question", "check", "measure", "plan_external"]
 
 
 def check(study: Study, questions: Sequence[Question]) -> None:
@@ -25,41 +27,40 @@ def check(study: Study, questions: Sequence[Question]) -> None:
 
 def measure(
     study: Study,
+    fits: Fits,
     questions: Sequence[Question],
     *,
-    external: External | None = None,
-    encoder: str | None = None,
     progress: Progress = SILENT,
 ) -> StudyResult:
-    """Run a study, ask every question, and return the result with their records, tables and warnings.
+    """Measure the models of a study, ask every question, and return records, tables and warnings.
 
     Parameters
     ----------
     study : Study
-        As `plan_study` returned it.
+        As `plan_study` returned it, with an external test set or without.
+    fits : Fits
+        Predictions of its models, as `neurocontrast.evaluation.fits.fit` returned them.
     questions : sequence of Question
         Such as ``neurocontrast.reporting.findings.FINDINGS``; ``(*FINDINGS, MINE)`` adds one.
-    external : External, optional
-        A test set of other people, as `plan_external` returned it.
-    encoder : str, optional
-        Digest of the encoder that made the features, which the stored probe records.
     progress : Progress
         Receives progress messages.
     """
-    result = run_study(study, encoder=encoder, progress=progress)
-    inputs = Inputs(study, result.models, external, result.reference, progress)
+    result = measure_models(study, fits, progress)
+    inputs = Inputs(study, fits.models, fits.reference, progress)
     found = inputs.found
-    for question in sorted(questions, key=lambda question: question.last):
+    records = {}
+    for question in sorted(questions, key=attrgetter("last")):
+        if question.record is not None:
+            records[question.record.key] = question.record
         if question.measure is not None:
             new = question.measure(inputs)
             found.summary.update(new.summary)
             found.tables.update(new.tables)
             found.notices.extend(new.notices)
-    records = {}
-    for question in questions:
-        if question.record is not None:
-            records[question.record.key] = question.record
     evaluation = result.evaluation.with_parts(found.summary, records)
-    warnings = [*evaluation.warnings, *(external.notices if external else ()), *found.notices]
+    warnings = [*evaluation.warnings]
+    if study.external is not None:
+        warnings += study.external.notices
+    warnings += found.notices
     evaluation = evaluation.model_copy(update={"warnings": warnings})
     return replace(result, evaluation=evaluation, tables=result.tables | found.tables)

@@ -5,7 +5,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ from neurocontrast.evaluation.rows import (
 )
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.given import look_at_twins
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.study import External, Study
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Units
@@ -115,20 +115,6 @@ class ExternalTest(Part):
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
-
-
-@dataclass(frozen=True)
-class External:
-    """Training scans and external scans together, as a study with one split that tests the external ones."""
-
-    study: Study
-    excluded: dict[str, int]
-    """External scans that do not take part, by reason."""
-    n_overlap: int
-    """External subjects that were trained on, or were in pretraining."""
-    overlap_by: tuple[str, ...]
-    """What people of pretraining were looked for by."""
-    notices: list[Notice]
 
 
 def plan_external(
@@ -404,10 +390,10 @@ _WRITE_ALIKE = (
 
 def measure_external_test(inputs: Inputs) -> Found:
     """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
-    if inputs.external is None:
+    external = inputs.study.external
+    if external is None:
         return Found({"external": None})
-    external = inputs.external
-    study = inputs.external.study
+    study = external.study
     split = study.splits[0]
     models = dict[str, OutOfFold]()
     with inputs.progress.task("Testing on the external scans", len(study.models), "model") as task:
@@ -460,6 +446,8 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         "sites": tested["site"].nunique(),
     }
     return {
+        "file": external.origin.file,
+        "digest": external.origin.digest,
         "n": n_tested | {"excluded": external.excluded},
         "sites": sorted(tested["site"].dropna().unique()),
         "n_train": len(split.train),

@@ -30,8 +30,6 @@ class Inputs:
     ----------
     study, models : Study, dict of str to OutOfFold
         The plan, and the out-of-fold predictions of each model.
-    external : External or None
-        The external test set, as `plan_external` returned it.
     reference : Reference, str or None
         Distribution of the scans that the probe was fitted on; the reason why there is none; None
         if not asked for.
@@ -43,7 +41,6 @@ class Inputs:
 
     study: Study
     models: dict[str, OutOfFold]
-    external: Any = None
     reference: Reference | str | None = None
     progress: Progress = SILENT
     found: Found = field(default_factory=Found)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.designs import WEIGHTS, scaler_of, weighed
@@ -96,6 +97,8 @@ class Model:
     """Set for a model that the embedding is tested against over the folds, and warned about where it does as well."""
     about: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     """Further keys of ``evaluation.json``."""
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, kw_only=True)
+    """Further tables, by the name of their file."""
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
     """Warnings about the model."""
 
@@ -213,13 +216,16 @@ class GivenModel(Model):
     """A model fitted elsewhere in the same splits, such as a fine-tuned network; its predictions are given.
 
     `predictions` are those of each repeat and fold; `title` names the model and `text` describes
-    it.
+    it. `n_features` are those of all its members together.
     """
 
     title: str
     text: str
     why: str
     """Why no model of all scans is written."""
+    n_features: int
+    n_members: int = 1
+    """Networks whose predictions are averaged."""
     predictions: Mapping[tuple[int, int], Prediction] = field(default_factory=dict)
 
     def predict(self, target: Target, split: Split, **_: Any) -> Prediction:  # noqa: ARG002

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from glob import escape as escape_pattern
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -37,10 +38,16 @@ def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def choose_regional(study: Study) -> tuple[str, ...]:
-    """Return the columns that the setting `regional` names, after a check of their units."""
-    names = choose_numbers(
-        study.table, study.settings.regional, option="regional", target=study.target.name
-    )
+    """Return the columns that the setting `regional` names, after a check of their units.
+
+    Without the setting, an encoder of regional measures is compared with models of the same ones.
+    """
+    patterns = study.settings.regional
+    preprocessing = study.info.run.preprocessing
+    if preprocessing.kind == "measures" and not patterns and study.settings.voxels != "off":
+        columns = filter(study.table.columns.__contains__, preprocessing.columns)
+        patterns = tuple(map(escape_pattern, columns))
+    names = choose_numbers(study.table, patterns, option="regional", target=study.target.name)
     if names:
         check_regional(study.table, names)
     return names

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.data.listing import read_table
+from neurocontrast.documents.explanation import TopRegion
 from neurocontrast.reporting.blocks import (
     Block,
     Column,
@@ -48,13 +49,11 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     if explanation is None:
         return None
     blocks: list[Block] = [Facts(write_paragraphs("brain.j2", files))]
-    doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
+    doubts = [("Note.", warning) for warning in explanation.about.warnings]
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
         return section("regions", [*blocks, *_ranking(files, explanation)], name="brain")
-    regions = [
-        each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)
-    ][:10]
+    regions = explanation.about.top_regions[:10]
     colours = write("brain.j2", files, what="colours")
     try:
         image = read_map(explanation.map_path)
@@ -133,16 +132,18 @@ def _surface(explanation: Explanation) -> Picture | None:
     )
 
 
-def _region_table(regions: list[dict], about: str) -> Table:
+def _region_table(regions: Sequence[TopRegion], explanation: str) -> Table:
     columns = (
         Column("Peak", "number", "heading"),
         Column("Near", "region", "text", reason="no region within 20 mm, or scans not in MNI152"),
         *(Column(axis, axis, digits=0) for axis in "xyz"),
         Column("Value", "value", digits=4, signed=True),
     )
-    rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
+    rows = []
+    for number, region in enumerate(regions, start=1):
+        rows.append({"number": number, **region.content()})
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
-    return make_table(caption, rows, columns, note=about)
+    return make_table(caption, rows, columns, note=explanation)
 
 
 @dataclass(frozen=True)

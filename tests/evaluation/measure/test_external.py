@@ -11,17 +11,15 @@ from sklearn.preprocessing import StandardScaler
 import neurocontrast
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 from neurocontrast.reporting.blocks import Paragraph, Table
-from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.reporting.folder import read_folder
 from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.sections.external import external_part, show_external
-from tests.evaluation.quick import FAST
+from tests.evaluation.quick import FAST, evaluate_study
 
 RUN = EmbeddingsInfo(
     run={"weights": {"sha256": "a" * 64}},
@@ -49,7 +47,7 @@ def run(training, test, *, info=RUN, test_info=RUN, **options):
         *training, settings=EvaluationSettings(**FAST | {"n_bootstraps": 50, **options}), info=info
     )
     external = plan_external(study, *test, info=test_info, training_info=info)
-    found = measure_external_test(Inputs(study, {}, external))
+    found = measure_external_test(Inputs(study.with_external(external), {}))
     return found.summary["external"], found.tables, external
 
 
@@ -90,9 +88,9 @@ def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_
     training, test = pair(make_cohort)
     settings = EvaluationSettings(**FAST, allow_overlap=True)
     study = plan_study(*training, settings=settings, info=RUN)
-    alone = measure(study, FINDINGS)
+    alone = evaluate_study(study)
     external = plan_external(study, *with_shared(test), info=RUN, training_info=RUN)
-    result = measure(study, FINDINGS, external=external)
+    result = evaluate_study(study.with_external(external))
     assert alone.evaluation.content()["external"] is None
     assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
     assert any(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurocontrast.evaluation.measure import check, learning, measure
+from neurocontrast.evaluation.measure import check, learning
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.measure.learning import (
     draw_of_split,
@@ -105,7 +105,7 @@ def test_each_size_is_that_many_subjects_with_all_their_sessions(make_cohort, mo
 def test_all_training_subjects_are_the_fold_itself(make_cohort):
     """The largest size has the training rows of the fold: the same scores but for the inner folds' chance."""
     cohort = make_cohort(90, n_sessions=2)
-    result = measure(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)), FINDINGS)
+    result = quick.evaluate_study(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
     np.testing.assert_allclose(
         result.tables["learning_curve"]["auc"], result.tables["folds"]["auc"]
     )

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation.measure import measure
+from neurocontrast.evaluation.fits import predict_out_of_fold
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.measure.new_site import (
     MAX_GROUPS,
@@ -11,13 +11,10 @@ from neurocontrast.evaluation.measure.new_site import (
     plan_sites_left_out,
 )
 from neurocontrast.evaluation.models import ConstantModel
-from neurocontrast.evaluation.results import predict_out_of_fold
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.progress import SILENT
-from neurocontrast.reporting.findings import FINDINGS
 from tests.evaluation import quick
 
 FAST = {"new_site": True, "min_site_n": 10, "C": (1e-3, 1e-1)}
@@ -28,7 +25,7 @@ def plan(cohort, **options):
 
 
 def evaluate(cohort, **options):
-    return measure(plan(cohort, **options), FINDINGS)
+    return quick.evaluate_study(plan(cohort, **options))
 
 
 def content(cohort, **options):
@@ -157,7 +154,7 @@ def test_many_sites_are_left_out_in_groups(make_cohort):
     study = plan(make_cohort(700, n_sites=25), n_folds=2)
     found = plan_sites_left_out(study)
     assert (len(found.splits), len(found.sites)) == (MAX_GROUPS, 25)
-    block = measure_new_sites(Inputs(study, predict_out_of_fold(study, SILENT))).summary["new_site"]
+    block = measure_new_sites(Inputs(study, predict_out_of_fold(study))).summary["new_site"]
     assert block["design"] == "leave-sites-out in 20 groups"
     assert block["n"]["scans"] == 700
 

@@ -21,10 +21,8 @@ from neurocontrast.evaluation import (
     read_split_file,
     run_study,
 )
-from neurocontrast.evaluation.measure import measure
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
-from neurocontrast.reporting.findings import FINDINGS
-from tests.evaluation.quick import plan, warnings
+from tests.evaluation.quick import evaluate_study, plan, warnings
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +55,13 @@ def plan_by_file(sessions, tmp_path):
 @pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
 def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, options):
     first = plan(sessions, **options)
-    result = measure(first, FINDINGS)
+    result = evaluate_study(first)
     again = plan_by_file(result.tables["splits"])
     for a, b in zip(first.splits, again.splits, strict=True):
         assert (a.repeat, a.fold, a.held_out_site) == (b.repeat, b.fold, b.held_out_site)
         np.testing.assert_array_equal(a.test, b.test)
         np.testing.assert_array_equal(a.train, b.train)
-    repeated = measure(again, FINDINGS)
+    repeated = evaluate_study(again)
     assert repeated.evaluation.content()["splits"] == "file"
     assert (
         repeated.evaluation.content()["splits_digest"]
@@ -79,7 +77,7 @@ def test_scans_without_a_fold_are_trained_on_and_never_tested(folds, plan_by_fil
     assert len(study.splits) == 2
     assert [len(split.test) for split in study.splits] == [20, 20]
     assert [len(split.train) for split in study.splits] == [60, 60]
-    result = measure(study, FINDINGS)
+    result = evaluate_study(study)
     assert len(result.tables["predictions"]) == 40
     assert result.tables["sites"]["n"].sum() == 40
 

@@ -1,0 +1,184 @@
+"""Train the networks of a run in every fold of a plan."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.encoders import build_encoder
+from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import validation_split
+from neurocontrast.files import write_json
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import Description, Record
+from neurocontrast.runs.finetuning import FoldsPlan, TrainedNetwork
+from neurocontrast.runs.folder import read_json
+from neurocontrast.seeds import derive_seed
+from neurocontrast.training import TrainingData
+from neurocontrast.training.supervised import Labels, fit_supervised
+
+_FINISHED = "finished.json"
+
+
+def train_folds(plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
+    """Train the networks of every fold that are not finished, and return their model, predicting."""
+    study = plan.study
+    predictions = {}
+    folds = _train_folds(plan, work, progress)
+    for fold, split in zip(folds, study.splits, strict=True):
+        scores = _mean_scores(fold)
+        if study.target.kind == "binary":
+            scores = scores[:, 1]
+        decided = decide_scores(scores, study.target, split.train, study.settings)
+        predictions[split.repeat, split.fold] = Prediction(scores, *decided)
+    abouts, epochs = _list_epochs(folds)
+    begins_with = "pretrained weights"
+    if plan.from_scratch:
+        begins_with = "random weights"
+    finetuning = {
+        "begins_with": begins_with,
+        "settings": plan.settings.finetune.model_dump(mode="json"),
+        "augment": plan.augment,
+        "seed": plan.settings.seed,
+        "folds": abouts,
+    }
+    network = study.models[0]
+    assert isinstance(network, GivenModel)
+    return replace(
+        network,
+        predictions=predictions,
+        about={"finetuning": finetuning},
+        tables={"finetuning": pd.DataFrame(epochs)},
+    )
+
+
+def _train_folds(plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
+    """Train the networks one after another; return their ``finished.json``, a list a fold."""
+    study = plan.study
+    folds = []
+    n_folds = len(study.splits)
+    n_networks = len(plan.networks)
+    with progress.task("Fine-tuning", n_folds * n_networks, "networks") as task:
+        for number, split in enumerate(study.splits):
+            folds.append(list[Description]())
+            for member, network in enumerate(plan.networks):
+                folder = work / f"fold-{number:03d}"
+                title = f"Fold {number + 1} of {n_folds}"
+                if n_networks > 1:
+                    folder /= f"member-{member}"
+                    title += f", member {member + 1} of {n_networks}"
+                if not (folder / _FINISHED).is_file():
+                    trained = _train(plan, network, split, folder, title, progress)
+                    write_json(folder / _FINISHED, trained)
+                    shutil.rmtree(folder / "checkpoints")
+                trained = read_json(folder / _FINISHED)
+                progress.message(f"{title}: {_say_epoch(trained['about'])}")
+                folds[-1].append(trained)
+                task.advance()
+    return folds
+
+
+def _say_epoch(about: Record) -> str:
+    """Say which epoch of a training is taken, and its loss."""
+    n_epochs = about["n_epochs"]
+    text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
+    if not about["best_epoch"]:
+        text = f"no epoch of {n_epochs} is better than the probe it began as"
+    if about["best_loss"] is not None:
+        text += (
+            f", loss {about['best_loss']:.4g} on {about['n_validation']} scans of the training fold"
+        )
+    return text
+
+
+def _train(
+    plan: FoldsPlan,
+    network: TrainedNetwork,
+    split: Split,
+    folder: Path,
+    title: str,
+    progress: Progress,
+) -> Description:
+    """Train a network of a fold; return predictions of the test scans, epochs and facts of the training."""
+    settings = plan.settings
+    study = plan.study
+    target = study.target
+    seed = derive_seed("finetune", network.seed, split.repeat, split.fold)
+    fitted, tried = validation_split(
+        target, split.train, study.subjects, sites=study.sites, settings=study.settings, seed=seed
+    )
+    encoder = copy.deepcopy(network.encoder)
+    if plan.from_scratch:
+        encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
+    view = None
+    if settings.finetune.augment:
+        views: Any = network.source.prepared(network.cohort, fitted.tolist()).views(
+            network.augment, seed=seed
+        )
+        view = partial(views.view, view=0)
+    data = TrainingData(
+        images=network.images,
+        names=network.cohort.names(),
+        metadata={},
+        training_rows=fitted.tolist(),
+        validation_rows=tried.tolist(),
+        n_readers=settings.data.n_workers,
+    )
+    found = fit_supervised(
+        encoder,
+        Labels(target.values, None if target.kind == "continuous" else len(target.classes)),
+        data,
+        split.test.tolist(),
+        settings=settings.finetune,
+        pretrained=not plan.from_scratch,
+        seed=seed,
+        folder=folder,
+        view=view,
+        title=title,
+        progress=progress,
+    )
+    about = {
+        "repeat": split.repeat,
+        "fold": split.fold,
+        "n_fitted": len(fitted),
+        "n_validation": len(tried),
+    }
+    about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
+    known = {"predictions": found.predictions.tolist(), "metrics": found.metrics}
+    return known | {"about": about | {"best_loss": found.best_loss}}
+
+
+def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
+    """Return the mean of the probabilities, or numbers, that the networks of a fold predict."""
+    scores = []
+    for network in fold:
+        scores.append(np.asarray(network["predictions"], dtype=float))
+    mean: npt.NDArray[np.float64] = np.mean(scores, axis=0)
+    return mean
+
+
+def _list_epochs(
+    folds: Sequence[Sequence[Record]],
+) -> tuple[list[Description], list[Description]]:
+    """Return how each network of each fold was trained, and its epochs, a row each."""
+    abouts = []
+    epochs = []
+    for fold in folds:
+        for member, network in enumerate(fold):
+            keys = {"repeat": network["about"]["repeat"], "fold": network["about"]["fold"]}
+            if len(fold) > 1:
+                keys["member"] = member
+            abouts.append(keys | network["about"])
+            for row in network["metrics"]:
+                epochs.append(keys | row)
+    return abouts, epochs

@@ -1,0 +1,112 @@
+"""Plan an evaluation whole: models of the scans' voxels and an external test set are in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from neurocontrast.data.columns import no_column
+from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
+from neurocontrast.evaluation import EvaluationSettings, Study, plan_study
+from neurocontrast.evaluation.estimators import import_estimator
+from neurocontrast.evaluation.measure import check, plan_external
+from neurocontrast.evaluation.probes import PROBES
+from neurocontrast.evaluation.record import EmbeddingsOrigin
+from neurocontrast.evaluation.study import External
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import Description
+from neurocontrast.reporting.findings import FINDINGS
+from neurocontrast.runs.voxels import with_voxels
+
+
+def make_plan(
+    embeddings: Embeddings,
+    settings: EvaluationSettings,
+    *,
+    test: AnyEmbeddings | None = None,
+    estimator: BaseEstimator | None = None,
+    cv: Any = None,
+    progress: Progress = SILENT,
+) -> Study:
+    """Check an evaluation, make folds and models, and announce scans and warnings, before fitting.
+
+    Parameters
+    ----------
+    embeddings : Embeddings
+        Features and metadata of the scans.
+    settings : EvaluationSettings
+        Target, folds, probe and all other choices; ``probe="package.module:Object"`` is imported.
+    test : path or DataFrame, optional
+        Embeddings of the external test set, in place of the file that the settings name.
+    estimator, cv : estimator, splitter, optional
+        The user's own, as `plan_study` takes them.
+    progress : Progress
+        Receives who is evaluated, in which folds, and each warning.
+    """
+    if estimator is None and settings.probe not in ("auto", *PROBES):
+        estimator = import_estimator(settings.probe)
+    if settings.target not in {*embeddings.table, "tiv"}:
+        columns = embeddings.table.columns
+        raise ConfigError(no_column(embeddings.path.name, settings.target, columns))
+    study = plan_study(
+        embeddings.table,
+        embeddings.features,
+        settings=settings,
+        info=embeddings.info,
+        estimator=estimator,
+        cv=cv,
+    )
+    if test is None:
+        test = settings.test
+    if test is not None:
+        study = study.with_external(_plan_test(study, test))
+    study = complete_plan(study, progress)
+    choices = {"embeddings": embeddings.path.name, "evaluation": settings.without_folders()}
+    return replace(study, origin=_describe_origin(embeddings), choices=choices)
+
+
+def complete_plan(study: Study, progress: Progress) -> Study:
+    """Refuse findings that cannot be measured, add models of voxels, and announce the plan.
+
+    Refusals that cost nothing come before voxels are read.
+    """
+    check(study, FINDINGS)
+    study = with_voxels(study, progress)
+    progress.message(study.text())
+    for notice in study.notices:
+        progress.warning(notice.message)
+    if study.external is not None:
+        for notice in study.external.notices:
+            progress.warning(notice.message)
+    return study
+
+
+def _plan_test(study: Study, table: AnyEmbeddings) -> External:
+    """Plan the test of a study's probe on other people."""
+    test = Embeddings.of(table, parameter="test")
+    external = plan_external(
+        study, test.table, test.features, info=test.info, training_info=study.info
+    )
+    origin = EmbeddingsOrigin(file=test.path.name, digest=test.digest())
+    return replace(external, origin=origin)
+
+
+def _describe_origin(embeddings: Embeddings) -> EmbeddingsOrigin:
+    """Return file and cohort of embeddings; layer and gaps only if unlike those of the run."""
+    info = embeddings.info
+    changed: Description = {}
+    if info.layer != "encoder":
+        changed["layer"] = info.layer
+    if info.max_missing is not None:
+        changed["max_missing"] = info.max_missing
+    return EmbeddingsOrigin(
+        file=embeddings.path.name,
+        digest=embeddings.digest(),
+        cohort_source=info.cohort_source,
+        cohort_digest=info.cohort_digest,
+        environment=info.environment,
+        **changed,
+    )

@@ -21,6 +21,7 @@ from neurocontrast.documents.explanation import (
     ExplanationRecord,
 )
 from neurocontrast.documents.figures import Metric
+from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.documents.result import FILE, FORMAT, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -164,7 +165,7 @@ class EvaluationFolder(Results):
         return self.tables[name]
 
     @cached_property
-    def origin(self) -> Mapping[str, Any]:
+    def origin(self) -> ImagesRecord:
         """The ``images.json`` next to the store of the evaluated images; empty if it is absent or cannot be read.
 
         A store like ``images.npy`` is looked for where it is named, and then in the evaluation
@@ -180,10 +181,13 @@ class EvaluationFolder(Results):
         places = [
             place for store in stores for place in (store, self.folder / store) if place.is_file()
         ]
+        if not places:
+            return ImagesRecord()
+        file = places[0].with_name("images.json")
         try:
-            return read_json(places[0].with_name("images.json"), limit=_LARGEST) if places else {}
+            return ImagesRecord.of(read_json(file, limit=_LARGEST), file)
         except DataError:
-            return {}
+            return ImagesRecord()
 
     @property
     def target(self) -> str:

@@ -16,6 +16,7 @@ from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.provenance import Provenance, RunCohort
+from neurocontrast.documents.simulation import SimulationRecord
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
@@ -221,10 +222,12 @@ def describe_cohort(cohort: Cohort) -> RunCohort:
     return RunCohort.model_validate(content)
 
 
-def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
-    """Return the ``simulation.json`` next to a simulated cohort's table, if there is one."""
+def read_simulation(cohort: Cohort) -> SimulationRecord | None:
+    """Read the ``simulation.json`` next to a simulated cohort's table, if there is one."""
     path = cohort.source.parent / "simulation.json"
-    return read_json(path) if cohort.simulated and path.is_file() else None
+    if not (cohort.simulated and path.is_file()):
+        return None
+    return SimulationRecord.of(read_json(path), path, error=CheckpointError, remedy=_REMEDY)
 
 
 def read_provenance(folder: Path) -> Provenance:

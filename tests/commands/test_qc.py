@@ -155,7 +155,7 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     table, found, names = study
     ratings = tmp_path / "ratings.tsv"
     header = "participant_id\tsession\tqc_rating\n"
-    ratings.write_text(f"{header}{names[1]}\t\tFail\n{names[0]}\t\tdoubt\n")
+    ratings.write_text(f"{header}{names[1]}\tNA\tFail\n{names[0]}\t\tdoubt\n{names[2]}\t\tNone\n")
     out = found.page.parent
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
     shown = capsys.readouterr().out

@@ -7,8 +7,8 @@ from pydantic import Field
 from neurocontrast.documents.document import Document, Json
 from neurocontrast.documents.encoder import ObjectiveRecord, RunDescription
 from neurocontrast.documents.environment import Environment
-from neurocontrast.documents.origin import Simulation
 from neurocontrast.documents.people import PretrainingPeople
+from neurocontrast.documents.simulation import SimulationRecord
 
 
 class FlowStep(Document):
@@ -26,7 +26,7 @@ class EmbeddingsInfo(PretrainingPeople):
     format: int | None = None
     run: RunDescription = Field(default_factory=RunDescription)
     simulated: bool = False
-    simulation: Simulation | None = None
+    simulation: SimulationRecord | None = None
     objective: ObjectiveRecord | None = None
     training_metrics: list[Json] = Field(default_factory=list)
     """Rows of the run's ``metrics.csv``."""

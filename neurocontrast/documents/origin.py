@@ -9,15 +9,7 @@ from pydantic import Field, PlainSerializer
 from neurocontrast.documents.document import Document, Json, content_of
 from neurocontrast.documents.encoder import ObjectiveRecord, RunDescription
 from neurocontrast.documents.environment import Environment
-
-
-class Simulation(Document):
-    """Section ``simulation``: settings of simulated people, and what was planted in their scans."""
-
-    format: int | None = None
-    simulated: bool = True
-    statement: str | None = None
-    settings: Json = Field(default_factory=dict)
+from neurocontrast.documents.simulation import SimulationRecord
 
 
 class TrainedFold(Document):
@@ -52,5 +44,5 @@ _AS_WRITTEN = PlainSerializer(content_of)
 WrittenRun = Annotated[RunDescription, _AS_WRITTEN]
 WrittenObjective = Annotated[ObjectiveRecord, _AS_WRITTEN]
 WrittenEnvironment = Annotated[Environment, _AS_WRITTEN]
-WrittenSimulation = Annotated[Simulation, _AS_WRITTEN]
+WrittenSimulation = Annotated[SimulationRecord, _AS_WRITTEN]
 WrittenFinetuning = Annotated[Finetuning, _AS_WRITTEN]

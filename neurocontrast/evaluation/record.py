@@ -1,7 +1,7 @@
 """``evaluation.json``, typed: what an evaluation writes, and what findings, reports and comparisons read.
 
 Attributes have the names of the keys. This file holds what the models of a study leave; each
-finding has a record of its own (``findings/*/record.py``), which `Evaluation.part` reads.
+finding has a record of its own (in ``evaluation/measure/``), which `Evaluation.part` reads.
 """
 
 # ruff: noqa: D101 - the names of sections say what they are; pydantic copies the defaults of its models

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.documents.figures import Estimate
+from neurocontrast.documents.result import Result
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.new_site import NewSite
 from neurocontrast.evaluation.measure.outside import Outlyingness
 from neurocontrast.evaluation.metrics import RANKED, top_hits
 from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.record import Estimate, Evaluation
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.significance import fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
@@ -36,7 +37,7 @@ class ComparedEvaluation:
     `fixed` whether there is one test set that was given beforehand.
     """
 
-    record: Evaluation
+    record: Result
     predictions: pd.DataFrame
     folds: pd.DataFrame
     confounds: pd.DataFrame | None
@@ -110,7 +111,7 @@ def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
     return target, choose_units(unit, site_names(rows["site"]), subjects, target=target.name).labels
 
 
-def score_columns(record: Evaluation) -> list[str]:
+def score_columns(record: Result) -> list[str]:
     """Return the columns of scores in ``predictions.tsv``: one a class of several, else one."""
     if record.kind == "multiclass":
         return [f"score_{name}" for name in record.classes]

@@ -149,7 +149,11 @@ class SupervisedState(TrainerState):
         self.take_best()
 
     def _begin_as_ridge(
-        self, features: npt.NDArray[np.float64], in_training: npt.NDArray[np.generic], *, penalty: float
+        self,
+        features: npt.NDArray[np.float64],
+        in_training: npt.NDArray[np.generic],
+        *,
+        penalty: float,
     ) -> None:
         """Begin the head as a ridge regression of numbers."""
         # Not at the top: only this one of all trainings needs scikit-learn.

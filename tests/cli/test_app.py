@@ -1,6 +1,5 @@
 """How the command line ends, and what it says."""
 
-
 import pytest
 
 from neurocontrast.cli import run

@@ -15,8 +15,8 @@ from neurocontrast.parallel.devices import describe_processor, usable_accelerato
 from neurocontrast.progress import SILENT
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.components import build_components
+from neurocontrast.runs.inputs import AnyConfig, with_folder_of_init
 from neurocontrast.runs.members import check_members, plan_members, start_of_member
-from neurocontrast.runs.run import AnyConfig, with_folder_of_init
 from neurocontrast.runs.skipped import leave_out_unlearnable
 from neurocontrast.torch_state import in_default_torch_state
 

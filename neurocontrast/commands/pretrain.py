@@ -16,8 +16,9 @@ from neurocontrast.parallel.launch import joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting.wording import count_text, number_text
 from neurocontrast.runs.folder import read_metrics, read_provenance
+from neurocontrast.runs.inputs import AnyConfig, Inputs
 from neurocontrast.runs.members import train_members
-from neurocontrast.runs.run import AnyConfig, Inputs, Run
+from neurocontrast.runs.run import Run
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training.signals import suspending
 

@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 from neurocontrast.documents.document import Document, Json
-from neurocontrast.evaluation.record import Counts
+from neurocontrast.documents.result import Counts
 from neurocontrast.reporting.blocks import (
     Block,
     Citations,

@@ -8,7 +8,7 @@ from neurocontrast.documents.explanation import (
     BlockShare,
     ExplanationRecord,
 )
-from neurocontrast.evaluation.record import FORMAT
+from neurocontrast.documents.result import FORMAT
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_json
 from neurocontrast.reporting.wording import value_text

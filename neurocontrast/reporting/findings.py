@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from neurocontrast.documents.document import content_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting.blocks import Head, Section, render
 from neurocontrast.reporting.finding import Finding
@@ -100,5 +101,5 @@ def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
             ],
         ),
         simulated=files.summary.simulated,
-        environment=files.summary.environment,
+        environment=content_of(files.summary.environment),
     )

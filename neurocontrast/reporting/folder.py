@@ -14,14 +14,10 @@ import yaml
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
+from neurocontrast.documents.document import content_of
+from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.images import ImagesRecord
-from neurocontrast.evaluation.record import (
-    FILE,
-    Evaluation,
-    FixedSplit,
-    Metric,
-    read_evaluation,
-)
+from neurocontrast.documents.result import FILE, FixedSplit, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
@@ -127,7 +123,7 @@ class EvaluationFolder(Results):
     """
 
     folder: Path
-    summary: Evaluation
+    summary: Result
     predictions: pd.DataFrame
     folds: pd.DataFrame
     sites: pd.DataFrame
@@ -187,26 +183,26 @@ class EvaluationFolder(Results):
     def run(self) -> Pretraining:
         """The pretraining run, as the embeddings describe it; empty if they say nothing."""
         return Pretraining.of(
-            self.summary.run or {}, f"{self.folder / FILE}, 'run'", remedy=_REMEDY
+            content_of(self.summary.run), f"{self.folder / FILE}, 'run'", remedy=_REMEDY
         )
 
     @cached_property
     def objective(self) -> Objective:
         """The loss of pretraining; empty if nothing is recorded."""
         place = f"{self.folder / FILE}, 'objective'"
-        return Objective.of(self.summary.objective or {}, place, remedy=_REMEDY)
+        return Objective.of(content_of(self.summary.objective), place, remedy=_REMEDY)
 
     @cached_property
     def finetuning(self) -> Finetuning:
         """How a network was trained in every fold; empty where a probe was fitted."""
         place = f"{self.folder / FILE}, 'finetuning'"
-        return Finetuning.of(self.summary.finetuning or {}, place, remedy=_REMEDY)
+        return Finetuning.of(content_of(self.summary.finetuning), place, remedy=_REMEDY)
 
     @cached_property
     def software(self) -> Software:
         """Versions of the programs that ran; empty if nothing is recorded."""
         place = f"{self.folder / FILE}, 'environment'"
-        return Software.of(self.summary.environment or {}, place, remedy=_REMEDY)
+        return Software.of(content_of(self.summary.environment), place, remedy=_REMEDY)
 
     @cached_property
     def split(self) -> FixedSplit:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from neurocontrast.evaluation.record import Metric
+from neurocontrast.documents.figures import Metric
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.texts import write
 from neurocontrast.reporting.wording import describe_metric, point_estimate

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from neurocontrast.evaluation.record import Increment, Metric
+from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.image_prose import ImageResult
 from neurocontrast.reporting.naming import name_covariates, name_probe, name_splits

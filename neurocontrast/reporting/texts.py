@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jinja2
 import yaml
 
-from neurocontrast.evaluation.record import Counts
+from neurocontrast.documents.result import Counts
 from neurocontrast.reporting import naming, wording
 from neurocontrast.reporting.blocks import Block, Section
 from neurocontrast.reporting.folder import TEMPLATES, EvaluationFolder

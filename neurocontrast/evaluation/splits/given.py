@@ -17,8 +17,8 @@ from neurocontrast.cells import is_missing
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.notices import scan_codes
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     Rows,

@@ -390,7 +390,7 @@ def _holds_people(participants: Path) -> bool:
 
 def list_recipes(given: Given) -> Result:
     """List the recipes that come with the package."""
-    from neurocontrast.config.load import describe_recipe, list_recipes
+    from neurocontrast.config.recipes import describe_recipe, list_recipes
 
     found = {name: describe_recipe(file) for name, file in list_recipes().items()}
     width = max(map(len, found))
@@ -446,7 +446,7 @@ def copy_recipe(
 
 
 def _recipe(name: str) -> Path:
-    from neurocontrast.config.load import list_recipes
+    from neurocontrast.config.recipes import list_recipes
 
     recipes = list_recipes()
     if name not in recipes:

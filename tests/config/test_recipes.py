@@ -9,15 +9,8 @@ import yaml
 import neurocontrast
 from neurocontrast.cli import run
 from neurocontrast.config import Config, as_config, load_config
-from neurocontrast.config.load import (
-    describe_recipe,
-    find_config,
-    list_recipes,
-    parse_value,
-    read_config,
-    read_yaml,
-    write_out,
-)
+from neurocontrast.config.load import parse_value, read_config, read_yaml, write_out
+from neurocontrast.config.recipes import describe_recipe, find_config, list_recipes
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels.factors import KERNELS

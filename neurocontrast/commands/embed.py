@@ -18,6 +18,7 @@ from neurocontrast.data.columns import Where
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import content_of
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.readers import (
@@ -122,7 +123,7 @@ def embed(
         **_allowed_missing(readings),
     )
     # All that features depend on to the last digit: weights, scans, settings, software.
-    environment = info.environment or {}
+    environment = content_of(info.environment)
     software = [environment[key] for key in ("neurocontrast", "packages", "platform")]
     known = [
         info.run.content(),

@@ -13,10 +13,10 @@ from neurocontrast.commands.evaluate import EvaluationResult
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
+from neurocontrast.documents.result import FILE
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.fits import fit
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.record import FILE
 from neurocontrast.evaluation.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, hold

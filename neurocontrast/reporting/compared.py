@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.documents.figures import Estimate
+from neurocontrast.documents.result import FORMAT, Result
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.learning import LearningCurve, tabulate_curves
 from neurocontrast.evaluation.measure.new_site import NewSite
 from neurocontrast.evaluation.measure.outside import Outlyingness
 from neurocontrast.evaluation.metrics import RANKED, top_hits
 from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.record import FORMAT, Estimate, Evaluation
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.significance import fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
@@ -104,7 +105,7 @@ def _load(folder: str | os.PathLike[str]) -> EvaluationFolder:
     return replace(files, predictions=predictions.sort_values(_KEYS, ignore_index=True))
 
 
-def _score_columns(evaluation: Evaluation) -> list[str]:
+def _score_columns(evaluation: Result) -> list[str]:
     return (
         [f"score_{name}" for name in evaluation.classes]
         if evaluation.kind == "multiclass"

@@ -87,11 +87,11 @@ def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
             summary=say_result(files, "sentence"),
             facts=[
                 ("Encoder", naming("encoder", files)),
-                ("Pretraining", naming("pretraining", files.run, files.summary.objective)),
+                ("Pretraining", naming("pretraining", files.run, files.objective)),
                 ("Evaluation", naming("splits", files)),
                 ("Data", write("result.j2", files, what="data") or "not recorded"),
             ],
         ),
         simulated=files.summary.simulated,
-        environment=files.summary.environment,
+        environment=files.environment,
     )

@@ -14,7 +14,9 @@ import yaml
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
-from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
+from neurocontrast.documents.document import Json, content_of
+from neurocontrast.documents.figures import Metric
+from neurocontrast.documents.result import FILE, FORMAT, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
@@ -133,7 +135,7 @@ class EvaluationFolder(Results):
     """
 
     folder: Path
-    summary: Evaluation
+    summary: Result
     predictions: pd.DataFrame
     folds: pd.DataFrame
     sites: pd.DataFrame
@@ -189,9 +191,19 @@ class EvaluationFolder(Results):
         return self.summary.kind
 
     @property
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Json:
         """What the embeddings say of the pretraining run; empty if they say nothing."""
-        return self.summary.run or {}
+        return content_of(self.summary.run)
+
+    @property
+    def objective(self) -> Json:
+        """Loss of pretraining with its settings; empty where nothing is said of them."""
+        return content_of(self.summary.objective)
+
+    @property
+    def environment(self) -> Json:
+        """Software that the evaluation ran with; empty where nothing is said of it."""
+        return content_of(self.summary.environment)
 
     @property
     def words(self) -> Words:

@@ -7,7 +7,8 @@ from typing import Literal
 
 import pandas as pd
 
-from neurocontrast.evaluation.record import Evaluation, Increment, Metric, Probe
+from neurocontrast.documents.figures import Increment, Metric
+from neurocontrast.documents.result import Probe, Result
 from neurocontrast.reporting.wording import (
     capitalise,
     describe_metric,
@@ -96,7 +97,7 @@ class Rival:
         return "worse"
 
 
-def rivals(s: Evaluation) -> list[Rival]:
+def rivals(s: Result) -> list[Rival]:
     """Return the voxels, the regional measures and further models, as far as they were fitted."""
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
@@ -106,20 +107,21 @@ def rivals(s: Evaluation) -> list[Rival]:
         names[key] = (rival.name, rival.what)
     fitted = []
     for key, (name, measures) in names.items():
-        metrics, increment = s.figures(key)
-        if metrics:
-            by = estimator_title(s.estimators.get(key))
-            model = Rival(key, name, measures, metrics, increment, by, of=key)
-            described = s.rivals.get(key)
-            if described is not None:
-                model = replace(
-                    model,
-                    of=described.of or key,
-                    lacks=described.lacks or "",
-                    beside=described.beside or "",
-                    gain=s.gains(key),
-                )
-            fitted.append(model)
+        figures = s.models.get(key)
+        if figures is None or not figures.metrics:
+            continue
+        by = estimator_title(s.estimators.get(key))
+        model = Rival(key, name, measures, figures.metrics, figures.increment, by, of=key)
+        described = s.rivals.get(key)
+        if described is not None:
+            model = replace(
+                model,
+                of=described.of or key,
+                lacks=described.lacks or "",
+                beside=described.beside or "",
+                gain=figures.gain,
+            )
+        fitted.append(model)
     return fitted
 
 
@@ -152,7 +154,7 @@ def strongest(models: list[Rival], metric: str) -> list[Rival]:
     return [model for _, model in best.values()]
 
 
-def say_rivals(s: Evaluation, metric: str) -> str:
+def say_rivals(s: Result, metric: str) -> str:
     """Say of each kind of measures how the embedding does beside the models of them."""
     alike: dict[str, list[Rival]] = {}
     for model in rivals(s):
@@ -177,7 +179,7 @@ def _is_no_part(models: list[Rival]) -> bool:
     return models[0].lacks != NETWORK
 
 
-def _say_gain(s: Evaluation, subject: str, increments: dict[str, Increment], metric: str) -> str:
+def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
     """Say a gain with its interval, and whether that shows the gain to differ from zero."""
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
@@ -198,7 +200,7 @@ def _say_gain(s: Evaluation, subject: str, increments: dict[str, Increment], met
     return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
 
 
-def say_weights(s: Evaluation) -> str:
+def say_weights(s: Result) -> str:
     """Say how the probe weighed network and components; nothing for features of one block."""
     weights = s.probe.weights
     if not weights:
@@ -260,7 +262,7 @@ def _reach(models: list[Rival], metric: str) -> str:
     return f"{measures}{without} reach {name} {join_words(values)}"
 
 
-def say_estimators(s: Evaluation) -> str:
+def say_estimators(s: Result) -> str:
     """Say which estimator each model has; nothing of earlier versions."""
     names = {"embedding": "embedding"}
     if s.baseline_covariates:

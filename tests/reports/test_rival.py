@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import neurocontrast
+from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study, search
 from neurocontrast.evaluation.designs import standardised
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
@@ -27,7 +28,6 @@ from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.models.own import find_picked_columns
 from neurocontrast.evaluation.models.voxels import make, voxel_products
-from neurocontrast.evaluation.record import Increment, Metric
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reporting import rivals
 from neurocontrast.reporting.blocks import Citations

@@ -16,8 +16,8 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.notices import scan_codes
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     Rows,

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation.measure.external import (
     ExternalMetric,
     ExternalTest,
     measure_external_test,
 )
-from neurocontrast.evaluation.record import Metric
 from neurocontrast.reporting.blocks import (
     Block,
     Facts,
@@ -23,7 +23,7 @@ from neurocontrast.reporting.blocks import (
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.prose import section, write_paragraphs
-from neurocontrast.reporting.rivals import rivals, say_rivals
+from neurocontrast.reporting.rivals import say_rivals
 from neurocontrast.reporting.sections.curves import draw_curve
 from neurocontrast.reporting.sections.errors import draw_confusion, draw_predicted
 from neurocontrast.reporting.sections.outside import outlyingness_blocks
@@ -96,6 +96,10 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     threshold = files.summary.threshold.model_copy(
         update={"rule": external.threshold, "values": []}
     )
+    models = {}
+    for key, rival in external.rivals.items():
+        metrics = _as_metrics(rival.metrics)
+        models[key] = ModelFigures(metrics=metrics, increment=rival.increment)
     changes = {
         "n": external.n,
         "metrics": _as_metrics(external.metrics),
@@ -106,11 +110,8 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
         "outlyingness": external.outlyingness,
         "permutation": None,
         "splits": "fixed",
-        **dict.fromkeys(each.key for each in rivals(files.summary)),
+        "models": models,
     }
-    for key, rival in external.rivals.items():
-        changes[key] = _as_metrics(rival.metrics)
-        changes[f"{key}_increment"] = rival.increment
     tested = _tested(files)
     sites = files.table("external_sites", "site", "n")
     tested = files.predictions.iloc[:0] if tested is None else tested

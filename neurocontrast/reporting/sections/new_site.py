@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from neurocontrast.documents.figures import Estimate
 from neurocontrast.evaluation.measure.new_site import NewSite, measure_new_sites
-from neurocontrast.evaluation.record import Estimate
 from neurocontrast.reporting.blocks import (
     Block,
     Column,

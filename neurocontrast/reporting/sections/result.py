@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from neurocontrast.evaluation.record import Increment, Metric
+from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.reporting import style
 from neurocontrast.reporting.blocks import (
     Block,

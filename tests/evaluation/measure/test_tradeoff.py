@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from neurocontrast.evaluation.record import Evaluation
+from neurocontrast.documents.result import Result
 from neurocontrast.reporting.compared import at_unseen_sites, tradeoff_table
 from neurocontrast.reporting.folder import EvaluationFolder
 
@@ -23,7 +23,7 @@ def evaluated(
         "splits": "stratified",
     }
     empty = pd.DataFrame()
-    found = Evaluation.model_validate(base | summary)
+    found = Result.model_validate(base | summary)
     tested = pd.DataFrame({"repeat": 0, "fold": [0, 1], "site": site})
     return EvaluationFolder(Path(), found, tested, empty, empty, tables={"confounds": confounds})
 

@@ -2,24 +2,26 @@
 A loss of your own in one file
 ==============================
 
-A loss is one class: its keys, a title and a citation for reports, and its parts. It then works in Python, in recipes,
-in several processes and for large batches, as the built-in ones do. This one pulls people alike in metadata together,
-until they are near enough.
+A loss is one class: a constructor, a title and a citation for reports, and its parts. It then works
+in Python, in recipes, in several processes and for large batches, as the built-in ones do. This one
+pulls people alike in metadata together, until they are near enough.
 """
 
 # %%
 # The class
 # ---------
 #
-# The formula is written for a block of anchors, from the parts that every loss here has: weights of a kernel,
-# weighted means and log-sum-exp over the candidates. No n × n matrix is held.
+# The parameters of the constructor are the loss's keys in a recipe; ``checked`` refuses values that
+# their annotations do not allow. The formula is written for a block of anchors, from the parts that
+# every loss here has: weights of a kernel, weighted means and log-sum-exp over the candidates. No
+# n × n matrix is held.
 import matplotlib.pyplot as plt
 import torch
 
 from neurocontrast.kernels import Gaussian
-from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses import LossSettings, NTXent, Objective, YAwareInfoNCE
-from neurocontrast.settings import NonNegative, Positive
+from neurocontrast.kernels.factors import KernelLike
+from neurocontrast.losses import NTXent, Objective, YAwareInfoNCE
+from neurocontrast.settings import NonNegative, Positive, checked
 
 
 class PatientAlignment(Objective):
@@ -28,10 +30,12 @@ class PatientAlignment(Objective):
     title = "patient alignment"
     citation = "An example of neurocontrast's gallery."
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        temperature: Positive = 0.1
-        enough: NonNegative = 0.8
+    @checked
+    def __init__(
+        self, kernel: KernelLike, *, temperature: Positive = 0.1, enough: NonNegative = 0.8
+    ):
+        super().__init__(kernel=kernel, temperature=temperature)
+        self.enough = enough
 
     def parts(self, pool):
         """Return the parts that sum to the loss."""

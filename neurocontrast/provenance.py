@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
@@ -42,10 +43,19 @@ def version() -> str:
     return metadata.version("neurocontrast")
 
 
+@cache
+def _installed_version(package: str) -> str | None:
+    """Return the installed version of a package, looked up once; None if the package is absent."""
+    distribution = next(iter(metadata.distributions(name=package)), None)
+    return None if distribution is None else distribution.version
+
+
 def versions_of(*packages: str) -> dict[str, str | None]:
     """Return the installed version of each package, None for one that is absent."""
-    found = {name: next(iter(metadata.distributions(name=name)), None) for name in packages}
-    return {name: None if package is None else package.version for name, package in found.items()}
+    versions = {}
+    for package in packages:
+        versions[package] = _installed_version(package)
+    return versions
 
 
 def describe_environment() -> dict[str, Any]:
@@ -195,23 +205,23 @@ def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
 
 
 def _git_revision() -> dict[str, Any] | None:
+    """Return commit and state of the checkout; None without one."""
+    revision = _described_revision()
+    if revision is None:
+        return None
+    return {"commit": revision.removesuffix("-dirty"), "modified": revision.endswith("-dirty")}
+
+
+@cache
+def _described_revision() -> str | None:
+    """Ask git for the checkout's commit, once: a process runs the code that it has loaded."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--dirty",
-        "--exclude=*",
-    ]
+    command = ["git", "-C", str(root), "describe", "--always"]
+    command += ["--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        found = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": found.removesuffix("-dirty"), "modified": found.endswith("-dirty")}
+    return answer.stdout.strip()

@@ -5,11 +5,30 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    create_model,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 
@@ -18,62 +37,165 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_Component = TypeVar("_Component")
+_Arguments = ParamSpec("_Arguments")
 
 
 class Settings(BaseModel):
     """A frozen group of settings of a component; an unknown key is an error, never ignored."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, protected_namespaces=()
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
 
-class Configurable:
-    """A component whose constructor takes the keys of its nested ``Settings``, which become attributes.
+def checked(
+    constructor: Callable[Concatenate[_Component, _Arguments], None],
+) -> Callable[Concatenate[_Component, _Arguments], None]:
+    """Check the arguments of a constructor by their annotations; a wrong one is a `ConfigError`.
 
-    The first required key may be given by position.
+    Examples
+    --------
+    >>> from neurocontrast.settings import Positive, checked
+    >>> class Smoothing:
+    ...     @checked
+    ...     def __init__(self, *, width: Positive = 1.0) -> None:
+    ...         self.width = width
+    >>> Smoothing(width=-1.0)
+    Traceback (most recent call last):
+    neurocontrast.exceptions.ConfigError: width must be greater than 0, found -1.0.
+    """
+    signature = inspect.signature(constructor)
+
+    @wraps(constructor)
+    def construct(
+        component: _Component, /, *arguments: _Arguments.args, **keywords: _Arguments.kwargs
+    ) -> None:
+        values = signature.bind(component, *arguments, **keywords).arguments
+        values.pop(next(iter(values)))
+        model = _model_of(constructor)
+        try:
+            settings = model.model_validate(values, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ConfigError(f"{problem['loc'][0]} {_rule(problem)}") from None
+        constructor(component, **dict(settings))  # type: ignore[call-arg]
+
+    return construct
+
+
+@cache
+def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
+    """Return the model of a constructor's arguments."""
+    return create_model("Arguments", __base__=Settings, **_fields_of(constructor))
+
+
+def settings_model(
+    component: type[object], base: type[_Model], *, key: str, name: str
+) -> type[_Model]:
+    """Derive the section of a configuration that describes a component: its constructor says what YAML accepts.
+
+    Keys, defaults and rules are the parameters of ``__init__`` and their annotations, after the
+    keys of `base`; the `key` of the section that names the component is `name`.
+    """
+    return cast(type[_Model], _derive_model(cast(Hashable, component), base, key, name))
+
+
+@cache
+def _derive_model(
+    component: type[object], base: type[BaseModel], key: str, name: str
+) -> type[BaseModel]:
+    fields = _fields_of(component.__init__)
+    descriptions = _parameters_of(component)
+    for parameter, (annotation, default) in fields.items():
+        described = Field(description=descriptions.get(parameter))
+        fields[parameter] = (Annotated[annotation, described], default)
+    fields[key] = (Literal[name], name)
+    model = create_model(component.__name__, __base__=base, **fields)
+    model.__doc__ = (inspect.getdoc(component) or "").partition("\n\n")[0]
+    return model
+
+
+def _parameters_of(component: type[object]) -> dict[str, str]:
+    """Return descriptions of the parameters of a class, by the section Parameters of its docstring."""
+    docstring = inspect.getdoc(component) or ""
+    _, _, section = docstring.partition("Parameters\n----------\n")
+    section = re.split(r"\n\n\w+\n-+\n", section)[0]
+    descriptions: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            names = line.partition(" : ")[0].split(", ")
+            continue
+        for name in names:
+            descriptions[name] = f"{descriptions.get(name, '')} {line.strip()}".strip()
+    return descriptions
+
+
+def _fields_of(constructor: Callable[..., None]) -> dict[str, Any]:
+    """Return annotation and default of the parameters of a constructor, by their names."""
+    annotations = get_type_hints(constructor, include_extras=True)
+    _, *parameters = inspect.signature(constructor).parameters.values()
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (annotations.get(parameter.name, Any), default)
+    return fields
+
+
+class KindsInSchema:
+    """Annotate a section for editors: the keys that it has for each name of the component it describes.
+
+    `models` are asked for the settings of each name when a JSON schema is made, because those of a
+    loss need PyTorch.
+
+    Parameters
+    ----------
+    key : str
+        The key that names the component, such as ``loss``.
+    models : function
+        Returns the settings of each name.
+    is_required : bool, default True
+        Whether the section must have the key.
+    of_user : bool, default False
+        Whether the name may be ``module:Class``, with any keys.
     """
 
-    Settings: ClassVar[type[Settings]]
-    tag: ClassVar[str]
-    """The key that names the component in a configuration; Python's constructor does not take it."""
+    def __init__(
+        self,
+        key: str,
+        models: Callable[[], Mapping[str, type[BaseModel]]],
+        *,
+        is_required: bool = True,
+        of_user: bool = False,
+    ) -> None:
+        self.key = key
+        self.models = models
+        self.is_required = is_required
+        self.of_user = of_user
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Values of the settings are attributes."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Give the constructor the signature of its settings."""
-        super().__init_subclass__(**options)
-        fields = sorted(
-            cls.Settings.__signature__.parameters.values(),
-            key=lambda each: each.default is not each.empty,
-        )
-        annotations = {name: each.annotation for name, each in cls.Settings.model_fields.items()}
-        kept = [
-            each.replace(annotation=annotations[each.name])
-            for each in fields
-            if each.name != cls.tag
-        ]
-        if kept and kept[0].default is kept[0].empty:
-            kept[0] = kept[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        cls.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
-
-    def configure(self, *arguments: Any, **keywords: Any) -> None:
-        """Check the arguments of the constructor, and set them as attributes."""
-        given = self.__signature__.bind(*arguments, **keywords).arguments
-        try:
-            chosen = self.Settings.model_validate(given, strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ConfigError(f"{first['loc'][0]} {_rule(first)}") from None
-        for name in self.__signature__.parameters:
-            self.accept(name, getattr(chosen, name))
-
-    def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings."""
-        setattr(self, name, value)
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return a union that the key discriminates; without it several kinds may fit."""
+        del schema
+        choices: list[CoreSchema | tuple[CoreSchema, str]] = []
+        for model in self.models().values():
+            choice = dict(model.__pydantic_core_schema__)
+            choice.setdefault("ref", f"{model.__module__}.{model.__qualname__}:{id(model)}")
+            choices.append(cast(CoreSchema, choice))
+        kinds: list[JsonSchemaValue] = handler(core_schema.union_schema(choices))["anyOf"]
+        if not self.is_required:
+            return {"anyOf": kinds}
+        kinds = [{"allOf": [kind], "required": [self.key]} for kind in kinds]
+        if self.of_user:
+            name = {"type": "string", "pattern": ":"}
+            kinds.append({"properties": {self.key: name}, "required": [self.key]})
+        return {"oneOf": kinds}
 
 
 def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str) -> _Model:

@@ -26,8 +26,8 @@ from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import resample_counts
+from neurocontrast.training.position import Position
 from neurocontrast.training.sampling import Sampler
-from neurocontrast.training.session import Position
 from neurocontrast.training.steps import drawing
 from neurocontrast.transforms import MeasureAugmentSettings, RandMeasureViewd, RandNoised, TwoViews
 from neurocontrast.transforms.augment import MeasureCorruption, MeasureNoise, MeasureSiteShift

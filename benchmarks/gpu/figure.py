@@ -28,8 +28,9 @@ from neurocontrast.encoders import build_model
 from neurocontrast.kernels import Categorical
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData
-from neurocontrast.training.session import Position, Session, deterministic
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState, deterministic
+from neurocontrast.training.steps import contrastive_step, open_batches
 from neurocontrast.transforms import RandImageViewd, TwoViews
 
 LOSSES = {
@@ -114,10 +115,10 @@ class Run:
         self.name = name
         self.pictures = pictures
         self.options = options
-        self.session: Session | None = None
+        self.state: ContrastiveState | None = None
 
-    def build(self) -> Session:
-        """Return the session of training at the settings of the recipe natural/conditional."""
+    def build(self) -> ContrastiveState:
+        """Return the state of training at the settings of the recipe natural/conditional."""
         config = load_config("natural/conditional")
         encoder = config.encoder
         n = config.training.batch_size
@@ -131,37 +132,39 @@ class Run:
             metadata={"label": self.pictures.train_labels},
             training_rows=range(n_images),
         )
-        return Session(
+        settings = settings_of(n, None, self.options)
+        return ContrastiveState(
             build_model(encoder, n_channels=3),
             LOSSES[self.name](),
             TwoViews(RandImageViewd("image", config.augment), seed=0),
             data,
-            settings=settings_of(n, None, self.options),
-            seed=0,
+            settings=settings,
+            sampler=data.sampler(settings, 0),
         )
 
     def train(self, epoch: int, deadline: float) -> Figures:
         """Train an epoch, until the deadline at the latest, and classify the test images."""
-        if self.session is None:
-            self.session = self.build()
-        session = self.session
-        session.model.train()
+        if self.state is None:
+            self.state = self.build()
+        state = self.state
+        state.model.train()
         start = time.perf_counter()
-        batches = session.sampler.batches(epoch)
+        batches = state.sampler.batches(epoch)
         losses_of_steps = list[float]()
         position = Position(epoch=epoch)
         with (
             deterministic(),
             keeping_freed_memory(),
-            contextlib.closing(train_batches(session, batches, position)) as steps,
+            contextlib.closing(open_batches(state, batches)) as reading,
         ):
-            for _, figures in steps:
+            for batch in reading:
+                figures = contrastive_step(state, batch, position)
                 losses_of_steps.append(figures["loss"])
                 position.batch += 1
                 if time.perf_counter() > deadline:
                     break
         seconds = time.perf_counter() - start
-        accuracy = self.accuracy(session)
+        accuracy = self.accuracy(state)
         return {
             "accuracy": accuracy,
             "loss": sum(losses_of_steps) / len(losses_of_steps),
@@ -170,23 +173,23 @@ class Run:
             "steps": f"{len(losses_of_steps)} of {len(batches)}",
         }
 
-    def accuracy(self, session: Session) -> float:
+    def accuracy(self, state: ContrastiveState) -> float:
         """Return the share of test images that a logistic regression on features classifies rightly."""
-        train = features_of(session, self.pictures.train, self.options.device)
-        test = features_of(session, self.pictures.test, self.options.device)
+        train = features_of(state, self.pictures.train, self.options.device)
+        test = features_of(state, self.pictures.test, self.options.device)
         labels = self.pictures.train_labels.to(train.device)
         predicted = classify(train, labels, test).cpu()
         return float((predicted == self.pictures.test_labels).float().mean())
 
 
 @torch.no_grad()
-def features_of(session: Session, images: Tensor, device: str) -> Tensor:
+def features_of(state: ContrastiveState, images: Tensor, device: str) -> Tensor:
     """Return the encoder's features of images as they are, in evaluation mode."""
-    session.model.eval()
+    state.model.eval()
     parts = []
     for batch in images.split(2_048):
-        parts.append(session.encoder(batch.to(device).float().div_(255)).float())
-    session.model.train()
+        parts.append(state.encoder(batch.to(device).float().div_(255)).float())
+    state.model.train()
     return torch.cat(parts)
 
 

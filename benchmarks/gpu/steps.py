@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,10 @@ from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, buil
 from neurocontrast.losses.registry import build_objective
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.session import Position, Session, deterministic
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.data import fit_objective
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState, deterministic
+from neurocontrast.training.steps import contrastive_step, open_batches
 from neurocontrast.transforms import RandImageViewd, TwoViews, brain_views
 
 RECIPES = ("small", "conditional", "conditional_reference")
@@ -97,16 +99,24 @@ def recipe_step(
     data = published.random_scans(n, shape, columns)
     encoder = config.encoder.model_copy(update={"beside": None})
     settings = settings_of(n, micro, options)
-    session = Session(
+    objective = build_objective(config.objective)
+    fit_objective(
+        objective,
+        data.metadata,
+        names=data.names,
+        training_rows=data.training_rows,
+        validation_rows=data.validation_rows,
+    )
+    state = ContrastiveState(
         build_model(encoder),
-        build_objective(config.objective),
+        objective,
         TwoViews(brain_views(config.augment), seed=0),
         data,
         settings=settings,
-        seed=0,
+        sampler=data.sampler(settings, 0),
     )
     views = torch.randn(2 * n, 1, *shape, device=options.device)
-    return over_bare(session, views, micro, options, deadline)
+    return over_bare(state, views, micro, options, deadline)
 
 
 def image_step(is_last: bool, sizes: Sizes, options: Options, deadline: float) -> Figures:
@@ -125,15 +135,16 @@ def image_step(is_last: bool, sizes: Sizes, options: Options, deadline: float) -
     if is_last:
         model = model.to(memory_format=torch.channels_last)
         views = views.to(memory_format=torch.channels_last)
-    session = Session(
+    settings = settings_of(n, None, options)
+    state = ContrastiveState(
         model,
         build_objective(config.objective),
         TwoViews(RandImageViewd("image", config.augment), seed=0),
         data,
-        settings=settings_of(n, None, options),
-        seed=0,
+        settings=settings,
+        sampler=data.sampler(settings, 0),
     )
-    return over_bare(session, views, None, options, deadline)
+    return over_bare(state, views, None, options, deadline)
 
 
 def settings_of(n_pairs: int, micro: int | None, options: Options) -> TrainingSettings:
@@ -146,17 +157,20 @@ def settings_of(n_pairs: int, micro: int | None, options: Options) -> TrainingSe
 
 
 def over_bare(
-    session: Session, views: Tensor, micro: int | None, options: Options, deadline: float
+    state: ContrastiveState, views: Tensor, micro: int | None, options: Options, deadline: float
 ) -> Figures:
     """Time training's own steps, and the encoder's passes alone on views that are there already."""
-    rows = list(session.data.training_rows)
-    session.model.train()
-    bare_passes = functools.partial(bare, session.model.encoder, views, micro, options)
+    rows = list(state.data.training_rows)
+    state.model.train()
+    bare_passes = functools.partial(bare, state.model.encoder, views, micro, options)
     with deterministic(), keeping_freed_memory():
         plain = seconds_of(bare_passes, options, deadline=deadline)
-        session.optimizer.zero_grad(set_to_none=True)
-        with contextlib.closing(train_batches(session, [rows] * 60, Position())) as steps:
-            run: Callable[[], object] = functools.partial(next, steps)
+        state.optimizer.zero_grad(set_to_none=True)
+        with contextlib.closing(open_batches(state, [rows] * 60)) as batches:
+
+            def run() -> object:
+                return contrastive_step(state, next(batches), Position())
+
             seconds = seconds_of(run, options, deadline=deadline)
             return {
                 "step, s": seconds,

@@ -48,8 +48,9 @@ from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, buil
 from neurocontrast.losses import NTXent
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingSettings
-from neurocontrast.training.session import Position, Session, deterministic
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState, deterministic
+from neurocontrast.training.steps import contrastive_step, open_batches
 from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews, brain_views
 
 Timed = Callable[[], object]
@@ -132,17 +133,15 @@ def show_steps(options: argparse.Namespace) -> None:
             _two_passes, build_encoder(EncoderSettings()), torch.randn(2 * n_scans, 1, *[side] * 3)
         )
         plain = least({"bare": bare}, options)["bare"]
-        sessions = {
-            name: _session((side, side, side), n_scans, views, options, EncoderSettings())
+        states = {
+            name: _state((side, side, side), n_scans, views, options, EncoderSettings())
             for name, views in _VIEWS.items()
         }
         with deterministic(), keeping_freed_memory(), contextlib.ExitStack() as stack:
-            steps = {
-                name: stack.enter_context(_steps(session)) for name, session in sessions.items()
-            }
+            steps = {name: stack.enter_context(_steps(state)) for name, state in states.items()}
             calls = {name: functools.partial(next, of) for name, of in steps.items()}
             t = least({"bare": bare, **calls}, options)
-            parts = least(_parts(sessions["step"]), options)
+            parts = least(_parts(states["step"]), options)
         print(
             f"| {side}³, {n_scans} scans | {plain:.3f} s | {t['bare']:.3f} s | {t['no views']:.3f} s "
             f"| {t['step']:.3f} s | {t['no views'] / t['bare']:.3f} | **{t['step'] / t['bare']:.3f}** "
@@ -162,9 +161,9 @@ def show_recipes(options: argparse.Namespace) -> None:
         shape = (depth, height, width)
         batch = torch.randn(2 * n_scans, 1, *shape)
         bare = functools.partial(_two_passes, build_encoder(config.encoder), batch)
-        session = _session(shape, n_scans, config.augment, options, config.encoder)
-        with deterministic(), keeping_freed_memory(), _steps(session) as steps:
-            views = _parts(session)["views"]
+        state = _state(shape, n_scans, config.augment, options, config.encoder)
+        with deterministic(), keeping_freed_memory(), _steps(state) as steps:
+            views = _parts(state)["views"]
             t = least({"bare": bare, "step": lambda s=steps: next(s), "views": views}, options)
         a_view = {name: 1e3 * seconds / (2 * n_scans) for name, seconds in t.items()}
         print(
@@ -177,12 +176,12 @@ def show_recipes(options: argparse.Namespace) -> None:
 _VIEWS = {"no views": AugmentSettings.off(), "step": AugmentSettings()}
 
 
-def _parts(session: Session) -> dict[str, Timed]:
-    n_scans = session.settings.batch_size
-    volumes = torch.stack([session.data.images[row]["image"] for row in range(n_scans)]).half()
+def _parts(state: ContrastiveState) -> dict[str, Timed]:
+    n_scans = state.settings.batch_size
+    volumes = torch.stack([state.data.images[row]["image"] for row in range(n_scans)]).half()
     return {
-        "views": lambda: torch.cat(session.views(volumes, session.data.names[:n_scans], epoch=0)),
-        "Adam": session.optimizer.step,
+        "views": lambda: torch.cat(state.views(volumes, state.data.names[:n_scans], epoch=0)),
+        "Adam": state.optimizer.step,
     }
 
 
@@ -191,33 +190,33 @@ def _two_passes(encoder: Encoder, batch: torch.Tensor) -> None:
     encoder.zero_grad()
 
 
-def _session(
+def _state(
     shape: tuple[int, int, int],
     n_scans: int,
     augment: AugmentSettings,
     options: argparse.Namespace,
     encoder: EncoderSettings,
-) -> Session:
+) -> ContrastiveState:
     data = published.random_scans(n_scans * (options.repeats + 2), shape, {})
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
-    return Session(
+    return ContrastiveState(
         build_model(encoder),
         NTXent(),
         TwoViews(brain_views(augment), seed=0),
         data,
         settings=settings,
-        seed=0,
+        sampler=data.sampler(settings, 0),
     )
 
 
 @contextlib.contextmanager
-def _steps(session: Session) -> Iterator[Iterator[Any]]:
+def _steps(state: ContrastiveState) -> Iterator[Iterator[Any]]:
     """Training's own steps, from reading the volumes to changed weights and their figures."""
-    size, rows = session.settings.batch_size, session.data.training_rows
+    size, rows = state.settings.batch_size, state.data.training_rows
     batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-    session.model.train()
-    with contextlib.closing(train_batches(session, batches, Position())) as steps:
-        yield steps
+    state.model.train()
+    with contextlib.closing(open_batches(state, batches)) as reading:
+        yield (contrastive_step(state, batch, Position()) for batch in reading)
 
 
 # --- embedding

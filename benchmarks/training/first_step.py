@@ -22,8 +22,10 @@ from benchmarks.training.published import random_scans
 from neurocontrast.config import build_objective, load_config
 from neurocontrast.encoders import build_model
 from neurocontrast.parallel.devices import keeping_freed_memory
-from neurocontrast.training.session import Position, Session, deterministic
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.data import fit_objective
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState, deterministic
+from neurocontrast.training.steps import contrastive_step, open_batches
 from neurocontrast.transforms import TwoViews, brain_views
 
 
@@ -72,15 +74,23 @@ def step_of(recipe: Path, options: argparse.Namespace) -> str:
     model = build_model(
         config.encoder, n_outputs=None if objective.contrasts else 2, seed=config.seed
     )
-    session = Session(model, objective, views, data, settings=settings, seed=config.seed)
-    session.model.train()
+    fit_objective(
+        objective,
+        data.metadata,
+        names=data.names,
+        training_rows=data.training_rows,
+        validation_rows=data.validation_rows,
+    )
+    sampler = data.sampler(settings, config.seed)
+    state = ContrastiveState(model, objective, views, data, settings=settings, sampler=sampler)
+    state.model.train()
     wall, cpu = time.perf_counter(), time.process_time()
     with (
         deterministic(),
         keeping_freed_memory(),
-        contextlib.closing(train_batches(session, [rows], Position())) as of,
+        contextlib.closing(open_batches(state, [rows])) as batches,
     ):
-        _, figures = next(of)
+        figures = contrastive_step(state, next(batches), Position())
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     if options.device == "cuda":
         peak = torch.cuda.max_memory_allocated() / 2**30

@@ -30,8 +30,9 @@ from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.session import Position, Session, deterministic
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState, deterministic
+from neurocontrast.training.steps import contrastive_step, open_batches
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 
 
@@ -139,32 +140,34 @@ def ours(
     options: argparse.Namespace, device: torch.device, shape: tuple[int, ...], precision: str
 ) -> tuple[float, float | None]:
     """Return seconds a step, the views among them, and the views' share."""
-    session = _session(options, device, shape, precision)
+    state = _state(options, device, shape, precision)
     batches = [list(range(options.batch_size))] * (options.steps + 1)
-    session.model.train()
+    state.model.train()
     with (
         deterministic(),
         keeping_freed_memory(),
-        contextlib.closing(train_batches(session, batches, Position())) as of,
+        contextlib.closing(open_batches(state, batches)) as reading,
     ):
-        next(of)
-        step = _seconds(lambda: next(of), device, options.steps)
+        contrastive_step(state, next(reading), Position())
+        step = _seconds(
+            lambda: contrastive_step(state, next(reading), Position()), device, options.steps
+        )
     n = options.micro_batch_size or options.batch_size
     names, volumes = (
-        session.data.names[:n],
+        state.data.names[:n],
         torch.zeros(n, 1, *shape, dtype=torch.float16, device=device),
     )
     views = (
-        _seconds(lambda: session.views(volumes, names, epoch=0), device, options.steps)
+        _seconds(lambda: state.views(volumes, names, epoch=0), device, options.steps)
         * options.batch_size
         / n
     )
     return step, views * (2 if options.micro_batch_size else 1) / step
 
 
-def _session(
+def _state(
     options: argparse.Namespace, device: torch.device, shape: tuple[int, ...], precision: str
-) -> Session:
+) -> ContrastiveState:
     ages = torch.linspace(18, 80, options.batch_size)
     data = random_scans(options.batch_size, shape, {"age": ages})
     settings = TrainingSettings(
@@ -175,8 +178,13 @@ def _session(
     )
     views = TwoViews(brain_views(AugmentSettings.reference()), seed=0)
     objective = YAwareInfoNCE(Gaussian("age", sigma=5.0))
-    return Session(
-        build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0
+    return ContrastiveState(
+        build_model(EncoderSettings()),
+        objective,
+        views,
+        data,
+        settings=settings,
+        sampler=data.sampler(settings, 0),
     )
 
 

@@ -403,8 +403,10 @@ def list_recipes(given: Given) -> Result:
 
 
 def show_recipe(given: Given, name: Name) -> Result:
-    """Print a recipe."""
-    text = _recipe(name).read_text(encoding="utf-8")
+    """Print a recipe, with every key of the recipe that it extends."""
+    from neurocontrast.config.load import write_out
+
+    text = write_out(_recipe(name))
     return Result({"recipe": text}, notes=[text.rstrip()])
 
 
@@ -413,7 +415,9 @@ def copy_recipe(
     name: Name,
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
-    """Copy a recipe to a file to be changed, with the schema by which editors check it."""
+    """Copy a recipe, every key of it, to a file to be changed, with the schema by which editors check it."""
+    from neurocontrast.config.load import write_out
+
     source = _recipe(name)
     target = file or Path(source.name)
     check_writable(target, parameter="FILE")
@@ -428,9 +432,7 @@ def copy_recipe(
             f"'{schema}' exists and is no schema of configurations. Copy into another folder."
         )
     write_text(schema, made)
-    write_text(
-        target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}"
-    )
+    write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{write_out(source)}")
     following = (
         "pretrain",
         "--config",

@@ -21,6 +21,7 @@ from neurocontrast.cli.command import (
     option,
 )
 from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
+from neurocontrast.documents.explanation import EXPLANATION_FILE, ExplanationRecord, TopRegion
 from neurocontrast.reading import read_json
 
 _RUN = (
@@ -214,13 +215,20 @@ def explain(
         del options[name]
     settings = given.resolve(explanation=of_section, data={"skip_unreadable": skip})
     folder = neurocontrast.explain(**options, config=settings, progress=given.progress)
-    about = read_json(folder / "explain.json")
-    facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
-    if "n_members" in about:
-        facts["n_members"] = about["n_members"]
-    table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
-    title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
-    return Result(facts, title, table, next=("report", evaluation), path=folder / about["map"])
+    file = folder / EXPLANATION_FILE
+    record = ExplanationRecord.of(read_json(file), file)
+    regions = list(map(TopRegion.content, record.top_regions))
+    facts = {
+        "target": record.target,
+        "n_subjects": record.n_subjects,
+        "quantity": record.quantity,
+        "top_regions": regions,
+    }
+    if record.n_members is not None:
+        facts["n_members"] = record.n_members
+    table = pd.DataFrame(regions)[:5] if regions else None
+    title = f"{record.target}: {record.quantity}, {record.n_subjects} subjects"
+    return Result(facts, title, table, next=("report", evaluation), path=folder / record.map)
 
 
 def bundle(

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, starmap
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import nibabel as nib
 import numpy as np
@@ -17,6 +18,15 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.explanation import (
+    EXPLANATION_FILE,
+    BlockShare,
+    ExplainedProbe,
+    ExplanationMethod,
+    ExplanationRecord,
+    TopRegion,
+)
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
@@ -34,10 +44,11 @@ from neurocontrast.explanation.surface import draw_regions, find_annotations
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import Description, describe_environment, subject_digest
+from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reporting.sections.brain import inside_brain
 from neurocontrast.runs.explaining import (
     Look,
+    ScoreMeaning,
     check_encoder,
     choose_for_each,
     find_cohort,
@@ -59,15 +70,30 @@ from neurocontrast.weights import folder_of
 _MAP = "saliency.nii.gz"
 _RANKING = "regions.tsv"
 _SURFACE = "surface.png"
-_DESCRIPTION = "explain.json"
 _N_RESAMPLES = 1000
 _N_TOP = 10
 _PEAKS_APART_MM = 20.0
 _EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
 
 
-_Explained: TypeAlias = tuple[list[float], dict[str, Any], Callable[[Path], None]]
-"""The scores of the subjects, what ``explain.json`` says of the method, and what writes the map into a folder."""
+@dataclass(frozen=True)
+class _Explained:
+    """Hold the scores of subjects and the method, with the function that writes the map."""
+
+    scores: list[float]
+    method: ExplanationMethod
+    save: Callable[[Path], None]
+    """Writes the map or the ranking into a folder."""
+
+
+@dataclass(frozen=True)
+class _Subjects:
+    """Hold the explained scans, one a subject, their true labels, and the encoder's digest."""
+
+    cohort: Cohort
+    truths: list[str]
+    encoder: str | None
+    simulated: bool
 
 
 @in_default_torch_state
@@ -126,7 +152,7 @@ def explain(
     progress = as_progress(progress)
     evaluation = Path(evaluation)
     folder = evaluation / "explanation" if out is None else Path(out)
-    check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
+    check_output_folder(folder, overwrite=overwrite, marker=EXPLANATION_FILE, what="an explanation")
     whole = as_config({} if config is None else config)
     settings = whole.explanation
     usable_accelerator(settings.accelerator, section="explanation")
@@ -161,12 +187,11 @@ def explain(
         explained = _explain_measures(looks, probe.target, settings, atlas, progress)
     else:
         explained = _explain_scans(looks, settings, progress)
-    explained[1].update(_say_mean(probe, explained[1]))
-    meaning |= {
-        "simulated": cohorts[0].simulated or contract.simulated,
-        "encoder": contract.weights.sha256,
-    }
-    _write(folder, probe, meaning, cohorts[0], truths, explained)
+    if probe.members:
+        explained = replace(explained, method=_say_mean(probe, explained.method))
+    simulated = cohorts[0].simulated or contract.simulated
+    subjects = _Subjects(cohorts[0], truths, contract.weights.sha256, simulated)
+    _write(folder, probe, meaning, subjects, explained)
     return folder
 
 
@@ -180,18 +205,16 @@ def _read_evaluated(evaluation: Path) -> pd.DataFrame:
     return evaluated.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
 
 
-def _say_mean(probe: FittedProbe, described: Mapping[str, Any]) -> Description:
-    """Say of several members that the score is their mean; nothing for one encoder."""
-    if not probe.members:
-        return {}
-    notes = list(described["warnings"])
+def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMethod:
+    """Say of several members that the score is their mean."""
+    warnings = list(method.warnings)
     if probe.kind != "continuous":
-        notes.append(
+        warnings.append(
             f"The evaluation predicts by the mean of {len(probe.members)} members' probabilities. "
             "This is a map of the mean of their decision values (log-odds), to which places and "
             "blocks add up."
         )
-    return {"n_members": len(probe.members), "warnings": notes}
+    return method.with_keys(n_members=len(probe.members), warnings=warnings)
 
 
 def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
@@ -216,7 +239,7 @@ def _explain_measures(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> _Explained:
-    """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
+    """Rank measures by their share, with intervals from resamples of sites, or of subjects."""
     cohort = looks[0].cohort
     members = list(map(_scored_measures, looks))
     columns = list(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), members))))
@@ -237,25 +260,20 @@ def _explain_measures(
     ranking = ranking.assign(**explained.by_block)
     order = np.argsort(-ranking["value"].abs().to_numpy(), kind="stable")
     ranking = ranking.iloc[order].reset_index(drop=True)
-    about = {
-        "method": "replacement by the mean",
-        **{
-            "atlas": known.atlas,
-            "software": known.software,
-            "n_measures": len(ranking),
-        },
-        **{
-            "resampled": units.name,
-            "n_units": units.n,
-            "n_resamples": _N_RESAMPLES,
-            "seed": settings.seed,
-        },
-        "map": _RANKING,
-        "top_regions": ranking.head(_N_TOP).to_dict("records"),
-        "warnings": list(cohort.warnings),
-    }
-    shares = explained.block_shares.items()
-    about["blocks"] = [{"name": block, "share": share} for block, share in shares]
+    method = ExplanationMethod(
+        method="replacement by the mean",
+        atlas=known.atlas,
+        software=known.software,
+        n_measures=len(ranking),
+        resampled=units.name,
+        n_units=units.n,
+        n_resamples=_N_RESAMPLES,
+        seed=settings.seed,
+        map=_RANKING,
+        top_regions=list(map(TopRegion.model_validate, ranking.head(_N_TOP).to_dict("records"))),
+        warnings=list(cohort.warnings),
+        blocks=list(starmap(_share_of_block, explained.block_shares.items())),
+    )
 
     def save(folder: Path) -> None:
         write_table(folder / _RANKING, ranking)
@@ -265,7 +283,11 @@ def _explain_measures(
                 "No picture of the cortex: none of the measures is of a region of the atlas."
             )
 
-    return explained.scores, about, save
+    return _Explained(explained.scores, method, save)
+
+
+def _share_of_block(name: str, share: float) -> BlockShare:
+    return BlockShare(name=name, share=share)
 
 
 def _scored_measures(look: Look) -> ScoredMeasures:
@@ -293,48 +315,54 @@ def _explain_scans(
         members, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
     )
     share = explained.share
-    in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine)) if grid.is_mni else share
-    peaks: list[dict[str, Any]] = []
-    for voxel in find_peaks(
-        in_brain, distance=[round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
-    ):
-        at = {
-            axis: round(float(mm), 1)
-            for axis, mm in zip("xyz", apply_affine(grid.affine, voxel), strict=True)
-        }
-        peaks.append(
-            {
-                **at,
-                "region": name_of_place(**at) if grid.is_mni else None,
-                "value": float(share[voxel]),
-            }
-        )
-    about = {
-        "method": "occlusion",
-        **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
-        "spacing_mm": grid.spacing_mm[0]
-        if len(set(grid.spacing_mm)) == 1
-        else list(grid.spacing_mm),
-        "shape": list(share.shape),
-        "affine": grid.affine.tolist(),
-        "template": "MNI152" if grid.is_mni else None,
-        "map": _MAP,
-        "top_regions": peaks,
-        "warnings": notes,
-    }
     maps = {_MAP: share}
-    blocks: list[dict[str, object]] = []
+    blocks = []
     for block, of_block in explained.by_block.items():
-        name = f"saliency_{block}.nii.gz"
-        maps[name] = of_block
-        blocks.append({"name": block, "share": explained.block_shares[block], "map": name})
-    about["blocks"] = blocks
+        file = f"saliency_{block}.nii.gz"
+        maps[file] = of_block
+        blocks.append(BlockShare(name=block, share=explained.block_shares[block], map=file))
+    method = ExplanationMethod(
+        method="occlusion",
+        patch_mm=settings.patch_mm,
+        fill=settings.fill,
+        smooth_mm=settings.smooth_mm,
+        seed=settings.seed,
+        spacing_mm=_spacing_of(grid),
+        shape=list(share.shape),
+        affine=grid.affine.tolist(),
+        template="MNI152" if grid.is_mni else None,
+        map=_MAP,
+        top_regions=_peaks_of(share, grid),
+        warnings=notes,
+        blocks=blocks,
+    )
 
     def save(folder: Path) -> None:
         for name, values in maps.items():
             _save_map(folder / name, values, grid)
 
-    return explained.scores, about, save
+    return _Explained(explained.scores, method, save)
+
+
+def _spacing_of(grid: Grid) -> float | list[float]:
+    """Return the voxel size of a grid, one number for cubes."""
+    if len(set(grid.spacing_mm)) == 1:
+        return grid.spacing_mm[0]
+    return list(grid.spacing_mm)
+
+
+def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
+    """Return the largest values of a map with their places, in the brain where the space is known."""
+    in_brain = share
+    if grid.is_mni:
+        in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine))
+    distance = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    peaks = []
+    for voxel in find_peaks(in_brain, distance=distance):
+        x, y, z = (round(float(mm), 1) for mm in apply_affine(grid.affine, voxel))
+        region = name_of_place(x=x, y=y, z=z) if grid.is_mni else None
+        peaks.append(TopRegion(x=x, y=y, z=z, region=region, value=float(share[voxel])))
+    return peaks
 
 
 def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
@@ -395,31 +423,34 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
 def _write(
     folder: Path,
     probe: FittedProbe,
-    meaning: Mapping[str, Any],
-    cohort: Cohort,
-    truths: list[str],
+    meaning: ScoreMeaning,
+    subjects: _Subjects,
     explained: _Explained,
 ) -> None:
-    """Write the map or the ranking, one row a subject, and where these came from."""
-    scores, of_method, save = explained
-    about = {
-        "format": 1,
-        "n_subjects": len(truths),
-        "n_of_class": {name: truths.count(name) for name in probe.classes}
-        if probe.classes
-        else None,
-        "target": probe.target,
-        **meaning,
-        "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
-        "quantity": "share of the differences in score between subjects",
-        "environment": describe_environment(),
-        **of_method,
-    }
-    names = [subject_digest(str(subject))[:12] for subject in cohort.table["subject_id"]]
-    with atomic_folder(folder) as new:
-        save(new)
-        write_table(
-            new / "saliency.tsv",
-            pd.DataFrame({"subject": names, "y_true": truths, "score": scores}),
+    """Write the map or the ranking, the score of each subject, and ``explain.json``."""
+    n_of_class = None
+    if probe.classes:
+        n_of_class = dict(
+            zip(probe.classes, map(subjects.truths.count, probe.classes), strict=True)
         )
-        write_json(new / _DESCRIPTION, about)
+    record = ExplanationRecord(
+        format=1,
+        n_subjects=len(subjects.truths),
+        n_of_class=n_of_class,
+        target=probe.target,
+        positive=meaning.positive,
+        score=meaning.score,
+        simulated=subjects.simulated,
+        encoder=subjects.encoder,
+        probe=ExplainedProbe(name=probe.name, strength=probe.strength, n_scans=probe.n_scans),
+        quantity="share of the differences in score between subjects",
+        environment=Environment.model_validate(describe_environment()),
+    )
+    record = record.with_keys(**explained.method.content())
+    digests = map(subject_digest, subjects.cohort.table["subject_id"].astype(str))
+    names = [digest[:12] for digest in digests]
+    scores = pd.DataFrame({"subject": names, "y_true": subjects.truths, "score": explained.scores})
+    with atomic_folder(folder) as new:
+        explained.save(new)
+        write_table(new / "saliency.tsv", scores)
+        write_json(new / EXPLANATION_FILE, record.content())

@@ -25,10 +25,10 @@ from neurocontrast.progress import Progress
 from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.finetuning import plan_folds
 from neurocontrast.runs.folds import train_folds
-from neurocontrast.runs.parts import SKIPPED, write_skipped
+from neurocontrast.runs.skipped import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
-from neurocontrast.training.loop import suspending
+from neurocontrast.training.signals import suspending
 from neurocontrast.weights import folder_of
 
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")

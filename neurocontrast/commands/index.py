@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,14 @@ from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import first_names
 from neurocontrast.data.roots import root_of
 from neurocontrast.display import as_progress
+from neurocontrast.documents.index import (
+    IndexOptions,
+    IndexRecord,
+    LeftOut,
+    MeasuresDescription,
+    MeasuresRecord,
+    MeasuresSource,
+)
 from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import (
     check_writable,
@@ -130,18 +138,9 @@ def index(
     sources = list(map(Path.absolute, people))
     _check_not_read(files.table, [*places, *sources, *map(folder.joinpath, found.tables)])
     check_not_described(files.table, found.table.columns)
-    _write(found, files, folder, sources, _Options(layout, site_from, list(choose), skip))
+    options = IndexOptions(layout=layout, site_from=site_from, choose=list(choose), skip=skip)
+    _write(found, files, folder, sources, options)
     return found
-
-
-@dataclass(frozen=True)
-class _Options:
-    """Options of a call, as the record has them."""
-
-    layout: str
-    site_from: str
-    choose: list[str]
-    skip: bool
 
 
 @dataclass(frozen=True)
@@ -174,14 +173,15 @@ class _Files:
         if not (self.measures.is_file() and self.record.is_file()):
             return
         remedy = f"Remove it, and {self.measures.name} if that is of an earlier call."
-        if "measures" in read_json(self.record, remedy=remedy):
+        record = IndexRecord.of(read_json(self.record, remedy=remedy), self.record, remedy=remedy)
+        if record.measures is not None:
             _check_not_read(self.measures, sources)
             self.measures.unlink(missing_ok=True)
             self.description.unlink(missing_ok=True)
 
 
 def _write(
-    found: Index, files: _Files, root: Path, sources: Sequence[Path], options: _Options
+    found: Index, files: _Files, root: Path, sources: Sequence[Path], options: IndexOptions
 ) -> None:
     """Write the table, with paths relative to its folder, the measures, and the record."""
     table = found.table.loc[:, (found.table != "").any()].copy()
@@ -189,38 +189,46 @@ def _write(
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
     measured = _measures_of(found, files.measures)
+    record = _record_of(found, files.table.name, options)
     if measured is None:
         files.remove_old_measures(sources)
-    record = {"table": files.table.name, **_record_of(found, options)}
-    if measured is not None:
-        record["measures"] = measured[1]
+    else:
+        record = record.with_keys(measures=measured.record)
+    record = record.with_keys(environment=describe_environment())
     # Before the tables: a call that is killed then leaves no measures that no record names.
-    write_json(files.record, record | {"environment": describe_environment()})
+    write_json(files.record, record.content())
     if measured is not None:
-        write_table(files.measures, measured[0])
-        description = {key: measured[1][key] for key in ("parcellation", "software")}
-        write_json(files.description, description)
+        write_table(files.measures, measured.table)
+        description = MeasuresDescription(
+            parcellation=measured.record.parcellation, software=measured.record.software
+        )
+        write_json(files.description, description.content())
         found.measures_path = files.measures
     write_table(files.table, table.replace("", "n/a"))
     found.path = files.table
     found.record_path = files.record
 
 
-def _record_of(found: Index, options: _Options) -> dict[str, Any]:
-    return {
-        "layout": found.layout,
-        "options": asdict(options),
-        "n_found": found.n_found,
-        "n_chosen": len(found.table),
-        "cells_not_read": found.cells_not_read,
-        "tables": found.tables,
-        "columns_known": {name: int(n) for name, n in (found.table != "").sum().items() if n},
-        "notes": found.notes,
-        "left_out": [
-            {"what": printable(what), "reason": printable(reason)}
-            for what, reason in found.left_out
-        ],
-    }
+def _record_of(index: Index, table: str, options: IndexOptions) -> IndexRecord:
+    columns_known = {}
+    for name, n_known in (index.table != "").sum().items():
+        if n_known:
+            columns_known[str(name)] = int(n_known)
+    left_out = []
+    for name, reason in index.left_out:
+        left_out.append(LeftOut(what=printable(name), reason=printable(reason)))
+    return IndexRecord(
+        table=table,
+        layout=index.layout,
+        options=options,
+        n_found=index.n_found,
+        n_chosen=len(index.table),
+        cells_not_read=index.cells_not_read,
+        tables=index.tables,
+        columns_known=columns_known,
+        notes=index.notes,
+        left_out=left_out,
+    )
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
@@ -230,49 +238,59 @@ def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
         )
 
 
-def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, Any]] | None:
-    """Return the measures of the scans as a table, and their description for the record."""
-    measures = found.measures
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Hold the table of measures of the scans, and its record."""
+
+    table: pd.DataFrame
+    record: MeasuresRecord
+
+
+def _measures_of(index: Index, target: Path) -> _Measured | None:
+    """Return the measures of the scans; None where none were found.
+
+    Scans without measures, and people with measures alone, are added to the notes of the index.
+    """
+    measures = index.measures
     if measures is None:
         return None
     _check_not_read(target, measures.sources)
-    rows = rows_of(
-        measures, found.table["participant_id"].tolist(), found.table["session"].tolist()
-    )
-    names = [
-        " ".join(filter(None, scan))
-        for scan in found.table[["participant_id", "session"]].to_numpy()
-    ]
+    identity = index.table[["participant_id", "session"]]
+    rows = rows_of(measures, identity["participant_id"].tolist(), identity["session"].tolist())
+    names = [" ".join(filter(None, scan)) for scan in identity.to_numpy()]
     lacking = [names[row] for row in rows.lacking]
     if lacking:
-        found.notes.append(
+        index.notes.append(
             f"{target.name}: {len(lacking)} of {len(names)} scans have no row in a table of "
             f"measures: {first_names(lacking)}."
         )
-    # One that is left out already has its reason.
-    named = {name.replace(" ses-", " session ") for name, _ in found.left_out}
-    found.left_out += [
-        (name, "a table of measures has a row, and there is no scan")
-        for name in rows.not_asked
-        if named.isdisjoint((name, name.partition(" session ")[0]))
-    ]
-    identity = found.table[["participant_id", "session"]]
+    _leave_out(index, rows.not_asked)
     versions = versions_of(measures, rows)
     if len(set(versions) - {""}) > 1:
         identity = identity.assign(software=versions)
     table = pd.concat([identity, rows.values], axis=1)
     table = table.drop(index=rows.lacking.tolist())
-    about = {
-        **{"file": target.name, "n_scans": len(table), "n_columns": len(rows.values.columns)},
-        "scans_without": lacking,
-        **{
-            "parcellation": measures.parcellation,
-            "software": measures.software,
-            "notes": list(measures.notes),
-        },
-        "sources": [
-            {"path": str(path), "n_bytes": path.stat().st_size, "digest": digest_of_file(path)}
-            for path in measures.sources
-        ],
-    }
-    return table.replace("", np.nan).astype(object).fillna("n/a"), about
+    record = MeasuresRecord(
+        file=target.name,
+        n_scans=len(table),
+        n_columns=len(rows.values.columns),
+        scans_without=lacking,
+        parcellation=measures.parcellation,
+        software=measures.software,
+        notes=list(measures.notes),
+        sources=list(map(_source_of, measures.sources)),
+    )
+    return _Measured(table.replace("", np.nan).astype(object).fillna("n/a"), record)
+
+
+def _leave_out(index: Index, names: Sequence[str]) -> None:
+    """Record people with measures and without a scan, unless they are left out already."""
+    reason = "a table of measures has a row, and there is no scan"
+    left_out = {name.replace(" ses-", " session ") for name, _ in index.left_out}
+    for name in names:
+        if left_out.isdisjoint((name, name.partition(" session ")[0])):
+            index.left_out.append((name, reason))
+
+
+def _source_of(path: Path) -> MeasuresSource:
+    return MeasuresSource(path=str(path), n_bytes=path.stat().st_size, digest=digest_of_file(path))

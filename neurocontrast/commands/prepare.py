@@ -1,12 +1,12 @@
-"""Prepare heads as they were acquired: brains and tissue maps in MNI space, and what they were made from."""
+"""Prepare heads as they were acquired: brains and tissue maps in MNI space, with records."""
 
 import os
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import pandas as pd
 
@@ -15,6 +15,8 @@ from neurocontrast.data.people import check_not_described
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.prepared import CohortTable, PrepareRecord, ScanMeasures
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, digest_of_file, hold, write_json, write_table
 from neurocontrast.lazy import require
@@ -24,10 +26,12 @@ from neurocontrast.prepare.records import (
     MOST_IMITATIONS,
     TABLES,
     PrepareOptions,
+    ScanOutcome,
     files_of_scan,
     imitated_stem,
     problem_of_images,
     recipe_of,
+    stems_of,
 )
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
@@ -38,6 +42,8 @@ IMITATIONS = "imitations.tsv"
 VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
 """Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
 SPACINGS_MM = (0.5, 8.0)
+_N_LISTED = 20
+"""Scans that could not be prepared of which a message tells why."""
 
 
 @in_default_torch_state
@@ -108,9 +114,10 @@ def prepare(
         spacing_mm, bias=bias, tissue=tissue, registration=registration, imitations=imitations
     )
     cohort = read_cohort(participants, images_root=images_root)
-    if n := int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum()):
+    n_maps = int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum())
+    if n_maps:
         raise DataError(
-            f"{cohort.source.name}: {n} images are tissue maps, which pretrain takes as they are."
+            f"{cohort.source.name}: {n_maps} images are tissue maps, which pretrain takes as they are."
         )
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
@@ -122,42 +129,87 @@ def prepare(
     ]
     _refuse_outputs(cohort, target, stems, options)
     with hold(target, progress, doing="preparing scans"):
-        for left in [*target.glob(".tmp-*"), *target.glob("images/.tmp-*")]:
-            if left.is_file():
-                left.unlink(missing_ok=True)
+        _remove_unfinished(target)
         _refuse_another_cohort(cohort, target, stems, options)
         _write_record(target, cohort, options, n=None)
-        facts = _prepare_all(cohort, target, stems, options, n_workers, progress)
-        names = cohort.names()
-        done = [row for row, each in enumerate(facts) if "problem" not in each]
-        bad = [
-            f"{names[row]}: {each['problem']}"
-            for row, each in enumerate(facts)
-            if "problem" in each
-        ]
-        text = f"{len(bad)} of {len(facts)} scans could not be prepared:\n  " + "\n  ".join(
-            bad[:20]
-        )
-        if bad and not (skip and done):
-            raise DataError(
-                f"{cohort.source.name}: {text}\nThe others are kept. Leave these out with skip=True."
-            )
-        if bad:
-            progress.warning(text)
-        _write_results(target, _Prepared(cohort, stems, options, facts, done), progress)
-        _write_record(target, cohort, options, n=len(done))
+        outcomes = _prepare_all(cohort, target, stems, options, n_workers, progress)
+        prepared = _Prepared.of(cohort, stems, options, outcomes)
+        _report_problems(cohort, outcomes, progress, skip=skip and bool(prepared.rows))
+        _write_results(target, prepared, progress)
+        _write_record(target, cohort, options, n=len(prepared.rows))
     return target / "participants.tsv"
+
+
+def _remove_unfinished(target: Path) -> None:
+    """Remove the temporary files of an interrupted call."""
+    for pattern in (".tmp-*", "images/.tmp-*"):
+        for path in target.glob(pattern):
+            if path.is_file():
+                path.unlink(missing_ok=True)
+
+
+def _report_problems(
+    cohort: Cohort, outcomes: Sequence[ScanOutcome], progress: Progress, *, skip: bool
+) -> None:
+    """Refuse scans that could not be prepared, or warn of them where they are left out."""
+    problems = []
+    for name, outcome in zip(cohort.names(), outcomes, strict=True):
+        if outcome.problem:
+            problems.append(f"{name}: {outcome.problem}")
+    if not problems:
+        return
+    listed = "\n  ".join(problems[:_N_LISTED])
+    summary = f"{len(problems)} of {len(outcomes)} scans could not be prepared:\n  {listed}"
+    if not skip:
+        raise DataError(
+            f"{cohort.source.name}: {summary}\nThe others are kept. Leave these out with skip=True."
+        )
+    progress.warning(summary)
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """The scans of a cohort, the measures of each, and the rows that were prepared."""
+    """Hold the scans of a cohort that were prepared, with the measures of each."""
 
-    cohort: Cohort
+    table: pd.DataFrame
+    """Rows of the cohort's table."""
     stems: Sequence[str]
     options: PrepareOptions
-    facts: Sequence[dict[str, Any]]
-    done: Sequence[int]
+    measures: Sequence[ScanMeasures]
+    rows: Sequence[int]
+    """Numbers of the rows in the cohort."""
+
+    @classmethod
+    def of(
+        cls,
+        cohort: Cohort,
+        stems: Sequence[str],
+        options: PrepareOptions,
+        outcomes: Sequence[ScanOutcome],
+    ) -> Self:
+        """Select the scans without a problem."""
+        rows = [row for row, outcome in enumerate(outcomes) if not outcome.problem]
+        return cls(
+            cohort.table.iloc[rows],
+            [stems[row] for row in rows],
+            options,
+            [outcomes[row].measures for row in rows],
+            rows,
+        )
+
+    def volumes(self, column: str) -> list[float | None]:
+        """Return the native volume of each scan, by the name of its column."""
+        return [getattr(measures, column) for measures in self.measures]
+
+    def new_volumes(self) -> list[str]:
+        """List the volumes that were measured and that the cohort's table does not have."""
+        columns = {str(name).lower() for name in self.table}
+        names = []
+        for name in VOLUMES:
+            is_measured = any(measures.has(name) for measures in self.measures)
+            if is_measured and name not in columns:
+                names.append(name)
+        return names
 
 
 def _prepare_all(
@@ -167,70 +219,82 @@ def _prepare_all(
     options: PrepareOptions,
     n_workers: int,
     progress: Progress,
-) -> list[dict[str, Any]]:
-    """Prepare the scans that are not there yet; return the measures of every scan."""
+) -> list[ScanOutcome]:
+    """Prepare the scans that are not there yet; return the outcome of every scan."""
     folder = target / "images"
     folder.mkdir(exist_ok=True)
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
-    work = [
-        (row, source, mask, str(cohort.root), stems[row], str(folder), options)
-        for row, (source, mask) in enumerate(paths)
-    ]
-    facts: dict[int, dict[str, Any]] = {}
+    work = []
+    for row, (source, mask) in enumerate(paths):
+        work.append((row, source, mask, str(cohort.root), stems[row], str(folder), options))
+    outcomes: dict[int, ScanOutcome] = {}
     with progress.task("Preparing scans", total=len(work), unit="scan") as task:
-        for row, made in map_files(
+        for row, outcome in map_files(
             _prepare, work, n_workers=n_workers, option="n_workers", n_per_worker=1
         ):
-            facts[row] = made
+            outcomes[row] = outcome
             task.advance(1)
-    return [facts[row] for row in range(len(work))]
+    return [outcomes[row] for row in range(len(work))]
 
 
 def _refuse_outputs(
     cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions
 ) -> None:
-    """Refuse, before any work, what would replace an input, a table of others, or the image of another scan."""
+    """Refuse to replace an input, a table of others, or the image of another scan, before any work."""
     for name in (*TABLES, RECORD_NAME):
         if (target / name).exists() and (target / name).samefile(cohort.source):
             raise ConfigError(
                 f"out: '{target / name}' is the input table, and would be replaced. Give another folder."
             )
     problems = Problems(cohort.source.name)
+    _find_shared_files(cohort, stems, options.imitations, problems)
+    _find_inputs_replaced(cohort, target, stems, problems)
+    problems.raise_if_any()
+    if (target / RECORD_NAME).is_file():
+        return
+    names = list(TABLES)
+    for stem in stems:
+        names.extend(map("images/{}".format, files_of_scan(stem)))
+    for name in names:
+        if os.path.lexists(target / name):
+            raise ConfigError(
+                f"out: '{target}' holds {name} and no {RECORD_NAME}, so it is not known what it was made from. "
+                "Give another folder."
+            )
+
+
+def _find_shared_files(
+    cohort: Cohort, stems: Sequence[str], n_imitations: int, problems: Problems
+) -> None:
+    """Add the scans whose images would be one file, also on disks without case."""
     names = cohort.names()
-    of_file: dict[str, list[int]] = defaultdict(list)
+    rows_of_file: dict[str, list[int]] = defaultdict(list)
     for row, stem in enumerate(stems):
-        for each in [
-            stem,
-            *(imitated_stem(stem, number) for number in range(1, options.imitations + 1)),
-        ]:
-            of_file[unicodedata.normalize("NFC", each).casefold()].append(row)
-    for rows in {tuple(rows): None for rows in of_file.values() if len(rows) > 1}:
+        for file in stems_of(stem, n_imitations):
+            rows_of_file[unicodedata.normalize("NFC", file).casefold()].append(row)
+    for rows in dict.fromkeys(map(tuple, rows_of_file.values())):
+        if len(rows) == 1:
+            continue
         several = ", ".join(shown(names[row]) for row in rows)
         problems.add(
             f"{several} would be one file, images/{stems[rows[0]]}_brain.nii.gz; rename all but one"
         )
-    inputs = {
-        os.path.realpath(path): name
-        for column in (cohort.table["path"], cohort.paths_in("mask_path"))
-        for path, name in zip(column, names, strict=True)
-        if path
-    }
+
+
+def _find_inputs_replaced(
+    cohort: Cohort, target: Path, stems: Sequence[str], problems: Problems
+) -> None:
+    """Add the images and masks of the cohort that results would replace."""
+    inputs = {}
+    for paths in (cohort.table["path"], cohort.paths_in("mask_path")):
+        for path, name in zip(paths, cohort.names(), strict=True):
+            if path:
+                inputs[os.path.realpath(path)] = name
     for stem in stems:
-        for place in (target / "images" / name for name in files_of_scan(stem)):
-            if os.path.realpath(place) in inputs:
-                problems.add(
-                    f"images/{place.name} is an input, and would be replaced",
-                    name=inputs[os.path.realpath(place)],
-                )
-    problems.raise_if_any()
-    if not (target / RECORD_NAME).is_file():
-        images = [f"images/{name}" for stem in stems for name in files_of_scan(stem)]
-        there = [name for name in (*TABLES, *images) if os.path.lexists(target / name)]
-        if there:
-            raise ConfigError(
-                f"out: '{target}' holds {there[0]} and no {RECORD_NAME}, so it is not known what it was made from. "
-                "Give another folder."
-            )
+        for file in files_of_scan(stem):
+            path = os.path.realpath(target / "images" / file)
+            if path in inputs:
+                problems.add(f"images/{file} is an input, and would be replaced", name=inputs[path])
 
 
 def _refuse_another_cohort(
@@ -248,70 +312,71 @@ def _refuse_another_cohort(
 
 
 def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: int | None) -> None:
-    """Write what the folder is made from; `n` is the number of prepared scans, None before the end."""
-    table = {"name": cohort.source.name, "sha256": digest_of_file(cohort.source)}
-    record = {"finished": n is not None, "n": n, "options": vars(options), "input": table}
-    record |= {"code": recipe_of(options)["code"], "environment": describe_environment()}
-    write_json(target / RECORD_NAME, record)
-
-
-def _write_results(target: Path, made: _Prepared, progress: Progress) -> None:
-    """Write the tables, that of the scans last."""
-    keys = made.cohort.table[["participant_id", "session"]]
-    quality = pd.DataFrame([{**keys.loc[row], **made.facts[row]} for row in made.done]).replace(
-        "", "n/a"
+    """Write the record of the folder; `n` is the number of prepared scans, None before the end."""
+    record = PrepareRecord(
+        finished=n is not None,
+        n=n,
+        options=asdict(options),
+        input=CohortTable(name=cohort.source.name, sha256=digest_of_file(cohort.source)),
+        code=recipe_of(options).code,
+        environment=Environment.model_validate(describe_environment()),
     )
+    write_json(target / RECORD_NAME, record.content())
+
+
+def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> None:
+    """Write the tables, that of the scans last."""
+    measures = pd.DataFrame(list(map(ScanMeasures.content, prepared.measures)))
+    keys = prepared.table[["participant_id", "session"]].reset_index(drop=True)
+    quality = keys.join(measures).replace("", "n/a")
     write_table(target / "quality.tsv", quality.fillna("n/a"))
-    if made.options.imitations:
-        every = [_table(made, number) for number in range(made.options.imitations + 1)]
-        write_table(target / IMITATIONS, pd.concat(every).sort_index(kind="stable"))
-    write_table(target / "participants.tsv", _table(made))
-    kept = [name for name in quality if name in VOLUMES and name not in _new_volumes(made)]
+    n_imitations = prepared.options.imitations
+    if n_imitations:
+        tables = [_table(prepared, number) for number in range(n_imitations + 1)]
+        write_table(target / IMITATIONS, pd.concat(tables).sort_index(kind="stable"))
+    write_table(target / "participants.tsv", _table(prepared))
+    new = prepared.new_volumes()
+    kept = [name for name in quality if name in VOLUMES and name not in new]
     if kept:
         progress.warning(
             f"The table's own {', '.join(kept)} is kept; the new measures are in quality.tsv."
         )
 
 
-def _table(made: _Prepared, imitation: int | None = None) -> pd.DataFrame:
-    """Return the table of what was prepared; with a number, of one imitated acquisition of every scan (0: the real)."""
-    elsewhere = [
-        "mask_path",
-        *(IMAGES[1:] if made.options.registration else ()),
-    ]  # maps of the head as it was
-    table = made.cohort.table.iloc[list(made.done)].drop(columns=elsewhere, errors="ignore").copy()
+def _table(prepared: _Prepared, imitation: int | None = None) -> pd.DataFrame:
+    """Return the table of prepared scans, or of one imitated acquisition of each (0: the real)."""
+    outdated = ["mask_path"]
+    if prepared.options.registration:
+        outdated.extend(IMAGES[1:])  # maps of the head as it was
+    table = prepared.table.drop(columns=outdated, errors="ignore").copy()
+    stems = list(prepared.stems)
     if imitation is not None:
-        table["acquisition"] = f"imitated{imitation}" if imitation else "real"
+        table["acquisition"] = "real"
     if imitation:
-        table["session"] = [
-            f"{session}imitated{imitation}" for session in table["session"].fillna("")
-        ]
-    stems = [
-        imitated_stem(made.stems[row], imitation) if imitation else made.stems[row]
-        for row in made.done
-    ]
-    for name in IMAGES if made.options.tissue else IMAGES[:1]:
-        table["path" if name == "brain" else name] = [
-            f"images/{stem}_{name}.nii.gz" for stem in stems
-        ]
+        table["acquisition"] = f"imitated{imitation}"
+        table["session"] = table["session"].fillna("").map(f"{{}}imitated{imitation}".format)
+        stems = [imitated_stem(stem, imitation) for stem in stems]
+    images = IMAGES if prepared.options.tissue else IMAGES[:1]
+    for image in images:
+        column = "path" if image == "brain" else image
+        table[column] = list(map(f"images/{{}}_{image}.nii.gz".format, stems))
     table["space"] = "MNI152"
     table["stage"] = "stripped"
-    for name in _new_volumes(made):
-        table[name] = [made.facts[row].get(name) for row in made.done]
+    for name in prepared.new_volumes():
+        table[name] = prepared.volumes(name)
     return table.astype(object).where(table.notna() & (table != ""), "n/a")
 
 
-def _new_volumes(made: _Prepared) -> list[str]:
-    """Return the native volumes that were measured and that the table of the cohort does not have itself."""
-    given = {str(name).lower() for name in made.cohort.table}
-    return [
-        name
-        for name in VOLUMES
-        if name not in given and any(name in made.facts[row] for row in made.done)
-    ]
-
-
-def _prepare(row: int, *given: Any) -> tuple[int, dict[str, Any]]:
+def _prepare(
+    row: int,
+    source: str,
+    mask_path: str,
+    root: str,
+    stem: str,
+    folder: str,
+    options: PrepareOptions,
+) -> tuple[int, ScanOutcome]:
+    """Prepare the scan of a row in a worker, the only process that loads the libraries of images."""
     from neurocontrast.prepare.scan import prepare_scan
 
-    return row, prepare_scan(*given)
+    return row, prepare_scan(source, mask_path, root, stem, folder, options)

@@ -13,6 +13,7 @@ import pandas as pd
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
+from neurocontrast.cells import is_missing
 from neurocontrast.commands.qc_measures import compare_measures
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
@@ -24,6 +25,8 @@ from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.quality import RuleRecord, ScanQualityRecord
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import (
     atomic_path,
@@ -34,7 +37,7 @@ from neurocontrast.files import (
     write_text,
 )
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
-from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, Rule, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
@@ -202,26 +205,16 @@ def qc(
         version=version(),
     )
     write_text(target / "qc.html", page)
-    rules = {
-        name: {
-            key: found
-            for key in ("low", "high", "worse")
-            if (found := getattr(rule, key)) not in (np.inf, -np.inf)
-        }
-        for name, rule in RULES.items()
-    }
-    counts = {
-        "n": len(table),
-        "n_flagged": int((table["n_flags"] > 0).sum()),
-        "n_unreadable": len(unreadable),
-    }
-    about = {
-        "n_deviations": N_DEVIATIONS,
-        "n_site": N_SITE,
-        "rules": rules,
-        "environment": describe_environment(),
-    }
-    write_json(target / "qc.json", counts | about)
+    record = ScanQualityRecord(
+        n=len(table),
+        n_flagged=int((table["n_flags"] > 0).sum()),
+        n_unreadable=len(unreadable),
+        n_deviations=N_DEVIATIONS,
+        n_site=N_SITE,
+        rules=dict(zip(RULES, map(_record_of, RULES.values()), strict=True)),
+        environment=Environment.model_validate(describe_environment()),
+    )
+    write_json(target / "qc.json", record.content())
     table = table.drop(columns=["name", "subject_id"])
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
     rated = None
@@ -232,6 +225,16 @@ def qc(
     return Quality(
         table, target / "qc.html", len(unreadable), rated, recipe_for(cohort.table).words
     )
+
+
+def _record_of(rule: Rule) -> RuleRecord:
+    """Return the finite bounds of a rule, as ``qc.json`` has them."""
+    bounds = {}
+    if np.isfinite(rule.low):
+        bounds["low"] = rule.low
+    if np.isfinite(rule.high):
+        bounds["high"] = rule.high
+    return RuleRecord.model_validate({**bounds, "worse": rule.worse})
 
 
 def _refuse_options_of_scans(images_root: object, ratings: object) -> None:
@@ -284,11 +287,16 @@ def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
     known = set(scans)
     found: dict[tuple[str, str], str] = {}
     for line, name, session, rating in zip(sheet.index, people, sessions, rated, strict=True):
-        scan = name, "" if session == "n/a" else session
+        scan = name, "" if is_missing(session) else session
         if scan not in known or scan in found:
             why = "is rated twice" if scan in found else f"is no scan of {cohort.source.name}"
             problems.add(why, line=line, name=" ".join(scan).strip())
-        found[scan] = rating.lower() if rating.lower() in RATINGS else rating or "n/a"
+        if is_missing(rating):
+            found[scan] = "n/a"
+        elif rating.lower() in RATINGS:
+            found[scan] = rating.lower()
+        else:
+            found[scan] = rating
     problems.raise_if_any()
     return [found.get(scan, "n/a") for scan in scans]
 

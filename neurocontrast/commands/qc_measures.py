@@ -26,6 +26,8 @@ from neurocontrast.data.measures.deviations import (
 from neurocontrast.data.measures.doubts import warnings_about_people
 from neurocontrast.data.measures.inspecting import InspectedMeasures, inspect_measures
 from neurocontrast.data.settings import MeasureDataSettings
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.quality import MeasureQualityRecord
 from neurocontrast.encoders.members import members_of
 from neurocontrast.encoders.weights import CONTRACT, read_contract
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
@@ -121,21 +123,19 @@ def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None)
 
 
 def _write_record(target: Path, quality: MeasureQuality, problems: list[str]) -> None:
-    write_json(
-        target / "qc.json",
-        {
-            "kind": "measures",
-            "n": len(quality.people),
-            "n_flagged": quality.n_flagged,
-            "n_measures": len(quality.measures),
-            "compared_with": quality.reference,
-            "n_deviations": N_DEVIATIONS,
-            "share_outside": SHARE_OUTSIDE,
-            "n_site": N_SITE,
-            "problems": problems,
-            "environment": describe_environment(),
-        },
+    record = MeasureQualityRecord(
+        kind="measures",
+        n=len(quality.people),
+        n_flagged=quality.n_flagged,
+        n_measures=len(quality.measures),
+        compared_with=quality.reference,
+        n_deviations=N_DEVIATIONS,
+        share_outside=SHARE_OUTSIDE,
+        n_site=N_SITE,
+        problems=problems,
+        environment=Environment.model_validate(describe_environment()),
     )
+    write_json(target / "qc.json", record.content())
 
 
 def _with_missing(table: pd.DataFrame) -> pd.DataFrame:

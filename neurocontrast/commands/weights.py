@@ -126,7 +126,9 @@ def import_weights(
             f"{known.title}: its files do not say how scans were prepared. They will be by the defaults (1.5 mm, "
             "121×145×121 voxels, zscore); say otherwise with --config or, for instance, --set data.spacing_mm=2."
         )
-    source = BrainVolumes(as_config({"data": {**known.data, **given}}).data).prepared(None)
+    scans = as_config({"data": {**known.data, **given}}).data
+    assert isinstance(scans, DataSettings)
+    source = BrainVolumes(scans).prepared(None)
     encoder = model.encoder
     if encoder.n_channels != source.n_channels:
         raise ConfigError(

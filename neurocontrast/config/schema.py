@@ -4,9 +4,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Self
 
-from pydantic import Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    ValidationInfo,
+    model_validator,
+)
 
+from neurocontrast.config.extending import EXTENDS
 from neurocontrast.data.settings import (
+    AnyDataSettings,
     DataSettings,
     ImageDataSettings,
     ImagesSettings,
@@ -19,8 +28,8 @@ from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
-from neurocontrast.losses.registry import read_objective
-from neurocontrast.settings import Settings, choose
+from neurocontrast.losses.registry import models_of_losses, read_objective
+from neurocontrast.settings import KindsInSchema, Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings
 
@@ -47,18 +56,16 @@ def kind_of_section(section: Any) -> str:
     return kind if isinstance(kind, str) else repr(kind)
 
 
-def _of_kind(given: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
+def _of_kind(section: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
     return choose(
-        given, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
+        section, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
     )
 
 
-def _objective(given: Any, info: ValidationInfo) -> Any:
-    return (
-        given
-        if info.context == OBJECTIVE_AS_GIVEN
-        else read_objective(given, from_json=info.mode == "json")
-    )
+def _objective(section: Any, info: ValidationInfo) -> Any:
+    if info.context == OBJECTIVE_AS_GIVEN:
+        return section
+    return read_objective(section, from_json=info.mode == "json")
 
 
 _DATA: dict[str, type[Settings]] = {
@@ -71,6 +78,21 @@ _AUGMENT: dict[str, type[Settings]] = {
     "images": ImageAugmentSettings,
     "measures": MeasureAugmentSettings,
 }
+_Data = Annotated[
+    AnyDataSettings,
+    PlainValidator(partial(_of_kind, kinds=_DATA)),
+    SerializeAsAny(),
+    KindsInSchema("kind", lambda: _DATA, is_required=False),
+]
+_Augment = Annotated[
+    AugmentSettings | ImageAugmentSettings | MeasureAugmentSettings,
+    PlainValidator(partial(_of_kind, kinds=_AUGMENT)),
+    SerializeAsAny(),
+    KindsInSchema("kind", lambda: _AUGMENT, is_required=False),
+]
+_Objective = Annotated[
+    Any, PlainValidator(_objective), KindsInSchema("loss", models_of_losses, of_user=True)
+]
 DEFAULT_OBJECTIVE = {
     "loss": "yaware",
     "kernel": [
@@ -143,20 +165,32 @@ class ReportOptions(Settings):
     """Whether identifiers of participants may appear."""
 
 
+def _add_extends(schema: dict[str, Any]) -> None:
+    """Add the key `extends` to the JSON schema, which is joined to the sections before they are checked."""
+    schema["properties"][EXTENDS] = {
+        "type": "string",
+        "title": "Extends",
+        "description": "Name of a recipe, or a YAML file beside this one, whose keys hold where "
+        "this file has none; the section objective is replaced whole.",
+    }
+
+
 class Config(Settings):
     """Everything a user can say; each command reads the sections it needs."""
 
+    model_config = ConfigDict(json_schema_extra=_add_extends)
+
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of weights, validation split, order of scans and views; `simulation` and `evaluation` have their own."""
-    data: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_DATA))] = DataSettings()
-    augment: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_AUGMENT))] = AugmentSettings()
+    data: _Data = DataSettings()
+    augment: _Augment = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
     data_2: MeasureTableSettings | None = None
     augment_2: MeasureAugmentSettings | None = None
     encoder_2: EncoderSettings | None = None
     """A second encoder of `pretrain`, of regional measures of the scans; `data_2` and `augment_2` are its tables and
     views. Participants and everything else are those of `data`."""
-    objective: Annotated[Any, PlainValidator(_objective)] = Field(default=DEFAULT_OBJECTIVE)
+    objective: _Objective = Field(default=DEFAULT_OBJECTIVE)
     training: TrainingSettings = TrainingSettings()
     simulation: SimulationSettings = SimulationSettings()
     images: ImagesSettings = ImagesSettings()

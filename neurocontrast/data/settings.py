@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from neurocontrast.data.columns import Where
 from neurocontrast.settings import Settings
@@ -15,6 +15,12 @@ from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+_ONE_OR_MORE = WithJsonSchema(
+    {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
+)
+"""A configuration may give a single path, or a list of paths."""
 
 
 def _columns_or_file(what: Any) -> str | None:
@@ -111,7 +117,7 @@ class MeasureTableSettings(MeasureSettings):
     How measures are made ready is inherited from `neurocontrast.transforms.MeasureSettings`.
     """
 
-    measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
+    measures: Annotated[tuple[Path, ...], Field(min_length=1), _ONE_OR_MORE] | None = None
     """Tables of measures, and folders of them; None for the table that `index` writes next to
     `participants`: ``measures.tsv`` by ``participants.tsv``, ``a_measures.tsv`` by ``a.tsv``."""
     atlas: str = ""

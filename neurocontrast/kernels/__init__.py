@@ -9,7 +9,7 @@ Each is a symmetric weight w(y, y'); they compose with ``*`` (product) and ``+``
 
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, Product, WeightedSum
 from neurocontrast.kernels.categorical import Categorical, Different
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings, Missing
 from neurocontrast.kernels.conditional import ConditionalEmbedding
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
 
@@ -27,6 +27,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "Metadata",
+    "Missing",
     "Polynomial",
     "Product",
     "WeightedSum",

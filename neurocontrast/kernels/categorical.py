@@ -1,13 +1,14 @@
 """The kernels on a category: alike where it is the same (sex), or where it is not (site)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from neurocontrast.kernels.base import Kind, Metadata
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings
+from neurocontrast.kernels.column import ColumnKernel, Missing
+from neurocontrast.settings import Column, checked
 
 
 class _Codes(ColumnKernel):
@@ -53,7 +54,7 @@ class Categorical(_Codes):
     column : str
         A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With (n, p)
         codes all p must be equal.
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
     Examples
@@ -78,10 +79,10 @@ class Different(_Codes):
     ----------
     column : str
         A categorical metadata column, see `Categorical`.
-    within : float
+    within : float, default 0.0
         From 0 to 1: the weight of two scans of one category. 0: they do not attract; 1: the
         category does not matter.
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`. With ``within=0`` the mean is the share of pairs of observed scans that
         differ.
 
@@ -94,12 +95,17 @@ class Different(_Codes):
             [1.0000, 1.0000, 1.0000]])
     """
 
-    class Settings(FactorSettings):
-        within: Annotated[float, Field(ge=0, le=1)] = 0.0
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.positive_semidefinite = self.within == 1
+    @checked
+    def __init__(
+        self,
+        column: Column,
+        *,
+        within: Annotated[float, Field(ge=0, le=1)] = 0.0,
+        missing: Missing = "error",
+    ) -> None:
+        super().__init__(column, missing=missing)
+        self.within = within
+        self.positive_semidefinite = within == 1
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
         return equal.to(dtype).mul_(self.within - 1).add_(1)

@@ -1,29 +1,71 @@
 """Kernels on one metadata column, with its missing values."""
 
+import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
-from neurocontrast.settings import Column, Configurable, Settings
+from neurocontrast.settings import Column, Settings, checked
 
 _STREAMED_SCANS = 1024
 
 
+Missing = Literal["error", "marginal"]
+"""What a missing value does to a kernel on its column; see `ColumnKernel`."""
+
+
 class FactorSettings(Settings):
-    """Keys that every kernel on a column takes; a kernel of your own adds further ones.
+    """Keys that a configuration may give to every kernel on a column.
+
+    A kernel's further keys are the parameters of its constructor.
 
     Examples
     --------
-    >>> from neurocontrast.kernels import ColumnKernel, FactorSettings
+    >>> from neurocontrast.config import load_config
+    >>> config = load_config(overrides=["objective.kernel.0.sigma=3"])
+    >>> config.objective.kernel[0].sigma
+    3.0
+    """
+
+    column: Column
+    missing: Missing = "error"
+    type: str = ""
+
+
+class ColumnKernel(Kernel):
+    """A kernel on one metadata column.
+
+    A kernel of your own is one class: a constructor, whose parameters are its keys in a
+    configuration, and ``weights``. See ``docs/own_kernel.md``.
+
+    Parameters
+    ----------
+    column : str
+        The metadata column.
+    missing : {"error", "marginal"}, default "error"
+        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair of
+        scans with a missing side takes the mean of this factor over all ordered pairs of different
+        observed scans of the batch. Two views of a scan are the same person, known or not: a scan
+        whose value is missing is as alike to itself as observed scans are to themselves, on
+        average. Without any observed scan both are 1.
+
+    Examples
+    --------
+    >>> from neurocontrast.kernels import ColumnKernel, Missing
+    >>> from neurocontrast.settings import Positive, checked
     >>> class Window(ColumnKernel):
-    ...     class Settings(FactorSettings):
-    ...         width: float = 10.0
+    ...     @checked
+    ...     def __init__(
+    ...         self, column: str, *, width: Positive = 10.0, missing: Missing = "error"
+    ...     ) -> None:
+    ...         super().__init__(column, missing=missing)
+    ...         self.width = width
     ...
     ...     def weights(self, rows, cols, dtype):
     ...         return (1 - (rows - cols.T).abs() / self.width).clamp(min=0).to(dtype)
@@ -32,41 +74,21 @@ class FactorSettings(Settings):
             [0.5000, 1.0000]])
     """
 
-    column: Column
-    missing: Literal["error", "marginal"] = "error"
-    type: str = ""
-
-
-class ColumnKernel(Configurable, Kernel):
-    """A kernel on one metadata column.
-
-    Parameters
-    ----------
-    column : str
-        The metadata column.
-    missing : {"error", "marginal"}
-        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair of
-        scans with a missing side takes the mean of this factor over all ordered pairs of different
-        observed scans of the batch. Two views of a scan are the same person, known or not: a scan
-        whose value is missing is as alike to itself as observed scans are to themselves, on
-        average. Without any observed scan both are 1.
-    """
-
-    Settings = FactorSettings
-    tag = "type"
     kind: Kind = "continuous"
     supremum = 1.0
     nonnegative = True
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    @checked
+    def __init__(self, column: Column, *, missing: Missing = "error") -> None:
         super().__init__()
-        self.configure(*arguments, **keywords)
-        self.columns = {self.column: self.kind}
+        self.column = column
+        self.missing = missing
+        self.columns = {column: self.kind}
 
     def extra_repr(self) -> str:
-        return ", ".join(
-            f"{name}={getattr(self, name)!r}" for name in self.__signature__.parameters
-        )
+        """Return the arguments of the constructor."""
+        names = inspect.signature(type(self)).parameters
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         """Return the column as (n, p), or refuse metadata without the column."""

@@ -51,7 +51,7 @@ class ConditionalEmbedding(nn.Module):
     ----------
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
-    ridge : float
+    ridge : float, default 0.1
         Weight λ > 0, raised to the rounding level of K (ten times float64's epsilon times its
         trace) where it falls below. Small: W comes close to the identity for distinct conditions.
         Large: W is small and smooth.

@@ -1,32 +1,45 @@
 """Kernels on a continuous column: age, a score, a vector of measures."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Kernel, Metadata
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings
-from neurocontrast.settings import NonNegative, Positive
+from neurocontrast.kernels.column import ColumnKernel, Missing
+from neurocontrast.settings import Column, NonNegative, Positive, checked
 
 _EXACT = "donot_use_mm_for_euclid_dist"
+_Twin = Literal["formula", "supremum"]
+_POSITIVE_IN_JSON = {"type": "number", "exclusiveMinimum": 0}
 
 
 def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
     """Check a bandwidth; arrays and tensors become tuples."""
-    sigma = sigma.tolist() if hasattr(sigma, "tolist") else sigma
+    if hasattr(sigma, "tolist"):
+        sigma = sigma.tolist()
     if sigma in ("scott", "silverman"):
         return str(sigma)
-    numbers = sigma if isinstance(sigma, list | tuple) and sigma else [sigma]
-    if any(
-        isinstance(x, bool) or not isinstance(x, int | float) or not 0 < x < math.inf
-        for x in numbers
-    ):
-        raise ValueError("must be a number above 0 (a standard deviation), 'scott' or 'silverman'")
-    return tuple(map(float, numbers)) if numbers is sigma else float(numbers[0])
+    if isinstance(sigma, list | tuple) and sigma:
+        return tuple(map(_positive, sigma))
+    return _positive(sigma)
+
+
+def _positive(sigma: object) -> float:
+    if isinstance(sigma, int | float) and not isinstance(sigma, bool) and 0 < sigma < math.inf:
+        return float(sigma)
+    raise ValueError("must be a number above 0 (a standard deviation), 'scott' or 'silverman'")
 
 
 def _without_rule(standardise: bool, info: ValidationInfo) -> bool:
@@ -37,6 +50,24 @@ def _without_rule(standardise: bool, info: ValidationInfo) -> bool:
     return standardise
 
 
+Bandwidth = Annotated[
+    float | Sequence[float] | Literal["scott", "silverman"],
+    PlainValidator(_bandwidth),
+    PlainSerializer(lambda sigma: sigma),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _POSITIVE_IN_JSON,
+                {"type": "array", "items": _POSITIVE_IN_JSON, "minItems": 1},
+                {"enum": ["scott", "silverman"]},
+            ]
+        }
+    ),
+]
+"""A number σ > 0, one a dimension, or the rule that a cohort's σ is fitted by."""
+_Standardise = Annotated[bool, AfterValidator(_without_rule)]
+
+
 class _Bandwidth(ColumnKernel):
     """A kernel of (y − y')/σ."""
 
@@ -44,24 +75,23 @@ class _Bandwidth(ColumnKernel):
     norm: float
     """Order of the norm that the dimensions of y are added by."""
 
-    class Settings(FactorSettings):
-        sigma: Annotated[Any, AfterValidator(_bandwidth)]
-        standardise: Annotated[bool, AfterValidator(_without_rule)] = False
-
-    def accept(self, name: str, value: Any) -> None:
-        if name != "sigma":
-            super().accept(name, value)
-            return
-        self.given = value
-        self.rule = value if isinstance(value, str) else None
-        self.register_buffer("sigma", torch.tensor(math.nan, dtype=torch.float64))
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
+    @checked
+    def __init__(
+        self,
+        column: Column,
+        *,
+        sigma: Bandwidth,
+        standardise: _Standardise = False,
+        missing: Missing = "error",
+    ) -> None:
+        super().__init__(column, missing=missing)
+        self.standardise = standardise
+        self.bandwidth = sigma
+        self.rule = sigma if isinstance(sigma, str) else None
         # σ is stored with the checkpoint, NaN while it is not fitted.
-        self.fitted = not (self.standardise or self.rule)
-        if self.fitted:
-            self.sigma = torch.as_tensor(self.given, dtype=torch.float64)
+        self.fitted = not (standardise or self.rule)
+        first = sigma if self.fitted else math.nan
+        self.register_buffer("sigma", torch.as_tensor(first, dtype=torch.float64))
 
     def fit(self, metadata: Metadata) -> Kernel:
         """Set σ by the rule, or by `standardise`, on the training cohort, per dimension; else it stays.
@@ -89,7 +119,7 @@ class _Bandwidth(ColumnKernel):
             )
         if self.standardise:
             sigma = (
-                self._per_dimension(torch.as_tensor(self.given).to(spread), p)
+                self._per_dimension(torch.as_tensor(self.bandwidth).to(spread), p)
                 * spread
                 * p ** (1 / self.norm)
             )
@@ -140,13 +170,13 @@ class Gaussian(_Bandwidth):
         one a dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ of
         each other attract; σ → 0 leaves only the two views of one scan, a large σ makes everyone
         alike.
-    standardise : bool
+    standardise : bool, default False
         Measures each dimension in its standard deviation over the cohort given to ``fit``, times
         √p, so that ``sigma`` has no unit and does not depend on how many dimensions there are: w =
         exp(−d²/2σ²), with d² the mean squared difference of the standardised values. Two people
         drawn at random have d² = 2 on average. For a vector of regional volumes, as in AnatCL
         (Barbano et al. 2024).
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
     Examples
@@ -178,12 +208,12 @@ class Laplacian(_Bandwidth):
         A continuous metadata column, (n,) or (n, p).
     sigma : float, sequence of float, "scott" or "silverman"
         Scale in the column's own unit; see `Gaussian`.
-    standardise : bool
+    standardise : bool, default False
         As for `Gaussian`; dimensions count by their mean absolute difference, in standard
         deviations.
-    norm : {1, 2}
+    norm : {1, 2}, default 1
         Order of the norm; 2 is that of the released code of CCL-K.
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
     Examples
@@ -193,8 +223,18 @@ class Laplacian(_Bandwidth):
     tensor([1.0000, 0.3679])
     """
 
-    class Settings(_Bandwidth.Settings):
-        norm: Literal[1, 2] = 1
+    @checked
+    def __init__(
+        self,
+        column: Column,
+        *,
+        sigma: Bandwidth,
+        standardise: _Standardise = False,
+        norm: Literal[1, 2] = 1,
+        missing: Missing = "error",
+    ) -> None:
+        super().__init__(column, sigma=sigma, standardise=standardise, missing=missing)
+        self.norm = norm
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         distances = (
@@ -212,7 +252,7 @@ class Cosine(ColumnKernel):
     ----------
     column : str
         A continuous metadata column (n, p); with p = 1 it is the product of the signs.
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
     Examples
@@ -238,11 +278,11 @@ class Linear(ColumnKernel):
     ----------
     column : str
         A continuous metadata column, (n,) or (n, p).
-    twin : {"formula", "supremum"}
+    twin : {"formula", "supremum"}, default "formula"
         Weight of the two views of a scan. ``"formula"``: w(y, y), which is below ‖w‖∞ for all but
         the longest y of the batch, so that conditional uniformity repels the views of all others.
         ``"supremum"``: ‖w‖∞, so that a scan is as alike to itself as anything can be.
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
     Examples
@@ -253,11 +293,15 @@ class Linear(ColumnKernel):
             [ 5., 10.]])
     """
 
-    class Settings(FactorSettings):
-        twin: Literal["formula", "supremum"] = "formula"
-
     supremum = math.inf
     nonnegative = False
+
+    @checked
+    def __init__(
+        self, column: Column, *, twin: _Twin = "formula", missing: Missing = "error"
+    ) -> None:
+        super().__init__(column, missing=missing)
+        self.twin = twin
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:
         return (
@@ -286,13 +330,13 @@ class Polynomial(Linear):
     ----------
     column : str
         A continuous metadata column, (n,) or (n, p).
-    degree : int
+    twin : {"formula", "supremum"}, default "formula"
+        See `Linear`.
+    degree : int, default 3
         At least 1; an even degree never goes below zero.
     gamma, coef0 : float
         Scale γ > 0 and constant coef0 ≥ 0.
-    twin : {"formula", "supremum"}
-        See `Linear`.
-    missing : {"error", "marginal"}
+    missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
     Examples
@@ -303,14 +347,22 @@ class Polynomial(Linear):
             [ 9., 25.]])
     """
 
-    class Settings(Linear.Settings):
-        degree: Annotated[int, Field(ge=1)] = 3
-        gamma: Positive = 1.0
-        coef0: NonNegative = 1.0
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.nonnegative = self.degree % 2 == 0
+    @checked
+    def __init__(
+        self,
+        column: Column,
+        *,
+        twin: _Twin = "formula",
+        degree: Annotated[int, Field(ge=1)] = 3,
+        gamma: Positive = 1.0,
+        coef0: NonNegative = 1.0,
+        missing: Missing = "error",
+    ) -> None:
+        super().__init__(column, twin=twin, missing=missing)
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.nonnegative = degree % 2 == 0
 
     def _of_product(self, product: Tensor) -> Tensor:
         return (self.gamma * product + self.coef0) ** self.degree

@@ -1,24 +1,26 @@
 """Kernels as a configuration writes them: factors, each with the ``type`` of its kernel."""
 
 import sys
+from collections.abc import Sequence
 from functools import reduce
 from operator import mul
 from typing import Annotated, Any
 
 from pydantic import (
     Field,
+    GetCoreSchemaHandler,
     PlainValidator,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
-    WrapValidator,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels.base import Kernel
 from neurocontrast.kernels.categorical import Categorical, Different
 from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
-from neurocontrast.settings import choose
+from neurocontrast.settings import KindsInSchema, choose, settings_model
 
 KERNELS: dict[str, type[ColumnKernel]] = {
     "gaussian": Gaussian,
@@ -48,40 +50,72 @@ def kernel_class(name: str) -> type[ColumnKernel] | None:
     return found
 
 
-def _settings_of(name: str) -> type[FactorSettings] | None:
-    return getattr(kernel_class(name), "Settings", None)
+def factor_model(name: str) -> type[FactorSettings] | None:
+    """Derive the settings of a factor from the constructor of its class; None for an unknown name."""
+    kernel = kernel_class(name)
+    if kernel is None:
+        return None
+    return settings_model(kernel, FactorSettings, key="type", name=name)
 
 
-def _factor(given: Any, info: ValidationInfo) -> Any:
-    return choose(given, "type", list(KERNELS), _settings_of, from_json=info.mode == "json")
+def _factor(section: Any, info: ValidationInfo) -> Any:
+    return choose(section, "type", list(KERNELS), factor_model, from_json=info.mode == "json")
+
+
+def _models_of_types() -> dict[str, type[FactorSettings]]:
+    """Return the settings of each type of factor."""
+    return {
+        name: settings_model(kernel, FactorSettings, key="type", name=name)
+        for name, kernel in KERNELS.items()
+    }
+
+
+_Factors = Annotated[
+    tuple[
+        Annotated[
+            Any, PlainValidator(_factor), KindsInSchema("type", _models_of_types, of_user=True)
+        ],
+        ...,
+    ],
+    Field(min_length=1),
+]
 
 
 def _factors_or_kernel(
-    given: Any, factors: ValidatorFunctionWrapHandler, info: ValidationInfo
+    value: Any, check_factors: ValidatorFunctionWrapHandler, info: ValidationInfo
 ) -> Any:
-    if info.mode == "json" or isinstance(given, list | tuple):
-        return factors(tuple(given) if isinstance(given, list) else given)
-    if not isinstance(given, Kernel):
-        found = type(given).__name__
+    if isinstance(value, list):
+        return check_factors(tuple(value))
+    if info.mode == "json" or isinstance(value, tuple):
+        return check_factors(value)
+    if not isinstance(value, Kernel):
         raise ValueError(
-            f"must be a kernel on metadata such as Gaussian('age', sigma=5.0), got {found}"
+            "must be a kernel on metadata such as Gaussian('age', sigma=5.0), "
+            f"got {type(value).__name__}"
         )
-    return given
+    return value
 
 
-KernelSettings = Annotated[
-    tuple[Annotated[Any, PlainValidator(_factor)], ...],
-    Field(min_length=1),
-    WrapValidator(_factors_or_kernel),
-]
-"""Factors of a product, one of which is a kernel by itself; from Python also a `Kernel`."""
+class _FactorsOrKernel:
+    """Annotate a kernel, which a configuration describes by the factors of a product."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        del source
+        factors = handler.generate_schema(_Factors)
+        return core_schema.with_info_wrap_validator_function(_factors_or_kernel, factors)
 
 
-def build_kernel(factors: Any) -> Kernel:
-    """Return the product of the factors; a kernel is returned as it is."""
-    if isinstance(factors, Kernel):
-        return factors
-    return reduce(mul, list(map(_build_factor, factors)))
+KernelLike = Annotated[Kernel | Sequence[FactorSettings], _FactorsOrKernel()]
+"""A `Kernel`; in a configuration the factors of a product, one of which is a kernel by itself."""
+
+
+def build_kernel(kernel: KernelLike) -> Kernel:
+    """Return the product of factors; a kernel is returned as it is."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    return reduce(mul, map(_build_factor, kernel))
 
 
 def _build_factor(settings: FactorSettings) -> Kernel:

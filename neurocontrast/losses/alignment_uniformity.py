@@ -5,10 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels.factors import KernelSettings
+from neurocontrast.kernels import Kernel
+from neurocontrast.kernels.factors import KernelLike
 from neurocontrast.losses.core import Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective, Temperature
-from neurocontrast.settings import NonNegative, Positive
+from neurocontrast.losses.objective import Objective, Temperature
+from neurocontrast.settings import NonNegative, Positive, checked
 
 _WANG_ISOLA = (
     "Wang T, Isola P. Understanding contrastive representation learning through alignment and uniformity on the "
@@ -28,12 +29,12 @@ class AlignmentUniformity(Objective):
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, default 2.0
         Exponent α > 0: the power of the distance of the two views; larger cares more for the worst
         pairs.
-    t : float
+    t : float, default 2.0
         Scale t > 0: sharpness of the repulsion; larger pushes only the nearest.
-    uniformity_weight : float
+    uniformity_weight : float, default 1.0
         Weight λ ≥ 0.
 
     Examples
@@ -47,10 +48,18 @@ class AlignmentUniformity(Objective):
     citation = _WANG_ISOLA
     of_anchors = False
 
-    class Settings(LossSettings):
-        alpha: Positive = 2.0
-        t: Positive = 2.0
-        uniformity_weight: NonNegative = 1.0
+    @checked
+    def __init__(
+        self,
+        *,
+        alpha: Positive = 2.0,
+        t: Positive = 2.0,
+        uniformity_weight: NonNegative = 1.0,
+    ) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.t = t
+        self.uniformity_weight = uniformity_weight
 
     @property
     def scale(self) -> float:
@@ -84,7 +93,7 @@ class GlobalUniformity(Objective):
 
     Parameters
     ----------
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: only the nearest are pushed. Large: all alike.
 
     Examples
@@ -97,6 +106,10 @@ class GlobalUniformity(Objective):
     title = "uniformity"
     citation = _WANG_ISOLA
     n_views = (2, None)
+
+    @checked
+    def __init__(self, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(temperature=temperature)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         (sums,) = pool.each_anchor(lambda pairs: (pairs.log_sum_exp(),))
@@ -114,7 +127,7 @@ class ConditionalAlignment(Objective):
     ----------
     kernel : Kernel
         Kernel w ≥ 0 between scans; each anchor's weights are normalised to sum to 1.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ: the term scales with 1/τ.
 
     Examples
@@ -129,10 +142,11 @@ class ConditionalAlignment(Objective):
     title = "conditional alignment"
     citation = _DUFUMIER
     n_views = (1, None)
+    kernel: Kernel
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        temperature: Temperature = 0.1
+    @checked
+    def __init__(self, kernel: KernelLike, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(kernel=kernel, temperature=temperature)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -161,7 +175,7 @@ class ConditionalUniformity(Objective):
     ----------
     kernel : Kernel
         Kernel w ≥ 0 between scans.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
     negatives : Kernel, optional
         Kernel v ≥ 0 between scans: which of those that differ are pushed apart. None: all.
@@ -179,11 +193,17 @@ class ConditionalUniformity(Objective):
     citation = _DUFUMIER
     of_anchors = False
     n_views = (1, None)
+    kernel: Kernel
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        temperature: Temperature = 0.1
-        negatives: KernelSettings | None = None
+    @checked
+    def __init__(
+        self,
+        kernel: KernelLike,
+        *,
+        temperature: Temperature = 0.1,
+        negatives: KernelLike | None = None,
+    ) -> None:
+        super().__init__(kernel=kernel, negatives=negatives, temperature=temperature)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         return {"uniformity": _uniformity(pool, *pool.each_anchor(self.repulsion))}
@@ -225,9 +245,9 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     ----------
     kernel : Kernel
         Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ of both parts.
-    uniformity_weight : float
+    uniformity_weight : float, default 1.0
         Weight λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
     negatives : Kernel, optional
         Kernel v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`.
@@ -244,11 +264,17 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
 
     title = "conditional alignment + uniformity"
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        temperature: Temperature = 0.1
-        uniformity_weight: NonNegative = 1.0
-        negatives: KernelSettings | None = None
+    @checked
+    def __init__(
+        self,
+        kernel: KernelLike,
+        *,
+        temperature: Temperature = 0.1,
+        uniformity_weight: NonNegative = 1.0,
+        negatives: KernelLike | None = None,
+    ) -> None:
+        super().__init__(kernel, temperature=temperature, negatives=negatives)
+        self.uniformity_weight = uniformity_weight
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:

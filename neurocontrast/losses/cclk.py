@@ -11,11 +11,11 @@ from torch import Tensor
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Kernel, Metadata
 from neurocontrast.kernels.conditional import check_condition, conditional_operator
-from neurocontrast.kernels.factors import KernelSettings
+from neurocontrast.kernels.factors import KernelLike, build_kernel
 from neurocontrast.losses.core import Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.objective import Objective, Temperature
 from neurocontrast.losses.reductions import softplus_of
-from neurocontrast.settings import Positive
+from neurocontrast.settings import Positive, checked
 
 
 def _refuse_different(factors: Any) -> Any:
@@ -30,6 +30,7 @@ def _refuse_different(factors: Any) -> Any:
     return factors
 
 
+_Condition = Annotated[KernelLike, AfterValidator(_refuse_different)]
 _SMALLEST_WEIGHT = 1e-6
 """Without the own pair, smaller entries of W are 0, as in the released code."""
 
@@ -42,16 +43,21 @@ class _CCLK(Objective):
     )
     needs_nonnegative = False
 
-    class Settings(LossSettings):
-        kernel: Annotated[KernelSettings, AfterValidator(_refuse_different)]
-        temperature: Temperature = 0.1
-        ridge: Positive = 0.01
-        symmetric: bool = False
-        own: bool = True
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        check_condition(self.kernel)
+    @checked
+    def __init__(
+        self,
+        kernel: _Condition,
+        *,
+        temperature: Temperature = 0.1,
+        ridge: Positive = 0.01,
+        symmetric: bool = False,
+        own: bool = True,
+    ) -> None:
+        super().__init__(temperature=temperature)
+        self.kernel = check_condition(build_kernel(kernel))
+        self.ridge = ridge
+        self.symmetric = symmetric
+        self.own = own
 
     def value(self, pool: Pool) -> Tensor:
         pulls, pushes, *_ = self._anchors(pool)
@@ -73,6 +79,7 @@ class _CCLK(Objective):
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
         """Return the kernel of the condition of the anchors of a view, and the columns that it reads."""
+        assert self.kernel is not None
         return self.kernel, pool.metadata
 
     def _anchors(self, pool: Pool) -> Sequence[Tensor]:
@@ -133,14 +140,14 @@ class WeaklySupervisedCCLK(_CCLK):
     kernel : Kernel
         On the metadata to learn. A narrow one makes every sample its own condition, which is
         InfoNCE.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ > 0. Small values look at the nearest candidates only.
-    ridge : float
+    ridge : float, default 0.01
         Weight λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many
         samples.
-    symmetric : bool
+    symmetric : bool, default False
         Average both directions (view 1 against view 2, and back).
-    own : bool
+    own : bool, default True
         Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all
         of M_i, which then hardly trains. False: W_ii and entries below 1e-6 are 0, as in the
         released code.
@@ -179,7 +186,7 @@ class FairCCLK(_CCLK):
     ----------
     kernel : Kernel
         On the metadata to forget.
-    ridge : float
+    ridge : float, default 0.01
         Weight λ > 0. Large values make M_i, and so the repulsion, smaller.
     temperature, symmetric, own
         See `WeaklySupervisedCCLK`.
@@ -218,10 +225,10 @@ class HardNegativeCCLK(FairCCLK):
     kernel : Kernel
         On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
         ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
-    on : {"embedding", "features"}
+    on : {"embedding", "features"}, default "embedding"
         What fills the column: unit embeddings, or the features before the head, of any norm, as its
         authors ran. A width for features makes W uniform on unit embeddings.
-    ridge : float
+    ridge : float, default 0.01
         Weight λ > 0. Large values make the repulsion smaller.
     temperature, symmetric, own
         See `WeaklySupervisedCCLK`.
@@ -236,12 +243,20 @@ class HardNegativeCCLK(FairCCLK):
 
     title = "CCL-K with hard negatives"
 
-    class Settings(_CCLK.Settings):
-        on: Literal["embedding", "features"] = "embedding"
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        kernel = self.kernel
+    @checked
+    def __init__(
+        self,
+        kernel: _Condition,
+        *,
+        temperature: Temperature = 0.1,
+        ridge: Positive = 0.01,
+        symmetric: bool = False,
+        own: bool = True,
+        on: Literal["embedding", "features"] = "embedding",
+    ) -> None:
+        kernel = build_kernel(kernel)
+        super().__init__(kernel, temperature=temperature, ridge=ridge, symmetric=symmetric, own=own)
+        self.on = on
         if kernel.columns != {"embedding": "continuous"}:
             raise ConfigError(
                 "kernel must be a continuous one on the column 'embedding' alone, for instance Cosine('embedding'), "
@@ -251,11 +266,9 @@ class HardNegativeCCLK(FairCCLK):
             raise ConfigError(
                 "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a rule on."
             )
-        self.kernel, self.embedding_kernel, self.reads_features = (
-            None,
-            kernel,
-            self.on == "features",
-        )
+        self.kernel = None
+        self.embedding_kernel = kernel
+        self.reads_features = on == "features"
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:
         filled = (

@@ -9,10 +9,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from neurocontrast.kernels import Categorical, Kernel
 from neurocontrast.losses.core import Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.objective import Objective, Temperature
 from neurocontrast.losses.reductions import softplus_of
-from neurocontrast.settings import Column, NonNegative
+from neurocontrast.settings import Column, NonNegative, checked
+
+_Prior = Annotated[float, Field(ge=0, lt=1)]
 
 
 class InfoNCE(Objective):
@@ -27,11 +30,11 @@ class InfoNCE(Objective):
 
     Parameters
     ----------
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide. Large: all count alike.
-    symmetric : bool
+    symmetric : bool, default True
         Average both directions. False: only the earlier view looks for the later one.
-    normalise : bool
+    normalise : bool, default True
         Divide embeddings by their norm, so that s is a cosine over τ. False: raw inner products, as
         a critic that can take any value, such as the logarithm of a density ratio, needs.
 
@@ -50,10 +53,13 @@ class InfoNCE(Objective):
     )
     n_views = (2, None)
 
-    class Settings(LossSettings):
-        temperature: Temperature = 0.1
-        symmetric: bool = True
-        normalise: bool = True
+    @checked
+    def __init__(
+        self, *, temperature: Temperature = 0.1, symmetric: bool = True, normalise: bool = True
+    ) -> None:
+        super().__init__(temperature=temperature)
+        self.symmetric = symmetric
+        self.normalise = normalise
 
     def value(self, pool: Pool) -> Tensor:
         (values,) = self.directions(pool).each_anchor(lambda pairs: (pairs.find_twin(),))
@@ -88,7 +94,7 @@ class NTXent(Objective):
 
     Parameters
     ----------
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide. Large: all count alike.
 
     Examples
@@ -104,6 +110,10 @@ class NTXent(Objective):
         "representations. ICML 2020."
     )
     n_views = (2, None)
+
+    @checked
+    def __init__(self, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(temperature=temperature)
 
     def value(self, pool: Pool) -> Tensor:
         def contrast(pairs: Pairs) -> tuple[Tensor]:
@@ -135,9 +145,9 @@ class DebiasedInfoNCE(Objective):
 
     Parameters
     ----------
-    temperature : float
+    temperature : float, default 0.5
         Temperature τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
-    positive_prior : float
+    positive_prior : float, default 0.1
         Prior τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives
         `NTXent`.
 
@@ -151,9 +161,10 @@ class DebiasedInfoNCE(Objective):
     title = "debiased InfoNCE"
     citation = "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020."
 
-    class Settings(LossSettings):
-        temperature: Temperature = 0.5
-        positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    @checked
+    def __init__(self, *, temperature: Temperature = 0.5, positive_prior: _Prior = 0.1) -> None:
+        super().__init__(temperature=temperature)
+        self.positive_prior = positive_prior
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         twins, negatives = pool.each_anchor(
@@ -187,11 +198,11 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
 
     Parameters
     ----------
-    temperature : float
+    temperature : float, default 0.5
         Temperature τ.
-    positive_prior : float
+    positive_prior : float, default 0.1
         Prior τ⁺ in [0, 1), see `DebiasedInfoNCE`.
-    concentration : float
+    concentration : float, default 1.0
         Concentration β ≥ 0: 0 gives `DebiasedInfoNCE`; larger cares only for the hardest negatives.
 
     Examples
@@ -204,8 +215,16 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     title = "InfoNCE with hard negatives"
     citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
 
-    class Settings(DebiasedInfoNCE.Settings):
-        concentration: NonNegative = 1.0
+    @checked
+    def __init__(
+        self,
+        *,
+        temperature: Temperature = 0.5,
+        positive_prior: _Prior = 0.1,
+        concentration: NonNegative = 1.0,
+    ) -> None:
+        super().__init__(temperature=temperature, positive_prior=positive_prior)
+        self.concentration = concentration
 
     def log_negatives(self, pairs: Pairs) -> Tensor:
         n_negatives = max(1, pairs.pool.n_candidates - 1)
@@ -226,7 +245,7 @@ class FairInfoNCE(Objective):
     ----------
     cluster : str
         A categorical metadata column.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide.
 
     Examples
@@ -242,10 +261,12 @@ class FairInfoNCE(Objective):
         "self-supervised learning. arXiv:2106.02866, 2021."
     )
     n_views = (2, None)
+    kernel: Kernel
 
-    class Settings(LossSettings):
-        cluster: Column
-        temperature: Temperature = 0.1
+    @checked
+    def __init__(self, cluster: Column, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(kernel=Categorical(cluster), temperature=temperature)
+        self.cluster = cluster
 
     def value(self, pool: Pool) -> Tensor:
         if pool.n_views != 2:

@@ -1,5 +1,6 @@
 """What every loss is, how its inputs become a pool, and sums of losses."""
 
+import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -8,13 +9,15 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
 
 import numpy as np
 import torch
-from pydantic import PlainSerializer, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError, one_of
-from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
+from neurocontrast.kernels import Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
-from neurocontrast.kernels.factors import build_kernel
+from neurocontrast.kernels.factors import KernelLike, build_kernel
 from neurocontrast.losses.core import Pool, Reduction
 from neurocontrast.losses.reductions import Unit
 from neurocontrast.parallel.collectives import (
@@ -23,7 +26,7 @@ from neurocontrast.parallel.collectives import (
     gather_sizes,
     is_distributed,
 )
-from neurocontrast.settings import Configurable, Positive, Settings
+from neurocontrast.settings import Positive, checked
 
 Views = Tensor | Sequence[Tensor]
 """Embeddings (n, d) of a view, a list of them, or a tensor (V, n, d)."""
@@ -34,32 +37,60 @@ _LEARNABLE = "learnable"
 _FIRST_TEMPERATURE, _LOWEST_TEMPERATURE = 0.07, 0.01  # those of CLIP
 
 
-def _temperature(given: Any, number: ValidatorFunctionWrapHandler) -> Any:
-    if isinstance(given, str) and given != _LEARNABLE:
-        raise ValueError("must be a number above 0, or 'learnable'")
-    return given if given == _LEARNABLE else number(given)
+def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(value, Tensor):
+        return _temperature_of_tensor(value, check_number)
+    if isinstance(value, str):
+        if value != _LEARNABLE:
+            raise ValueError("must be a number above 0, or 'learnable'")
+        return value
+    return check_number(value)
 
 
-Temperature = Annotated[
-    Positive,
-    WrapValidator(_temperature),
-    PlainSerializer(lambda given: given),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": _LEARNABLE}]}),
-]
-"""A number τ > 0, or "learnable"."""
+def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHandler) -> Any:
+    """Return a parameter as it is, and the number of another tensor."""
+    if tensor.numel() != 1:
+        raise ConfigError(
+            f"temperature must be one number, got a tensor of shape {tuple(tensor.shape)}."
+        )
+    if tensor.requires_grad and not isinstance(tensor, nn.Parameter):
+        raise ConfigError(
+            "temperature: a tensor that learns must be a torch.nn.Parameter, or 'learnable'."
+        )
+    number = check_number(float(tensor.detach()))
+    if isinstance(tensor, nn.Parameter):
+        return tensor
+    return number
 
 
-class LossSettings(Settings):
-    """What every loss can be told; each loss adds its own keys in a nested class ``Settings``."""
+class _TemperatureRule:
+    """Annotate a temperature: a positive number, "learnable", or from Python a parameter."""
 
-    loss: str = ""
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        del source
+        return core_schema.no_info_wrap_validator_function(
+            _temperature,
+            handler.generate_schema(Positive),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"const": _LEARNABLE}]}
 
 
-class Objective(Configurable, nn.Module):
+Temperature = Annotated[float | str | nn.Parameter, _TemperatureRule()]
+"""A number τ > 0, "learnable", or a parameter of one number."""
+
+
+class Objective(nn.Module):
     """A loss on two views of a batch, and optionally its metadata.
 
-    A loss of your own is one class: its keys in a nested ``Settings``, ``title`` and ``citation``
-    for reports, and ``parts``. See ``docs/losses.md``.
+    A loss of your own is one class: a constructor, whose parameters are its keys in a
+    configuration, ``title`` and ``citation`` for reports, and ``parts``. See ``docs/losses.md``.
 
     Under autocast a loss computes in float32. In a distributed run candidates, metadata and counts
     are those of all processes, and every process returns the loss of the whole batch (see
@@ -67,20 +98,24 @@ class Objective(Configurable, nn.Module):
 
     Parameters
     ----------
-    temperature : float, "learnable" or torch.nn.Parameter
-        Temperature τ > 0. "learnable" starts at 0.07 and learns log 1/τ, as CLIP does; a parameter
-        of one number is τ itself, and learns. Either is a parameter of the loss, with its exact
-        gradient, and is kept at 0.01 or above.
+    kernel : Kernel, optional
+        Kernel w between scans, where the loss has one.
+    negatives : Kernel, optional
+        Second kernel v between scans.
+    temperature : float, "learnable" or torch.nn.Parameter, default 1.0
+        Temperature τ > 0; 1 of a loss without any. "learnable" starts at 0.07 and learns log 1/τ,
+        as CLIP does; a parameter of one number is τ itself, and learns. Either is a parameter of
+        the loss, with its exact gradient, and is kept at 0.01 or above.
     """
 
     title: ClassVar[str]
     """Name in reports."""
     citation: ClassVar[str] = ""
     """Reference in reports: authors, title, venue and year."""
-    tag = "loss"
-    kernel: Any  # a `Kernel`, or None
-    negatives: Any  # a `Kernel`, or None
-    temperature: Any  # a number, or a tensor of one
+    kernel: Kernel | None
+    negatives: Kernel | None
+    log_scale: nn.Parameter | None
+    """log 1/τ of a temperature that learns."""
     needs_nonnegative = True
     contrasts: ClassVar[bool] = True
     """Whether embeddings are compared with one another, so that their spread over the sphere can be measured."""
@@ -93,53 +128,40 @@ class Objective(Configurable, nn.Module):
     reads_features: bool = False
     """Whether the metadata need a column "features", (n, 2p): the encoder's features of both views, side by side."""
 
-    class Settings(LossSettings):
-        temperature: Temperature = 0.1
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    @checked
+    def __init__(
+        self,
+        *,
+        kernel: KernelLike | None = None,
+        negatives: KernelLike | None = None,
+        temperature: Temperature = 1.0,
+    ) -> None:
         super().__init__()
-        self.kernel = self.negatives = self.log_scale = None
-        learnt = keywords.get("temperature")
-        if isinstance(learnt, Tensor):
-            if learnt.numel() != 1:
-                raise ConfigError(
-                    f"temperature must be one number, got a tensor of shape {tuple(learnt.shape)}."
-                )
-            if learnt.requires_grad and not isinstance(learnt, nn.Parameter):
-                raise ConfigError(
-                    "temperature: a tensor that learns must be a torch.nn.Parameter, or 'learnable'."
-                )
-            keywords["temperature"] = float(learnt.detach())
-        self.configure(*arguments, **keywords)
-        if isinstance(learnt, nn.Parameter):
-            del self.temperature
-            self.temperature = learnt
-        elif learnt == _LEARNABLE:
+        self.kernel = None
+        if kernel is not None:
+            self.kernel = build_kernel(kernel)
+        self.negatives = None
+        if negatives is not None:
+            self.negatives = build_kernel(negatives)
+        self.temperature = temperature
+        self.log_scale = None
+        if temperature == _LEARNABLE:
             log_scale = torch.tensor(-math.log(_FIRST_TEMPERATURE), dtype=torch.float32)
             self.log_scale = nn.Parameter(log_scale)
-        _ = self.columns
-
-    def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings; factors become a kernel, a column of labels the kernel of equal labels."""
-        if name in ("label", "cluster"):
-            self.kernel = Categorical(value)
-        super().accept(
-            name, build_kernel(value) if name in _KERNELS and value is not None else value
-        )
+        _columns_of(self._kernels())
 
     @property
     def columns(self) -> dict[str, Kind]:
         """The metadata columns that are needed, and how they are read."""
-        kernels = self._kernels()
-        if len(kernels) == 1:
-            return kernels[0].columns
-        return Product(*kernels).columns if kernels else {}
+        return _columns_of(self._kernels())
 
     @property
     def tau(self) -> float | Tensor:
         """Temperature τ: a number, or a tensor with its gradient where τ learns; 1 of a loss without any."""
-        temperature: float | Tensor = getattr(self, "temperature", 1.0)
-        return temperature if self.log_scale is None else (-self.log_scale).exp()
+        if self.log_scale is not None:
+            return (-self.log_scale).exp()
+        assert not isinstance(self.temperature, str)
+        return self.temperature
 
     @property
     def scale(self) -> float | Tensor:
@@ -295,7 +317,8 @@ class Objective(Configurable, nn.Module):
             )
 
     def extra_repr(self) -> str:
-        names = [name for name in self.__signature__.parameters if name not in _KERNELS]
+        """Return the arguments of the constructor, without the kernels, which PyTorch shows as modules."""
+        names = [name for name in inspect.signature(type(self)).parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
@@ -317,6 +340,15 @@ class Objective(Configurable, nn.Module):
         if column.requires_grad:
             column = column.detach()
         return column
+
+
+def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
+    """Return the columns of kernels; refuse a column that two of them read in two ways."""
+    if not kernels:
+        return {}
+    if len(kernels) == 1:
+        return kernels[0].columns
+    return Product(*kernels).columns
 
 
 def normalise(*views: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from neurocontrast.settings import Settings, choose
+from neurocontrast.settings import Settings, choose, settings_model
 
 LOSSES = {
     "infonce": "losses.infonce:InfoNCE",
@@ -42,6 +42,12 @@ _ALONE = ("sum", "supervised")
 """Losses that are no part of a sum: sums, and what reads the head's outputs as predictions."""
 
 
+class LossSettings(Settings):
+    """Keys that every loss has in a configuration; further keys are its constructor's parameters."""
+
+    loss: str = ""
+
+
 def loss_class(name: str) -> Any:
     """Return the class of a loss: one of `LOSSES`, or of a module of the user's as ``module:Class``; None if unknown.
 
@@ -52,19 +58,40 @@ def loss_class(name: str) -> Any:
         module, _, attribute = LOSSES[name].partition(":")
         return getattr(import_module(f"neurocontrast.{module}"), attribute)
     module, _, attribute = name.partition(":")
-    found = getattr(sys.modules.get(module), attribute, None) if attribute else None
-    return found if hasattr(found, "Settings") and hasattr(found, "title") else None
+    loss = getattr(sys.modules.get(module), attribute or "-", None)
+    if isinstance(loss, type) and hasattr(loss, "parts") and hasattr(loss, "title"):
+        return loss
+    return None
 
 
-def read_objective(given: Any, *, from_json: bool, sums: bool = True) -> Any:
+def loss_model(name: str) -> type[Settings] | None:
+    """Derive the settings of a loss from the constructor of its class; None for an unknown name."""
+    loss = loss_class(name)
+    if loss is None:
+        return None
+    return settings_model(loss, LossSettings, key="loss", name=name)
+
+
+def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
+    """Return the settings of each loss, or of each that may be a part of a sum."""
+    models: dict[str, type[Settings]] = {}
+    for name in LOSSES:
+        model = loss_model(name)
+        if model is not None and (sums or name not in _ALONE):
+            models[name] = model
+    return models
+
+
+def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
     """Return the section ``objective`` as the settings of its loss; `sums` says whether it is not within a sum."""
     names = [name for name in LOSSES if sums or name not in _ALONE]
 
-    def settings_of(name: str) -> type[Settings] | None:
-        found = loss_class(name) if name in names or ":" in name else None
-        return None if found is None else found.Settings
+    def find_model(name: str) -> type[Settings] | None:
+        if name in names or ":" in name:
+            return loss_model(name)
+        return None
 
-    return choose(given, "loss", names, settings_of, from_json=from_json)
+    return choose(section, "loss", names, find_model, from_json=from_json)
 
 
 def build_objective(settings: Any) -> Any:

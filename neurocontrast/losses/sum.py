@@ -1,16 +1,17 @@
 """Weighted sums of losses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.kernels import Kind, Metadata
-from neurocontrast.losses.objective import LossSettings, Objective, Views
-from neurocontrast.losses.registry import read_objective
-from neurocontrast.settings import Configurable, NonNegative
+from neurocontrast.losses.objective import Objective, Views
+from neurocontrast.losses.registry import models_of_losses, read_objective
+from neurocontrast.settings import KindsInSchema, NonNegative, checked
 
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -23,7 +24,27 @@ def _single(given: Any, info: ValidationInfo) -> Any:
     return read_objective(given, from_json=info.mode == "json", sums=False)
 
 
-class SumOfObjectives(Configurable, nn.Module):
+def _by_objective(weights: dict[str, float] | None, info: ValidationInfo) -> dict[str, float]:
+    """Refuse a weight of no objective."""
+    if weights is None:
+        return {}
+    objectives = info.data.get("objectives", {})
+    for name in weights.keys() - objectives.keys() if objectives else ():
+        near = suggestion(name, objectives)
+        raise ValueError(
+            f"must be by the objectives' names, {one_of(objectives)}, got '{name}'.{near}"
+        )
+    return weights
+
+
+_PARTS_IN_SCHEMA = KindsInSchema("loss", partial(models_of_losses, sums=False), of_user=True)
+_Objectives = Annotated[
+    Mapping[_Name, Annotated[Any, PlainValidator(_single), _PARTS_IN_SCHEMA]], Field(min_length=1)
+]
+_Weights = Annotated[dict[str, NonNegative] | None, AfterValidator(_by_objective)]
+
+
+class SumOfObjectives(nn.Module):
     """Weighted sum of objectives on the same two views, each with its own kernel.
 
     For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is
@@ -52,38 +73,14 @@ class SumOfObjectives(Configurable, nn.Module):
     """
 
     contrasts = True
-    tag = "loss"
 
-    class Settings(LossSettings):
-        objectives: Annotated[
-            dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)
-        ]
-        weights: dict[str, NonNegative] = Field(default_factory=dict)
-
-        @field_validator("weights")
-        @classmethod
-        def _of_objectives(
-            cls, weights: dict[str, float], info: ValidationInfo
-        ) -> dict[str, float]:
-            names = info.data.get("objectives", {})
-            for name in weights.keys() - names.keys() if names else ():
-                near = suggestion(name, names)
-                raise ValueError(
-                    f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}"
-                )
-            return weights
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    @checked
+    def __init__(self, objectives: _Objectives, *, weights: _Weights = None) -> None:
         super().__init__()
-        self.configure(*arguments, **keywords)
-        _ = self.columns
-
-    def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings; an objective without a weight has the weight 1."""
-        if name == "objectives":
-            self.objectives = nn.ModuleDict(value)
-        else:
-            self.weights = {name: float(value.get(name, 1.0)) for name in self.objectives}
+        self.objectives = nn.ModuleDict(dict(objectives))
+        chosen = weights or {}
+        self.weights = {name: float(chosen.get(name, 1.0)) for name in objectives}
+        _ = self.columns  # refuses a column that is read in two ways
 
     @property
     def reads_features(self) -> bool:

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from neurocontrast.exceptions import DataError, one_of
-from neurocontrast.kernels import Kind, Metadata
+from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
 from neurocontrast.losses.core import Pairs, Pool, distances
-from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.objective import Objective, Temperature
 from neurocontrast.losses.reductions import EMPTY, softplus_of
-from neurocontrast.settings import Column, NonNegative
+from neurocontrast.settings import Column, NonNegative, checked
 
 
 class EpsilonSupInfoNCE(Objective):
@@ -31,9 +31,9 @@ class EpsilonSupInfoNCE(Objective):
     ----------
     label : str
         A categorical metadata column.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide.
-    epsilon : float
+    epsilon : float, default 0.25
         Margin ε ≥ 0, the margin between positives and negatives; larger keeps pulling for longer.
 
     Examples
@@ -49,12 +49,15 @@ class EpsilonSupInfoNCE(Objective):
         "ICLR 2023."
     )
     n_views = (1, None)
-    epsilon: float = 0.0
+    kernel: Kernel
 
-    class Settings(LossSettings):
-        label: Column
-        temperature: Temperature = 0.1
-        epsilon: NonNegative = 0.25
+    @checked
+    def __init__(
+        self, label: Column, *, temperature: Temperature = 0.1, epsilon: NonNegative = 0.25
+    ) -> None:
+        super().__init__(kernel=Categorical(label), temperature=temperature)
+        self.label = label
+        self.epsilon = epsilon
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -89,7 +92,7 @@ class SINCERE(EpsilonSupInfoNCE):
     ----------
     label : str
         A categorical metadata column.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide.
 
     Examples
@@ -105,9 +108,9 @@ class SINCERE(EpsilonSupInfoNCE):
         "arXiv:2309.14277, 2023."
     )
 
-    class Settings(LossSettings):
-        label: Column
-        temperature: Temperature = 0.1
+    @checked
+    def __init__(self, label: Column, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(label, temperature=temperature, epsilon=0.0)
 
 
 class Triplet(Objective):
@@ -127,7 +130,7 @@ class Triplet(Objective):
     ----------
     label : str
         Categorical metadata column.
-    margin : float
+    margin : float, default 0.2
         At least 0, in units of distance (at most 2). Larger: more triplets count, classes further
         apart.
 
@@ -146,9 +149,13 @@ class Triplet(Objective):
         "CVPR 2015."
     )
 
-    class Settings(LossSettings):
-        label: Column
-        margin: NonNegative = 0.2
+    kernel: Kernel
+
+    @checked
+    def __init__(self, label: Column, *, margin: NonNegative = 0.2) -> None:
+        super().__init__(kernel=Categorical(label))
+        self.label = label
+        self.margin = margin
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -202,7 +209,7 @@ class RankNContrast(Objective):
     ----------
     column : str
         A continuous metadata column, (n,), without missing values.
-    temperature : float
+    temperature : float, default 2.0
         Temperature τ, in units of the distance of two unit vectors (at most 2). Small: the nearest
         negatives decide.
 
@@ -219,11 +226,12 @@ class RankNContrast(Objective):
         "NeurIPS 2023."
     )
 
-    class Settings(LossSettings):
-        column: Column
-        temperature: Temperature = 2.0
-
     n_views = (1, None)
+
+    @checked
+    def __init__(self, column: Column, *, temperature: Temperature = 2.0) -> None:
+        super().__init__(temperature=temperature)
+        self.column = column
 
     @property
     def scale(self) -> float:
@@ -294,7 +302,7 @@ class Supervised(Objective):
     ----------
     column : str
         Column that is predicted: of numbers, or of classes with ``error="cross-entropy"``.
-    error : {"absolute", "squared", "cross-entropy"}
+    error : {"absolute", "squared", "cross-entropy"}, default "absolute"
         Error of one prediction.
 
     Examples
@@ -316,12 +324,16 @@ class Supervised(Objective):
     mean: Tensor
     sd: Tensor
 
-    class Settings(LossSettings):
-        column: Column
-        error: Literal["absolute", "squared", "cross-entropy"] = "absolute"
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
+    @checked
+    def __init__(
+        self,
+        column: Column,
+        *,
+        error: Literal["absolute", "squared", "cross-entropy"] = "absolute",
+    ) -> None:
+        super().__init__()
+        self.column = column
+        self.error = error
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("sd", torch.ones(()))
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels.factors import KernelSettings
+from neurocontrast.kernels import Categorical, Kernel
+from neurocontrast.kernels.factors import KernelLike
 from neurocontrast.losses.core import Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.losses.objective import Objective, Temperature
 from neurocontrast.losses.reductions import EMPTY
-from neurocontrast.settings import Column
+from neurocontrast.settings import Column, checked
 
 
 class YAwareInfoNCE(Objective):
@@ -36,7 +37,7 @@ class YAwareInfoNCE(Objective):
     kernel : Kernel
         Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
         Wider kernels pull more scans together and make the representation smoother in the metadata.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
     negatives : Kernel, optional
         Kernel v ≥ 0 between scans, such as ``Categorical("site")``: who is a negative, and how
@@ -58,11 +59,17 @@ class YAwareInfoNCE(Objective):
     )
 
     n_views = (1, None)
+    kernel: Kernel
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        temperature: Temperature = 0.1
-        negatives: KernelSettings | None = None
+    @checked
+    def __init__(
+        self,
+        kernel: KernelLike,
+        *,
+        temperature: Temperature = 0.1,
+        negatives: KernelLike | None = None,
+    ) -> None:
+        super().__init__(kernel=kernel, negatives=negatives, temperature=temperature)
 
     def value(self, pool: Pool) -> Tensor:
         def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -93,6 +100,7 @@ class YAwareInfoNCE(Objective):
 
     def _candidates(self, pairs: Pairs, w: Tensor) -> Tensor:
         """Return b = max(v/‖v‖∞, w/‖w‖∞): the weight of a candidate for being a negative, or a positive."""
+        assert self.negatives is not None
         v = pairs.weights(self.negatives)
         return torch.maximum(
             v / pairs.pool.supremum(self.negatives), w / pairs.pool.supremum(self.kernel)
@@ -111,7 +119,7 @@ class SupCon(YAwareInfoNCE):
     ----------
     label : str
         A categorical metadata column.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide.
 
     Examples
@@ -124,9 +132,10 @@ class SupCon(YAwareInfoNCE):
     title = "SupCon"
     citation = "Khosla P, Teterwak P, Wang C, et al. Supervised contrastive learning. NeurIPS 2020."
 
-    class Settings(LossSettings):
-        label: Column
-        temperature: Temperature = 0.1
+    @checked
+    def __init__(self, label: Column, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(Categorical(label), temperature=temperature)
+        self.label = label
 
 
 class ExponentialYAware(Objective):
@@ -147,7 +156,7 @@ class ExponentialYAware(Objective):
     kernel : Kernel
         Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0)``. Wider kernels pull more
         scans together and push fewer apart.
-    temperature : float
+    temperature : float, default 0.1
         Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
 
     Examples
@@ -166,10 +175,11 @@ class ExponentialYAware(Objective):
     )
 
     n_views = (1, None)
+    kernel: Kernel
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        temperature: Temperature = 0.1
+    @checked
+    def __init__(self, kernel: KernelLike, *, temperature: Temperature = 0.1) -> None:
+        super().__init__(kernel=kernel, temperature=temperature)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:

@@ -11,8 +11,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch.distributed as dist
 from lightning_fabric import Fabric
@@ -32,11 +33,19 @@ from neurocontrast.exceptions import (
     TrainingError,
 )
 from neurocontrast.parallel.collectives import Processes
-from neurocontrast.parallel.devices import COMMAND, launched, usable_accelerator
+from neurocontrast.parallel.devices import (
+    COMMAND,
+    Launched,
+    launched,
+    usable_accelerator,
+)
+from neurocontrast.parallel.hardware import Hardware
 
 # Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at
 # once.
 _PATIENCE = timedelta(days=7)
+_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 _LOST = (
     "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
     "perhaps for lack of memory. The last checkpoint, if there is one, is kept: continue with --resume."
@@ -45,21 +54,25 @@ _LOST = (
 Made = TypeVar("Made")
 
 
+@dataclass(frozen=True)
+class Engine:
+    """Fabric, which runs the network on its device, and the processes of the run."""
+
+    fabric: Fabric
+    processes: Processes
+
+
 @contextmanager
-def joined(
-    *, accelerator: str, devices: int, num_nodes: int, precision: Any
-) -> Iterator[tuple[Fabric, Processes]]:
+def joined(hardware: Hardware) -> Iterator[Engine]:
     """Start or join the processes of a training, and leave them at its end; what one of them says, no other repeats.
 
-    The parameters are the settings of the section ``training`` with these names.
     `OtherProcessEnded` is raised in place of errors that another process shows, and of lost
     connections.
     """
-    fabric, processes = launch(
-        accelerator=accelerator, devices=devices, num_nodes=num_nodes, precision=precision
-    )
+    engine = launch(hardware)
+    processes = engine.processes
     try:
-        yield fabric, processes
+        yield engine
         if processes.group is not None:
             processes.wait_for_all()
             dist.destroy_process_group()
@@ -73,66 +86,91 @@ def joined(
         raise OtherProcessEnded(str(error), error.exit_code) from error
 
 
-def launch(
-    *, accelerator: str, devices: int, num_nodes: int, precision: Any
-) -> tuple[Fabric, Processes]:
+def launch(hardware: Hardware) -> Engine:
     """Start or join the processes of a training, as `joined` does, without leaving them."""
-    place = launched()
-    chosen = usable_accelerator(accelerator, devices, section="training", training=precision)
-    starts = place.by is None and num_nodes == 1 and devices > 1
-    if starts and COMMAND not in os.environ:
-        raise ConfigError(
-            f"training.devices: {devices} processes are started by the command line, and a call from Python is one. "
-            f"Run `neurocontrast`, or start this script with torchrun --nproc-per-node {devices}."
-        )
-    if not starts and place.n_processes != devices * num_nodes:
-        started = "this is" if place.by is None else f"{place.by} started"
-        raise ConfigError(
-            f"training.devices × training.num_nodes: {devices} × {num_nodes} = {devices * num_nodes} "
-            f"process{'es' if devices * num_nodes > 1 else ''}, but {started} {place.n_processes}. "
-            f"{'Start them with torchrun or srun, or set' if num_nodes > 1 else 'Set'} both to that."
-        )
-    logging.getLogger("lightning_fabric").setLevel(
-        logging.WARNING
-    )  # it names each process on standard error
-    # Buffers are the same everywhere already, or meant to differ; PyTorch has renamed the option
-    # since 2.6.
-    options = inspect.signature(DistributedDataParallel).parameters
-    syncing = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
-    unsynchronised: dict[str, Any] = {syncing: False}
+    process = launched()
+    accelerator = usable_accelerator(
+        hardware.accelerator, hardware.devices, section="training", training=hardware.precision
+    )
+    _check_number(hardware, process)
+    # It names each process on standard error.
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     try:
-        fabric = Fabric(
-            accelerator=chosen,
-            devices=devices,
-            num_nodes=num_nodes,
-            precision=precision,
-            strategy=DDPStrategy(**unsynchronised) if devices * num_nodes > 1 else "auto",
-            plugins=[_environment_of(place.by)],
-        )
-        fabric.launch()
-        if devices * num_nodes == 1:
-            return fabric, Processes()
-        return fabric, Processes(
-            fabric.global_rank, fabric.world_size, dist.new_group(backend="gloo", timeout=_PATIENCE)
-        )
+        return _launch_fabric(hardware, accelerator, process)
     except ValueError as error:  # Fabric's, where SLURM's tasks and these settings differ
         raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
     except RuntimeError as error:
         if not _is_lost_connection(error):
             raise
         raise TrainingError(
-            f"process {place.rank} cannot reach the other processes of this run ({str(error).splitlines()[0]}). Are "
-            "all still running, and do their machines' names lead to addresses that the others can connect to? "
-            "GLOO_SOCKET_IFNAME, or NCCL_SOCKET_IFNAME, names the network device to use."
+            f"process {process.rank} cannot reach the other processes of this run "
+            f"({str(error).splitlines()[0]}). Are all still running, and do their machines' names "
+            "lead to addresses that the others can connect to? GLOO_SOCKET_IFNAME, or "
+            "NCCL_SOCKET_IFNAME, names the network device to use."
         ) from error
 
 
+def _check_number(hardware: Hardware, process: Launched) -> None:
+    """Refuse another number of processes than those that are there, or that the command line starts."""
+    starts = process.by is None and hardware.num_nodes == 1 and hardware.devices > 1
+    if starts and COMMAND not in os.environ:
+        raise ConfigError(
+            f"training.devices: {hardware.devices} processes are started by the command line, and a "
+            "call from Python is one. Run `neurocontrast`, or start this script with torchrun "
+            f"--nproc-per-node {hardware.devices}."
+        )
+    n_wanted = hardware.n_processes
+    if starts or process.n_processes == n_wanted:
+        return
+    started = "this is" if process.by is None else f"{process.by} started"
+    plural = "es" if n_wanted > 1 else ""
+    remedy = "Set"
+    if hardware.num_nodes > 1:
+        remedy = "Start them with torchrun or srun, or set"
+    raise ConfigError(
+        f"training.devices × training.num_nodes: {hardware.devices} × {hardware.num_nodes} = "
+        f"{n_wanted} process{plural}, but {started} {process.n_processes}. {remedy} both to that."
+    )
+
+
+def _launch_fabric(
+    hardware: Hardware, accelerator: Literal["cpu", "cuda"], process: Launched
+) -> Engine:
+    """Launch Fabric, and connect the processes where there are several."""
+    is_one = hardware.n_processes == 1
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.num_nodes,
+        precision=hardware.precision,
+        strategy="auto" if is_one else _averaging_gradients(),
+        plugins=[_environment_of(process.by)],
+    )
+    fabric.launch()
+    if is_one:
+        return Engine(fabric, Processes())
+    group = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    return Engine(fabric, Processes(fabric.global_rank, fabric.world_size, group))
+
+
+def _averaging_gradients() -> DDPStrategy:
+    """Return PyTorch's DDP, which leaves buffers alone: they are the same everywhere, or meant to differ."""
+    # PyTorch has renamed the option since 2.6.
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters:
+        return DDPStrategy(forward_sync_buffers=False)
+    return DDPStrategy(broadcast_buffers=False)
+
+
 def after_first(
-    processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made]
+    processes: Processes,
+    first: Callable[[], Made],
+    follow: Callable[[Any], Made],
+    *,
+    tell: Callable[[Made], object],
 ) -> Made:
     """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
 
-    `first` returns its result, and JSON-ready content that `follow` is given.
+    `tell` turns the result of `first` into the JSON-ready content that `follow` is given.
     """
     if not processes.is_first:
         received = processes.from_first(None)
@@ -140,14 +178,14 @@ def after_first(
             raise OtherProcessEnded(
                 "the first process of this run has ended, and says why.", received["exit_code"]
             )
-        return follow(received["known"])
+        return follow(received["content"])
     try:
-        made, known = first()
+        result = first()
     except NeurocontrastError as error:
         processes.from_first({"exit_code": error.exit_code})
         raise
-    processes.from_first({"known": known})
-    return made
+    processes.from_first({"content": tell(result)})
+    return result
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
@@ -156,15 +194,13 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
     if launcher == "torchrun":
         return TorchElasticEnvironment()
     if launcher == "srun":
-        # Lightning reads options of the job and its number; steps of one job have options and ports
-        # of their own.
-        job, step = (int(os.environ.get(f"SLURM_{name}_ID") or 0) for name in ("JOB", "STEP"))
+        # Lightning reads options of the job, and a step has options of its own.
         os.environ["SLURM_NTASKS_PER_NODE"] = str(launched().n_local)
-        # Below the ports that systems hand out.
-        os.environ.setdefault("MASTER_PORT", str(15_000 + (31 * job + step) % 17_000))
         return SLURMEnvironment()
-    if launcher == "fabric":  # end with the command that started this process, however it ends
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if launcher == "fabric":
+        # End with the command that started this process, however that ends: NCCL over shared memory
+        # does not notice that a process was killed, and the others would hold their GPUs.
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != int(os.environ[COMMAND]):
             raise OtherProcessEnded(_LOST)
     else:

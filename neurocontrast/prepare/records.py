@@ -1,11 +1,12 @@
-"""What a prepared scan was made from, in a record next to its images, and whether these are as they were written."""
+"""Records next to the images of prepared scans: their origin, recipe and digests."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
+from neurocontrast.documents.prepared import PreparedScan, ScanInput, ScanMeasures, ScanRecipe
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of, digest_of_file, write_json
 from neurocontrast.provenance import version, versions_of
@@ -35,109 +36,155 @@ class PrepareOptions:
     """Imitated acquisitions of each brain, whose brains and tissue maps are written too."""
 
 
-def recipe_of(options: PrepareOptions) -> dict[str, Any]:
-    """Return what decides how images are made, by its names: options and versions of the code."""
+@dataclass(frozen=True)
+class ScanOutcome:
+    """Measures of a prepared scan, or the problem for which it could not be prepared."""
+
+    measures: ScanMeasures = field(default_factory=ScanMeasures)
+    problem: str = ""
+
+
+def recipe_of(options: PrepareOptions) -> ScanRecipe:
+    """Return the recipe of images by the options and the versions of the code."""
     # Imitations have records of their own: adding some does not prepare the scans again.
-    chosen = {name: value for name, value in asdict(options).items() if name != "imitations"}
-    found = versions_of("SimpleITK", "nilearn", "deepbet")
-    versions = {name: found[name] or "none" for name in found}
-    return {"recipe": RECIPE, "options": chosen, "code": {"neurocontrast": version()} | versions}
+    chosen = asdict(options)
+    del chosen["imitations"]
+    code = {"neurocontrast": version()}
+    for package, installed in versions_of("SimpleITK", "nilearn", "deepbet").items():
+        code[package] = installed or "none"
+    return ScanRecipe(recipe=RECIPE, options=chosen, code=code)
 
 
 def imitated_stem(stem: str, number: int) -> str:
-    """Return the beginning of the file names of an imitated acquisition of a scan; the first one is 1."""
+    """Return the beginning of the file names of an imitated acquisition of a scan; they count from 1."""
     return f"{stem}_acq-imitated{number}"
 
 
+def stems_of(stem: str, n_imitations: int) -> list[str]:
+    """Return the beginnings of the file names of a scan and of its imitated acquisitions."""
+    stems = [stem]
+    for number in range(1, n_imitations + 1):
+        stems.append(imitated_stem(stem, number))
+    return stems
+
+
 def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]:
-    """Return the names of the images of a scan by its options, by default of all that it can have."""
-    made = IMAGES if options is None or options.tissue else IMAGES[:1]
-    return [f"{stem}_{name}.nii.gz" for name in made]
+    """Return the names of a scan's images by its options; without options, of all possible ones."""
+    images: Sequence[str] = IMAGES
+    if options is not None and not options.tissue:
+        images = IMAGES[:1]
+    return list(map(f"{stem}_{{}}.nii.gz".format, images))
 
 
-def describe_input(path: str, mask_path: str, root: str) -> dict[str, Any]:
-    """Describe a scan's files: path below a root, digest of the whole path, digests of the contents."""
+def describe_input(path: str, mask_path: str, root: str) -> ScanInput:
+    """Describe a scan's files: path below a root, digest of the whole path, digests of contents."""
     check_place(path)
     if mask_path:
         check_place(mask_path, remedy="The column 'mask_path' names it.")
-    inside = os.path.relpath(path, root)
+    below_root = Path(os.path.relpath(path, root)).as_posix()
+    if below_root.startswith(".."):
+        below_root = Path(path).name
+    files = filter(None, (path, mask_path))
     try:
-        return {
-            "path": Path(path).name if inside.startswith("..") else Path(inside).as_posix(),
-            "place": digest_of("place", Path(path).absolute()),
-            "sha256": [digest_of_file(each) for each in (path, mask_path) if each],
-        }
+        digests = list(map(digest_of_file, files))
     except OSError as error:
         raise DataError(str(error)) from error
+    return ScanInput(path=below_root, place=_place_of(path), sha256=digests)
+
+
+def _place_of(path: str) -> str:
+    return digest_of("place", Path(path).absolute())
+
+
+def _record_of(folder: Path, stem: str) -> PreparedScan | None:
+    """Return the record of a scan; None of a scan without a readable one."""
+    path = folder / f"{stem}.json"
+    try:
+        return PreparedScan.of(read_json(path), path)
+    except DataError:
+        return None
 
 
 def problem_of_images(
     folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
 ) -> str:
-    """Return why the images of a scan cannot be replaced, or ""; files are read only where their place has changed."""
-    try:
-        before = read_json(folder / f"{stem}.json")["input"]["place"]
-        given = (
-            None
-            if before == digest_of("place", Path(path).absolute())
-            else describe_input(path, mask_path, root)
-        )
-    except (DataError, KeyError, TypeError):  # made again, or reported when the scan is prepared
+    """Return why the images of a scan cannot be replaced, or "".
+
+    Files are read only where their place has changed.
+    """
+    record = _record_of(folder, stem)
+    if record is None or record.input.place == _place_of(path):
         return ""
     try:
-        if given is not None:
-            read_record(folder, stem, given, options)
+        described = describe_input(path, mask_path, root)
+    except DataError:  # reported when the scan is prepared
+        return ""
+    try:
+        read_record(folder, stem, described, options)
     except DataError as error:
         return str(error)
     return ""
 
 
 def read_record(
-    folder: Path, stem: str, given: dict[str, Any], options: PrepareOptions
-) -> dict[str, Any] | None:
-    """Return the record of a scan whose images are whole, and were made from the same files by the same recipe.
+    folder: Path, stem: str, described: ScanInput, options: PrepareOptions
+) -> PreparedScan | None:
+    """Return the record of a scan whose images are whole, of the same files and recipe.
 
     Images of a file with another path and another content, so probably of another cohort, are
     refused.
     """
-    try:
-        record: dict[str, Any] = read_json(folder / f"{stem}.json")
-        before = record["input"]["sha256"], record["input"]["place"], record["input"]["path"]
-    except (DataError, KeyError, TypeError):
+    record = _record_of(folder, stem)
+    if record is None:
         return None
-    if before[0] != given["sha256"]:
-        if before[0][:1] != given["sha256"][:1] and before[1] != given["place"]:
+    before = record.input
+    if before.sha256 != described.sha256:
+        if before.sha256[:1] != described.sha256[:1] and before.place != described.place:
             raise DataError(
-                f"images/{stem}_brain.nii.gz was made of another file ('{before[2]}'), from another place. Give "
-                "another out; or remove the image, if it is no longer needed."
+                f"images/{stem}_brain.nii.gz was made of another file ('{before.path}'), from "
+                "another place. Give another out; or remove the image, if it is no longer needed."
             )
         return None
-    same = all(record.get(key) == value for key, value in recipe_of(options).items())
-    files = {name: _digest(folder / name) for name in files_of_scan(stem, options)}
-    return (
-        record
-        if same and record.get("files") == files and isinstance(record.get("facts"), dict)
-        else None
-    )
+    is_whole = record.files == _digests_of(folder, files_of_scan(stem, options))
+    if record.facts is None or not is_whole or not record.is_made_by(recipe_of(options)):
+        return None
+    return record
 
 
-def _digest(path: Path) -> str:
-    return digest_of_file(path) if path.is_file() else ""
+def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the digest of each file of a folder, "" for one that is not there."""
+    digests = {}
+    for name in names:
+        path = folder / name
+        digests[name] = digest_of_file(path) if path.is_file() else ""
+    return digests
 
 
 def forget(folder: Path, stem: str) -> None:
     """Remove all records, then all images, of a scan and its imitations."""
-    stems = [stem, *(imitated_stem(stem, number) for number in range(1, MOST_IMITATIONS + 1))]
-    for name in [f"{each}.json" for each in stems] + [
-        name for each in stems for name in files_of_scan(each)
-    ]:
+    stems = stems_of(stem, MOST_IMITATIONS)
+    for name in map("{}.json".format, stems):
+        (folder / name).unlink(missing_ok=True)
+    for name in chain.from_iterable(map(files_of_scan, stems)):
         (folder / name).unlink(missing_ok=True)
 
 
 def write_record(
-    folder: Path, stem: str, made: dict[str, Any], files: Sequence[str]
-) -> dict[str, Any]:
-    """Write and return the record of images that were written: what they were made from, and their digests."""
-    record = made | {"files": {name: _digest(folder / name) for name in files}}
-    write_json(folder / f"{stem}.json", record)
-    return record
+    folder: Path,
+    stem: str,
+    options: PrepareOptions,
+    described: ScanInput,
+    measures: ScanMeasures,
+    files: Sequence[str],
+) -> None:
+    """Write the record of images that were written: their origin, measures and digests."""
+    recipe = recipe_of(options)
+    record = PreparedScan(
+        recipe=recipe.recipe,
+        options=recipe.options,
+        code=recipe.code,
+        input=described,
+        facts=measures,
+        files=_digests_of(folder, files),
+    )
+    write_json(folder / f"{stem}.json", record.content())

@@ -3,24 +3,24 @@
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from neurocontrast.documents.prepared import ScanInput, ScanMeasures
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.records import (
     TABLES,
     PrepareOptions,
+    ScanOutcome,
     describe_input,
     forget,
     imitated_stem,
     read_record,
-    recipe_of,
     write_record,
 )
 from neurocontrast.prepare.registration import (
@@ -33,7 +33,16 @@ from neurocontrast.prepare.registration import (
 )
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.reading import DAMAGE
-from neurocontrast.transforms.augment import AugmentSettings
+from neurocontrast.transforms.augment import (
+    Affine,
+    AugmentSettings,
+    BiasField,
+    Contrast,
+    MaskEdge,
+    Rician,
+    Sharpness,
+    TightMask,
+)
 from neurocontrast.transforms.compose import brain_views
 from neurocontrast.transforms.images import corners_apart
 from neurocontrast.transforms.loading import read_scan
@@ -66,8 +75,8 @@ def _template(spacing_mm: float) -> _Template:
 
 def prepare_scan(
     source: str, mask_path: str, root: str, stem: str, folder: str, options: PrepareOptions
-) -> dict[str, Any]:
-    """Prepare one scan, unless an earlier call has done so, and return its measures, or its ``problem``.
+) -> ScanOutcome:
+    """Prepare one scan, unless an earlier call has done so, and return its measures or problem.
 
     The results are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and ``{stem}.json`` in `folder`;
     tables in the folder above it are removed before an image is replaced. Paths in the record start
@@ -75,17 +84,19 @@ def prepare_scan(
     """
     out = Path(folder)
     try:
-        given = describe_input(source, mask_path, root)
-        record = read_record(out, stem, given, options)
-        if record is None:
-            images, facts = _prepare(source, mask_path, options)
-            record = _replace(out, stem, images, {"input": given, "facts": facts}, options)
+        described = describe_input(source, mask_path, root)
+        record = read_record(out, stem, described, options)
+        if record is None or record.facts is None:
+            images, measures = _prepare(source, mask_path, options)
+            _replace(out, stem, images, described, measures, options)
+        else:
+            measures = record.facts
         _imitate(out, stem, options)
     except NeurocontrastError as error:
-        return {"problem": str(error)}
+        return ScanOutcome(problem=str(error))
     except _UNSUITABLE as error:
-        return {"problem": f"{type(error).__name__}: {error}"}
-    return dict(record["facts"])
+        return ScanOutcome(problem=f"{type(error).__name__}: {error}")
+    return ScanOutcome(measures)
 
 
 def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
@@ -94,80 +105,89 @@ def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
         return
     source = out / f"{stem}_brain.nii.gz"
     # Records are the same wherever the folder is.
-    given = describe_input(str(source), "", str(out)) | {"place": ""}
-    voxels = None
+    described = describe_input(str(source), "", str(out)).with_keys(place="")
+    image = None
     for number in range(1, options.imitations + 1):
         name = imitated_stem(stem, number)
-        if read_record(out, name, given, options) is not None:
+        if read_record(out, name, described, options) is not None:
             continue
-        voxels = nib.load(source).get_fdata(dtype=np.float32) if voxels is None else voxels
-        image = torch.from_numpy(np.ascontiguousarray(voxels))[None, None]
+        if image is None:
+            voxels = nib.load(source).get_fdata(dtype=np.float32)
+            image = torch.from_numpy(np.ascontiguousarray(voxels))[None, None]
         # Depends on the scan's name and the number alone.
-        brain: Floats = (
-            _imitations(options.spacing_mm).view(image, [stem], epoch=0, view=number)[0, 0].numpy()
-        )
+        views = _imitations(options.spacing_mm)
+        brain: Floats = views.view(image, [stem], epoch=0, view=number)[0, 0].numpy()
         maps, _ = _tissue(brain, brain > 0, options)
-        _replace(out, name, {"brain": brain, **maps}, {"input": given, "facts": {}}, options)
+        _replace(out, name, {"brain": brain, **maps}, described, ScanMeasures(), options)
 
 
 def _tissue(
     brain: Floats, inside: npt.NDArray[np.bool_], options: PrepareOptions
-) -> tuple[dict[str, Floats], dict[str, Any]]:
-    """Return the tissue maps and the means of the tissues; nothing where maps are not asked for."""
+) -> tuple[dict[str, Floats], list[float]]:
+    """Return the tissue maps and the means of the tissues; none where maps are not asked for."""
     if not options.tissue:
-        return {}, {}
+        return {}, []
     maps = segment_tissue(brain, inside, _template(options.spacing_mm).priors)
     means = [round(mean, 3) for mean in maps.means]
-    return {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}, {"tissue_means": means}
+    return {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}, means
 
 
 def _prepare(
     source: str, mask_path: str, options: PrepareOptions
-) -> tuple[dict[str, Floats], dict[str, Any]]:
+) -> tuple[dict[str, Floats], ScanMeasures]:
+    """Return the brain and the tissue maps of a head, and its measures."""
     voxels, affine = _canonical(source)
-    mask, how = _mask(voxels, affine, mask_path, source)
+    mask, extraction = _mask(voxels, affine, mask_path, source)
     if not mask.any():
-        raise DataError(f"{source}: no voxel belongs to the brain ({how}).")
+        raise DataError(f"{source}: no voxel belongs to the brain ({extraction}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     if options.registration:
         registration = register_to_mni(brain, mask, affine)
-        found_by = "12 degrees of freedom"
     else:
         registration = Registration(np.eye(4), float("nan"))
-        found_by = "the header's"
     template = _template(options.spacing_mm)
     grid = template.affine
     shape = template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
     resampled = resample_to_grid(brain, affine, registration, grid, shape)
-    dice = float(2 * (inside & template.brain).sum() / (inside.sum() + template.brain.sum()))
     images = {"brain": np.where(inside, np.maximum(resampled, 0), 0)}
-    facts = {
-        "extraction": how,
-        "registration": found_by,
-        "bias": "N4" if options.bias else "none",
-        "brain_ml": round(float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000), 1),
-        "metric": None if np.isnan(registration.metric) else round(registration.metric, 4),
-        "scales": [round(scale, 3) for scale in registration.scales()],
-        "dice_template": round(dice, 4),
-    }
+    dice = float(2 * (inside & template.brain).sum() / (inside.sum() + template.brain.sum()))
+    brain_ml = float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000)
+    measures = ScanMeasures(
+        extraction=extraction,
+        registration="12 degrees of freedom" if options.registration else "the header's",
+        bias="N4" if options.bias else "none",
+        brain_ml=round(brain_ml, 1),
+        metric=None if np.isnan(registration.metric) else round(registration.metric, 4),
+        scales=list(map(_to_thousandth, registration.scales())),
+        dice_template=round(dice, 4),
+    )
     maps, means = _tissue(images["brain"], inside, options)
-    if (
-        options.registration
-    ):  # otherwise others have registered the scan, and its own size is not known
-        # Native volumes in mL: the template's head, and the sums of the maps, times the change of
-        # volume.
-        change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
-        sums = {
-            f"{name}_ml": float(each.sum()) * options.spacing_mm**3 / 1000
-            for name, each in maps.items()
-        }
-        facts |= {
-            name: round(volume * change, 1)
-            for name, volume in {"tiv": template_ml(), **sums}.items()
-        }
-    return images | maps, facts | means
+    if options.registration:  # else others registered the scan, and its own size is not known
+        measures = measures.with_keys(**_native_volumes(maps, registration, options.spacing_mm))
+    if options.tissue:
+        measures = measures.with_keys(tissue_means=means)
+    return images | maps, measures
+
+
+def _to_thousandth(scale: float) -> float:
+    return round(scale, 3)
+
+
+def _native_volumes(
+    maps: dict[str, Floats], registration: Registration, spacing_mm: float
+) -> dict[str, float]:
+    """Return the native volumes of head and tissues in mL.
+
+    They are the template's head and the sums of the maps, times the change of volume.
+    """
+    change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
+    volumes = {"tiv": round(template_ml() * change, 1)}
+    for tissue, probabilities in maps.items():
+        volume = float(probabilities.sum()) * spacing_mm**3 / 1000
+        volumes[f"{tissue}_ml"] = round(volume * change, 1)
+    return volumes
 
 
 def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
@@ -184,33 +204,40 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or an extraction."""
+    """Return the brain's mask and its origin: a file, a stripped brain's zeros, or an extraction."""
     if mask_path:
-        given, where = _canonical(mask_path)
-        if given.shape != voxels.shape:
+        mask, mask_affine = _canonical(mask_path)
+        if mask.shape != voxels.shape:
             raise DataError(
-                f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}."
+                f"{mask_path}: the mask has the shape {mask.shape}, and {source} {voxels.shape}."
             )
-        apart = corners_apart(voxels.shape, where, affine)
+        apart = corners_apart(voxels.shape, mask_affine, affine)
         if apart > _MASK_APART_MM:
             raise DataError(f"{mask_path}: its header puts the mask {apart:.1f} mm from {source}.")
-        return given > 0, "mask_path"
+        return mask > 0, "mask_path"
     if is_stripped(voxels):
         return voxels != 0, "stripped already"
     return extract_brain(voxels), "deepbet"
 
 
 def _replace(
-    out: Path, stem: str, images: dict[str, Floats], made: dict[str, Any], options: PrepareOptions
-) -> dict[str, Any]:
-    """Write images in the place of earlier ones: tables and record go first, the new record comes last."""
-    files = {f"{stem}_{name}.nii.gz": voxels for name, voxels in images.items()}
+    out: Path,
+    stem: str,
+    images: dict[str, Floats],
+    described: ScanInput,
+    measures: ScanMeasures,
+    options: PrepareOptions,
+) -> None:
+    """Write images in the place of earlier ones: tables and record go first, the new record last."""
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)
-    for name, voxels in files.items():
+    files = []
+    for image, voxels in images.items():
+        name = f"{stem}_{image}.nii.gz"
         _write(out / name, voxels, _template(options.spacing_mm).affine)
-    return write_record(out, stem, recipe_of(options) | made, list(files))
+        files.append(name)
+    write_record(out, stem, options, described, measures, files)
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
@@ -232,27 +259,30 @@ def _imitations(spacing_mm: float) -> TwoViews:
     grey matter is 1.3 to 1.5 among them, the brain's size in the template's space differs by 5 % of
     its volume's third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
     """
-
-    def voxels(mm: float) -> float:
-        return min(mm / spacing_mm, _MOST_VOXELS)
-
-    operations: dict[str, Any] = {
-        "affine": {
-            "probability": 1.0,
-            "rotation_degrees": (-3.0, 3.0),
-            "translation_voxels": (-1.5 / spacing_mm, 1.5 / spacing_mm),
-            "scale": (0.92, 1.08),
-        },
-        "contrast": {"probability": 1.0, "gamma": (0.6, 1.8)},
-        "bias_field": {"probability": 1.0, "strength": (0.05, 0.2)},
-        "sharpness": {"probability": 1.0, "amount": (-0.8, 0.8), "sigma_voxels": voxels(1.6)},
-        "rician": {"probability": 1.0, "sigma": (0.0, 0.03)},
-        "tight_mask": {
-            "probability": 0.6,
-            "depth_voxels": (voxels(0.5), voxels(6.0)),
-            "below": (0.2, 0.55),
-        },
-        "mask_edge": {"probability": 0.3, "depth_voxels": (voxels(0.5), voxels(3.0))},
-    }
-    settings = AugmentSettings(**{"blur": None, "noise": None, "cutout": None, **operations})
+    rim = _voxels(0.5, spacing_mm)
+    settings = AugmentSettings(
+        affine=Affine(
+            probability=1.0,
+            rotation_degrees=(-3.0, 3.0),
+            translation_voxels=(-1.5 / spacing_mm, 1.5 / spacing_mm),
+            scale=(0.92, 1.08),
+        ),
+        contrast=Contrast(probability=1.0, gamma=(0.6, 1.8)),
+        bias_field=BiasField(probability=1.0, strength=(0.05, 0.2)),
+        sharpness=Sharpness(
+            probability=1.0, amount=(-0.8, 0.8), sigma_voxels=_voxels(1.6, spacing_mm)
+        ),
+        rician=Rician(probability=1.0, sigma=(0.0, 0.03)),
+        tight_mask=TightMask(
+            probability=0.6, depth_voxels=(rim, _voxels(6.0, spacing_mm)), below=(0.2, 0.55)
+        ),
+        mask_edge=MaskEdge(probability=0.3, depth_voxels=(rim, _voxels(3.0, spacing_mm))),
+        blur=None,
+        noise=None,
+        cutout=None,
+    )
     return TwoViews(brain_views(settings), seed=0)
+
+
+def _voxels(mm: float, spacing_mm: float) -> float:
+    return min(mm / spacing_mm, _MOST_VOXELS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
@@ -32,10 +32,9 @@ from neurocontrast.explanation import ExplanationSettings, LinearScore
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE
 from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import Description
 from neurocontrast.reading import read_json
 from neurocontrast.runs.networks import first_alike
-from neurocontrast.runs.parts import leave_out
+from neurocontrast.runs.skipped import leave_out
 from neurocontrast.seeds import derive_generator
 from neurocontrast.weights import load, names
 
@@ -60,8 +59,10 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
     """Return the run near an evaluation, or the weights, whose encoder made its embeddings."""
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
-        if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
-            return path.parent
+        with suppress(NeurocontrastError):  # another file of that name
+            described = EncoderDescription.of(read_json(path), path)
+            if digest and described.weights.sha256 == digest:
+                return path.parent
     for path in files_near(evaluation, MEMBERS):
         with suppress(NeurocontrastError):  # another file of that name
             if digest and digest_of_members(read_record(path.parent)) == digest:
@@ -243,9 +244,18 @@ def choose_for_each(
     return list(map(chosen.__getitem__, first)), truths
 
 
+@dataclass(frozen=True)
+class ScoreMeaning:
+    """Say which number of a probe is explained."""
+
+    score: str
+    positive: str | None = None
+    """Class that a high score speaks for; None of a continuous target."""
+
+
 def readout_of(
     probe: FittedProbe, positive: str | None
-) -> tuple[list[tuple[npt.NDArray[np.float64], float]], Description]:
+) -> tuple[list[tuple[npt.NDArray[np.float64], float]], ScoreMeaning]:
     """Return weights of the features as they are, and intercept, of a number of the probe.
 
     There is a pair for each member of a run, or one; the meaning of the number comes second.
@@ -268,23 +278,21 @@ def readout_of(
         intercepts = intercept - means @ coefficients
         readouts.append((weights @ contrast, float(intercepts @ contrast)))
     if probe.members:
-        meaning["score"] = f"{meaning['score']}, mean of {len(sizes)} members"
+        meaning = replace(meaning, score=f"{meaning.score}, mean of {len(sizes)} members")
     return readouts, meaning
 
 
 def _contrast(
     probe: FittedProbe, positive: str | None
-) -> tuple[npt.NDArray[np.float64], Description]:
+) -> tuple[npt.NDArray[np.float64], ScoreMeaning]:
     """Return the weight of each output of the probe in the explained number, and its meaning."""
-    if probe.kind != "multiclass":
-        own = probe.classes[1] if probe.kind == "binary" else None
-        if positive not in (None, own):
-            allowed = (
-                f"'{own}', which the evaluation had" if own else "left out: the target is a number"
-            )
-            raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
-        meaning = "predicted value" if own is None else "decision value (log-odds)"
-        return np.ones(1), {"positive": own, "score": meaning}
+    if probe.kind == "continuous":
+        _check_positive(positive, None, "left out: the target is a number")
+        return np.ones(1), ScoreMeaning("predicted value")
+    if probe.kind == "binary":
+        evaluated = probe.classes[1]
+        _check_positive(positive, evaluated, f"'{evaluated}', which the evaluation had")
+        return np.ones(1), ScoreMeaning("decision value (log-odds)", evaluated)
     if positive not in probe.classes:
         found = "missing" if positive is None else f"there is no class '{positive}'"
         near = "" if positive is None else suggestion(positive, probe.classes)
@@ -296,7 +304,13 @@ def _contrast(
     contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
     contrast[probe.classes.index(positive)] = 1
     meaning = "decision value of the class, less the mean of the others'"
-    return contrast, {"positive": positive, "score": meaning}
+    return contrast, ScoreMeaning(meaning, positive)
+
+
+def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -> None:
+    """Refuse another positive class than that of the evaluation."""
+    if positive not in (None, evaluated):
+        raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
 
 
 def check_encoder(

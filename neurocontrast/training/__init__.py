@@ -8,8 +8,8 @@ from neurocontrast.lazy import lazy_exports
 from neurocontrast.training.settings import FinetuneSettings, TrainingSettings
 
 if TYPE_CHECKING:
+    from neurocontrast.training.data import TrainingData, Views
     from neurocontrast.training.loop import FitResult, fit
-    from neurocontrast.training.session import TrainingData, Views
     from neurocontrast.training.validation import alignment, effective_rank, uniformity
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "data": ["TrainingData", "Views"],
         "loop": ["FitResult", "fit"],
-        "session": ["TrainingData", "Views"],
         "validation": ["alignment", "effective_rank", "uniformity"],
     },
 )

@@ -6,16 +6,17 @@ import os
 import re
 import time
 import zipfile
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
-from neurocontrast.training.session import BaseSession, Position
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import StateDict, TrainerState
 
 _FORMAT = 1
 # Numbers of errors that damaged content causes; others, such as a missing permission, mean it is
@@ -24,31 +25,40 @@ _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """Content of a checkpoint."""
+
+    position: Position
+    """How far training had come."""
+    state: StateDict
+    """State of model, optimiser, loss and software, as `TrainerState.state_dict` returns it."""
+
+
 def save_checkpoint(
-    folder: Path, position: Position, tensors: dict[str, Any], *, keep: int
+    folder: Path, position: Position, state: Mapping[str, object], *, keep: int
 ) -> Path:
     """Write a checkpoint atomically, then remove all but the last `keep`; return its path.
 
-    `tensors` is the state of model, optimiser, objective …: tensors, numbers and text only.
+    `state` is that of model, optimiser, objective …: tensors, numbers and text only.
     """
-    name = (
-        f"epoch-{position.epoch:04d}"
-        + (f"-batch-{position.batch:06d}" if position.batch else "")
-        + ".pt"
-    )
+    stem = f"epoch-{position.epoch:04d}"
+    if position.batch:
+        stem += f"-batch-{position.batch:06d}"
+    path = folder / f"{stem}.pt"
     content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
-    torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, content)
-    with atomic_path(folder / name) as temporary:
+    torch.save({"format": _FORMAT, "position": asdict(position), **state}, content)
+    with atomic_path(path) as temporary:
         temporary.write_bytes(content.getbuffer())
     for old in _checkpoints_of(folder)[:-keep]:
         old.unlink(missing_ok=True)
-    return folder / name
+    return path
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
     """Return the checkpoint that has come furthest, or None."""
-    found = _checkpoints_of(Path(folder))
-    return found[-1] if found else None
+    checkpoints = _checkpoints_of(Path(folder))
+    return checkpoints[-1] if checkpoints else None
 
 
 def epochs_of(checkpoint: Path) -> int:
@@ -56,8 +66,8 @@ def epochs_of(checkpoint: Path) -> int:
     return int(checkpoint.stem.split("-")[1])
 
 
-def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
-    """Read a checkpoint, running no code from it: how far training had come, and what `save_checkpoint` was given.
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint, running no code from it.
 
     Raises `CheckpointError` where the content is not what was written, is of another format, or is
     out of reach.
@@ -72,21 +82,25 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
         position = Position(**content.pop("position"))
     except (CheckpointError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # what was not written as a checkpoint may fail to be read in any way
-        if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
-            raise CheckpointError(
-                f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue with --resume "
-                "when it can be."
-            ) from error
-        if "allocate memory" in str(error):
-            raise
-        raise CheckpointError(
-            f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). Remove this file to continue "
-            "from the checkpoint before it, if there is one, else from the start."
-        ) from error
-    return position, content
+    except Exception as error:
+        # What was not written as a checkpoint may fail to be read in any way.
+        raise _unreadable(path, error) from error
+    return Checkpoint(position, content)
+
+
+def _unreadable(path: Path, error: Exception) -> Exception:
+    """Return the error of a checkpoint that is damaged, or cannot be reached now."""
+    if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
+        return CheckpointError(
+            f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue "
+            "with --resume when it can be."
+        )
+    if "allocate memory" in str(error):
+        return error
+    return CheckpointError(
+        f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). Remove this "
+        "file to continue from the checkpoint before it, if there is one, else from the start."
+    )
 
 
 def _verify(path: Path) -> None:
@@ -104,63 +118,57 @@ def _verify(path: Path) -> None:
 
 def _checkpoints_of(folder: Path) -> list[Path]:
     """Return a folder's checkpoints, the one that has come furthest last."""
-    names = [
-        (match, path) for path in folder.glob("epoch-*.pt") if (match := _NAME.fullmatch(path.name))
-    ]
-    return [
-        path for _, path in sorted(names, key=lambda item: (int(item[0][1]), int(item[0][2] or 0)))
-    ]
+    numbered = []
+    for path in folder.glob("epoch-*.pt"):
+        match = _NAME.fullmatch(path.name)
+        if match is not None:
+            numbered.append((int(match[1]), int(match[2] or 0), path))
+    return [path for _, _, path in sorted(numbered)]
 
 
 class Checkpoints:
     """The checkpoints of one run; its first process writes them, all of them read."""
 
-    def __init__(self, session: BaseSession, run: Path, *, progress: Progress) -> None:
+    def __init__(self, state: TrainerState, run: Path, *, progress: Progress) -> None:
         self.folder = run / "checkpoints"
-        self._session = session
+        self._state = state
         self._progress = progress
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
         """Write a checkpoint."""
-        session = self._session
         path = self.folder
-        if session.processes.is_first:
-            path = save_checkpoint(
-                path, position, session.tensors(), keep=session.settings.keep_checkpoints
-            )
+        if self._state.processes.is_first:
+            keep = self._state.settings.keep_checkpoints
+            path = save_checkpoint(path, position, self._state.state_dict(), keep=keep)
         self._last = time.monotonic()
         return path
 
     def save_if_due(self, position: Position) -> None:
         """Save within an epoch, where the last checkpoint is `checkpoint_minutes` old."""
-        minutes = self._session.settings.checkpoint_minutes
+        minutes = self._state.settings.checkpoint_minutes
         if minutes and time.monotonic() - self._last >= 60 * minutes:
             self.save(position)
 
     def restore(self) -> Position:
         """Continue from the newest checkpoint, or begin if there is none."""
-        session = self._session
         newest = newest_checkpoint(self.folder)
-        name = session.processes.from_first(None if newest is None else newest.name)
+        name = self._state.processes.from_first(None if newest is None else newest.name)
         if name is None:
             return Position()
         path = self.folder / name
-        position, tensors = load_checkpoint(path)
+        checkpoint = load_checkpoint(path)
+        position = checkpoint.position
         try:
-            session.restore(tensors)
-            software = dict(tensors["software"])
+            self._state.load_state_dict(checkpoint.state)
+            software = _software_of(checkpoint.state)
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise CheckpointError(
-                f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is it of another "
-                "run? Remove this file to continue from the checkpoint before it, if there is one, else from the start."
+                f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is "
+                "it of another run? Remove this file to continue from the checkpoint before it, if "
+                "there is one, else from the start."
             ) from error
-        now = session.software()
-        changes = [
-            f"{key} was {software.get(key)}, is {now[key]}"
-            for key in now
-            if software.get(key) != now[key]
-        ]
+        changes = self._state.software().changes_since(software)
         if changes:
             self._progress.warning(
                 f"resuming elsewhere: {'; '.join(changes)}. Weights may differ in their last bits."
@@ -168,3 +176,10 @@ class Checkpoints:
         within = f" and {position.batch} batches" if position.batch else ""
         self._progress.message(f"continuing from {name} ({position.epoch} epochs{within} done)")
         return position
+
+
+def _software_of(state: StateDict) -> StateDict:
+    software = state["software"]
+    if not isinstance(software, dict):
+        raise TypeError("software is no section")
+    return software

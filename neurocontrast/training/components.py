@@ -17,7 +17,7 @@ from neurocontrast.encoders.settings import Beside, EncoderSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_generator, derive_seed
-from neurocontrast.training.session import TrainingData
+from neurocontrast.training.data import TrainingData
 
 if TYPE_CHECKING:
     from sklearn.decomposition import PCA

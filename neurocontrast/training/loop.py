@@ -1,37 +1,30 @@
-"""The training loop, from the first batch to an encoder that can be saved, and signals that ask to stop."""
+"""The training loop, from the first batch to an encoder that can be saved."""
 
 import contextlib
 import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, TypeVar
+from typing import Protocol
 
 import pandas as pd
-from lightning_fabric import Fabric
 
+from neurocontrast.documents.document import Json
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.files import write_text
-from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import keeping_freed_memory
+from neurocontrast.parallel.launch import Engine
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.checkpoints import Checkpoints
+from neurocontrast.training.data import AnyObjective, TrainingData, Views, fit_objective
 from neurocontrast.training.optimizers import learning_rate_of
-from neurocontrast.training.session import (
-    AnyObjective,
-    BaseSession,
-    Position,
-    Session,
-    TrainingData,
-    Views,
-    deterministic,
-)
+from neurocontrast.training.position import MetricsRow, Position
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.signals import CheckStop, Stopped, stop_requests
+from neurocontrast.training.state import ContrastiveState, TrainerState, deterministic
+from neurocontrast.training.steps import Batch, contrastive_step, open_batches
 from neurocontrast.training.validation import (
     collapse_warning,
     measure_contrast,
@@ -39,36 +32,13 @@ from neurocontrast.training.validation import (
     reestimate_model,
 )
 
-Row = Mapping[str, Any]
-Found = TypeVar("Found")
-
 
 @dataclass(frozen=True)
 class FitResult:
     """Rows of ``metrics.csv``, and how BatchNorm's running statistics were re-estimated."""
 
-    metrics: list[dict[str, Any]]
-    batchnorm: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Course:
-    """What one kind of training does in each epoch, and when it is over."""
-
-    title: str
-    """What the bar of progress is called."""
-    steps: Callable[..., Generator[tuple[Sequence[int], dict[str, float]], None, None]]
-    """``steps(session, batches, position)`` takes a step a batch, as `train_batches`."""
-    measure: Callable[..., dict[str, float | None]]
-    """``measure(session, epoch, after_batch=...)`` returns the figures that end an epoch's row of ``metrics.csv``."""
-    warn: Callable[[Row, Row | None], str | None] = lambda row, before: None  # noqa: ARG005
-    """Returns the warning of a row, given the row of the epoch before it; None for no warning."""
-    is_over: Callable[[Sequence[Row]], bool] = lambda rows: False  # noqa: ARG005
-    """Returns whether training ends with the rows so far; at the latest it does after ``epochs``."""
-    label: str = ""
-    """What each line about an epoch begins with."""
-    again: str = "The same command with --resume"
-    """What continues a training that was stopped."""
+    metrics: list[MetricsRow]
+    batchnorm: Json
 
 
 def fit(
@@ -82,7 +52,7 @@ def fit(
     folder: Path,
     resume: bool = False,
     progress: Progress = SILENT,
-    engine: tuple[Fabric, Processes] | None = None,
+    engine: Engine | None = None,
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
@@ -109,208 +79,200 @@ def fit(
     engine : optional
         What `launch` returned.
     """
-    session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
-    course = Course("Pretraining", train_batches, _measure, collapse_warning)
-    return run_epochs(
-        session,
-        folder,
-        course,
-        lambda rows, after_batch: FitResult(
-            rows, reestimate_model(session, after_batch=after_batch)
-        ),
-        resume=resume,
-        progress=progress,
+    fit_objective(
+        objective,
+        data.metadata,
+        names=data.names,
+        training_rows=data.training_rows,
+        validation_rows=data.validation_rows,
     )
+    sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
+    state = ContrastiveState(
+        model, objective, views, data, settings=settings, sampler=sampler, engine=engine
+    )
+    return train(state, folder, resume=resume, progress=progress)
 
 
-def run_epochs(
-    session: BaseSession,
+def train(
+    state: ContrastiveState, folder: Path, *, resume: bool, progress: Progress = SILENT
+) -> FitResult:
+    """Train a model in place by a loss that is fitted; see `fit`."""
+    with open_training(
+        state, folder, title="Pretraining", resume=resume, progress=progress
+    ) as training:
+        for epoch in training.epochs():
+            for batch in training.batches(epoch):
+                figures = contrastive_step(state, batch, training.position)
+                training.count(batch, figures)
+            figures_of_epoch = _measure(state, epoch, training.check_stop)
+            training.close_epoch(figures_of_epoch, warn=collapse_warning)
+        batchnorm = reestimate_model(state, after_batch=training.check_stop)
+    return FitResult(training.position.metrics, batchnorm)
+
+
+def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> MetricsRow:
+    """Measure the validation samples after an epoch, and fit probes where they are due."""
+    row = measure_contrast(state, after_batch=after_batch)
+    every = state.settings.probe_every
+    if every and (epoch + 1) % every == 0 and len(state.data.validation_rows):
+        row |= measure_probe(state, after_batch=after_batch)
+    return row
+
+
+class Warner(Protocol):
+    """Looks at the metrics of an epoch, and of the epoch before it."""
+
+    def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
+        """Return a warning, or None."""
+
+
+@dataclass
+class Training:
+    """A training under way: epochs and batches that are left, checkpoints, and ``metrics.csv``."""
+
+    state: TrainerState
+    folder: Path
+    position: Position
+    checkpoints: Checkpoints
+    check_stop: CheckStop
+    """Raises `Stopped` where a signal asks to stop; called only where `position` is whole."""
+    task: Task
+    progress: Progress
+    label: str = ""
+    """Begins each line about an epoch."""
+    _reading: Generator[Batch, None, None] | None = None
+    _started: float = 0.0
+    _n_batches: int = 0
+
+    def epochs(
+        self, is_over: Callable[[Sequence[MetricsRow]], bool] | None = None
+    ) -> Iterator[int]:
+        """Yield the epochs that are left; at the latest ``epochs`` of the settings end them."""
+        while self.position.epoch < self.state.settings.epochs:
+            if is_over is not None and is_over(self.position.metrics):
+                return
+            yield self.position.epoch
+            self.check_stop()
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Begin an epoch in training mode, or go on with it, and yield the batches that are left."""
+        batches = self.state.sampler.batches(epoch)
+        self._n_batches = len(batches)
+        self.state.train()
+        self._started = time.perf_counter()
+        self._reading = open_batches(self.state, batches, n_done=self.position.batch)
+        return self._reading
+
+    def count(self, batch: Batch, figures: Mapping[str, float]) -> None:
+        """Count a batch that the weights have learned from, save if due, and stop if asked to."""
+        self.position.count_batch(figures, n_scans=len(batch.rows))
+        now = time.perf_counter()
+        self.position.seconds += now - self._started
+        self._started = now
+        shown = dict(figures)
+        shown.pop("gradient_norm", None)
+        epoch = f"{self.position.epoch + 1}/{self.state.settings.epochs}"
+        self.task.advance(len(batch.rows), epoch=epoch, **shown)
+        self.checkpoints.save_if_due(self.position)
+        self.check_stop()
+
+    def close_epoch(self, figures: MetricsRow, *, warn: Warner | None = None) -> None:
+        """Finish an epoch, whose row of metrics ends with these figures: save, and report."""
+        position = self.position
+        n_scans = len(self.state.data.training_rows)
+        rate = learning_rate_of(
+            position.epoch,
+            self.state.settings,
+            batch=self._n_batches - 1,
+            n_batches=self._n_batches,
+        )
+        row: MetricsRow = {"epoch": position.epoch + 1, "learning_rate": rate}
+        row |= position.means(n_scans)
+        row |= figures
+        row["seconds"] = round(position.seconds + time.perf_counter() - self._started, 3)
+        row["samples_per_second"] = round(n_scans / max(position.seconds, 1e-9), 3)
+        position.close_epoch(row)
+        self.checkpoints.save(position)
+        _write_metrics(self.state, self.folder, position.metrics)
+        self._report(row)
+        if warn is not None:
+            previous = position.metrics[-2] if len(position.metrics) > 1 else None
+            warning = warn(row, previous)
+            if warning is not None:
+                self.progress.warning(warning)
+
+    def close(self) -> None:
+        """End the threads that read batches ahead."""
+        if self._reading is not None:
+            self._reading.close()
+
+    def _report(self, row: MetricsRow) -> None:
+        """Say the figures of an epoch in a line."""
+        shown = []
+        for name, value in row.items():
+            if value is None or name.startswith(("epoch", "seconds", "train_term_")):
+                continue
+            digits = ".3f" if name.startswith("probe_") else ".4g"
+            shown.append(f"{name.replace('_', ' ')} {value:{digits}}")
+        epochs = f"epoch {row['epoch']}/{self.state.settings.epochs}"
+        self.progress.message(f"{self.label}{epochs}: {', '.join(shown)}")
+
+
+@contextlib.contextmanager
+def open_training(
+    state: TrainerState,
     folder: Path,
-    course: Course,
-    finish: Callable[[list[dict[str, Any]], Callable[[], None]], Found],
     *,
+    title: str,
     resume: bool,
     progress: Progress,
-) -> Found:
-    """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
+    label: str = "",
+    again: str = "The same command with --resume",
+) -> Iterator[Training]:
+    """Begin a training, or continue from its last checkpoint; save where a signal stops it.
 
-    `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches;
-    see `fit`.
+    `title` is that of the bar of progress, and `again` names the call that continues a training.
     """
-    settings = session.settings
-    processes = session.processes
+    processes = state.processes
     progress = progress if processes.is_first else SILENT
-    checkpoints = Checkpoints(session, folder, progress=progress)
+    checkpoints = Checkpoints(state, folder, progress=progress)
     position = checkpoints.restore() if resume else Position()
-    done = sum(map(len, session.sampler.batches(position.epoch)[: position.batch]))
-    n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
-
-    def write() -> None:
-        # Floats have all their digits, so that equal runs give equal files; what was not measured
-        # is an empty cell.
-        if processes.is_first:
-            rows = pd.DataFrame(
-                position.metrics, columns=None if position.metrics else ["epoch"], dtype=object
-            )
-            write_text(folder / "metrics.csv", rows.to_csv(index=False, lineterminator="\n"))
-
-    write()  # takes back what was written after the checkpoint
+    # Takes back what was written after the checkpoint.
+    _write_metrics(state, folder, position.metrics)
     with (
         stop_requests(processes.largest) as check_stop,
         deterministic(),
         keeping_freed_memory(),
-        progress.task(course.title, n_left, "samples") as task,
+        progress.task(title, _n_samples_left(state, position), "samples") as task,
     ):
+        training = Training(state, folder, position, checkpoints, check_stop, task, progress, label)
         try:
-            while position.epoch < settings.epochs and not course.is_over(position.metrics):
-                position.close_epoch(
-                    _run_epoch(session, course, position, checkpoints, check_stop, task)
-                )
-                checkpoints.save(position)
-                write()
-                _report(position.metrics, course, progress, settings)
-                check_stop()
-            return finish(position.metrics, check_stop)
+            with contextlib.closing(training):
+                yield training
         except Stopped as stopped:
             # Still within `stop_requests`: a scheduler signals every process, and a second signal
             # may come.
             path = checkpoints.save(position)
             processes.wait_for_all()  # a launcher may end the others when the first process has ended
             kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
+            within = f" and {position.batch} batches" if position.batch else ""
             raise kind(
-                f"stopped by {stopped} after {position.epoch} of {settings.epochs} epochs"
-                + (f" and {position.batch} batches" if position.batch else "")
-                + f"; saved as {path}. {course.again} continues as if nothing had happened."
+                f"stopped by {stopped} after {position.epoch} of {state.settings.epochs} epochs"
+                f"{within}; saved as {path}. {again} continues as if nothing had happened."
             ) from None
 
 
-def _run_epoch(
-    session: BaseSession,
-    course: Course,
-    position: Position,
-    checkpoints: Checkpoints,
-    check_stop: Callable[[], None],
-    task: Task,
-) -> dict[str, Any]:
-    """Train what is left of an epoch, then measure; `position` is whole whenever `check_stop` may raise."""
-    settings = session.settings
-    epoch = position.epoch
-    batches = session.sampler.batches(epoch)
-    session.train()
-    started = time.perf_counter()
-    with contextlib.closing(course.steps(session, batches[position.batch :], position)) as steps:
-        for rows, figures in steps:
-            position.count_batch(figures, n_scans=len(rows))
-            now = time.perf_counter()
-            position.seconds = position.seconds + now - started
-            started = now
-            shown = {name: value for name, value in figures.items() if name != "gradient_norm"}
-            task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
-            checkpoints.save_if_due(position)
-            check_stop()
-    n_scans = len(session.data.training_rows)
-    row: dict[str, Any] = {
-        "epoch": epoch + 1,
-        "learning_rate": learning_rate_of(
-            epoch, settings, batch=len(batches) - 1, n_batches=len(batches)
-        ),
-        **{f"train_{name}": value / n_scans for name, value in position.sums.items()},
-        "gradient_norm": position.sum_of_norms / position.n_norms if position.n_norms else None,
-        **course.measure(session, epoch, after_batch=check_stop),
-    }
-    row["seconds"] = round(position.seconds + time.perf_counter() - started, 3)
-    row["samples_per_second"] = round(n_scans / max(position.seconds, 1e-9), 3)
-    return row
+def _n_samples_left(state: TrainerState, position: Position) -> int:
+    """Return how many samples are to be learned from until the last epoch ends."""
+    n_epochs = state.settings.epochs - position.epoch
+    done = state.sampler.batches(position.epoch)[: position.batch]
+    return n_epochs * len(state.data.training_rows) - sum(map(len, done))
 
 
-def _measure(
-    session: Session, epoch: int, *, after_batch: Callable[[], None]
-) -> dict[str, float | None]:
-    """Return what contrastive training measures after an epoch."""
-    row = measure_contrast(session, after_batch=after_batch)
-    every = session.settings.probe_every
-    if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
-        row |= measure_probe(session, after_batch=after_batch)
-    return row
-
-
-def _report(
-    metrics: Sequence[dict[str, Any]],
-    course: Course,
-    progress: Progress,
-    settings: TrainingSettings,
-) -> None:
-    row = metrics[-1]
-    previous = metrics[-2] if len(metrics) > 1 else None
-    shown = [
-        f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
-        for name, value in row.items()
-        if value is not None and not name.startswith(("epoch", "seconds", "train_term_"))
-    ]
-    progress.message(f"{course.label}epoch {row['epoch']}/{settings.epochs}: {', '.join(shown)}")
-    warning = course.warn(row, previous)
-    if warning is not None:
-        progress.warning(warning)
-
-
-class Stopped(Exception):
-    """Training was asked to stop by `signal`; raised only where its state is whole."""
-
-    def __init__(self, number: int) -> None:
-        self.signal = signal.Signals(number)
-        super().__init__(self.signal.name)
-
-
-@contextlib.contextmanager
-def stop_requests(
-    agree: Callable[[int], int] = lambda number: number,
-) -> Iterator[Callable[[], None]]:
-    """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped` for it.
-
-    A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that
-    all processes act on. Outside the main thread signals stay as they are.
-    """
-    noted = 0
-    previous = dict[signal.Signals, Any]()
-
-    def put_back() -> None:
-        while previous:
-            signal.signal(*previous.popitem())
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal noted
-        del frame
-        noted = number
-        put_back()
-
-    def check() -> None:
-        if number := agree(noted):
-            raise Stopped(number)
-
-    if threading.current_thread() is threading.main_thread():
-        for which in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            previous[which] = signal.signal(which, note)
-    try:
-        yield check
-    finally:
-        put_back()
-
-
-@contextlib.contextmanager
-def suspending() -> Iterator[None]:
-    """Let SIGUSR1, which would kill, end the process as one to be started again, where there is nothing to save."""
-
-    def suspend(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise TrainingSuspended(
-            "stopped by SIGUSR1 with nothing to save; the same command with --resume goes on."
-        )
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
+def _write_metrics(state: TrainerState, folder: Path, metrics: Sequence[MetricsRow]) -> None:
+    """Write ``metrics.csv``: floats with all digits, so that equal runs give equal files; unmeasured cells empty."""
+    if not state.processes.is_first:
         return
-    before = signal.signal(signal.SIGUSR1, suspend)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    columns = None if metrics else ["epoch"]
+    rows = pd.DataFrame(metrics, columns=columns, dtype=object)
+    write_text(folder / "metrics.csv", rows.to_csv(index=False, lineterminator="\n"))

@@ -2,12 +2,32 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from neurocontrast.training.settings import TrainingSettings
+
+_MOMENTUM = 0.9
+_TRUST = 0.001
+
+
+class ParameterGroup(TypedDict):
+    """Parameters that are trained alike, as PyTorch's optimisers take them."""
+
+    params: list[nn.Parameter]
+    weight_decay: NotRequired[float]
+    factor: NotRequired[float]
+    """Part of the learning rate that the group has."""
+
+
+class _GroupOfLARS(TypedDict):
+    params: list[nn.Parameter]
+    lr: float
+    momentum: float
+    weight_decay: float
+    trust_coefficient: float
 
 
 class LARS(torch.optim.Optimizer):
@@ -24,9 +44,9 @@ class LARS(torch.optim.Optimizer):
         parameters: Iterable[Any],
         *,
         lr: float,
-        momentum: float = 0.9,
+        momentum: float = _MOMENTUM,
         weight_decay: float = 0.0,
-        trust_coefficient: float = 0.001,
+        trust_coefficient: float = _TRUST,
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__(parameters, {**defaults, "trust_coefficient": trust_coefficient})
@@ -35,13 +55,13 @@ class LARS(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Change the weights by one step."""
         loss = None if closure is None else torch.enable_grad()(closure)()
-        for group in self.param_groups:
+        for group in cast(list[_GroupOfLARS], self.param_groups):
             for weight in group["params"]:
                 if weight.grad is not None:
                     self._step_of(weight, weight.grad, group)
         return loss
 
-    def _step_of(self, weight: Tensor, step: Tensor, group: dict[str, Any]) -> None:
+    def _step_of(self, weight: Tensor, step: Tensor, group: _GroupOfLARS) -> None:
         if weight.ndim > 1:
             # Tensors, not numbers: nothing waits for the device.
             of_weight = weight.norm()
@@ -60,18 +80,23 @@ class LARS(torch.optim.Optimizer):
 
 def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> torch.optim.Optimizer:
     """Return the optimiser that the settings name, over parameters or groups of them; see `set_learning_rate`."""
-    common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    momentum = 0.9 if settings.momentum is None else settings.momentum
+    rate = settings.learning_rate
+    decay = settings.weight_decay
+    momentum = _MOMENTUM if settings.momentum is None else settings.momentum
     if settings.optimizer == "lars":
-        trust = 0.001 if settings.trust_coefficient is None else settings.trust_coefficient
-        return LARS(parameters, momentum=momentum, trust_coefficient=trust, **common)
+        trust = _TRUST if settings.trust_coefficient is None else settings.trust_coefficient
+        return LARS(
+            parameters, lr=rate, weight_decay=decay, momentum=momentum, trust_coefficient=trust
+        )
     # One pass over the weights, a third of the time; it would hide float16's gradients while they
     # are scaled.
-    common["fused"] = settings.precision != "16-mixed"
+    fused = settings.precision != "16-mixed"
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=momentum, **common)
-    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameters, **common)
+        return torch.optim.SGD(
+            parameters, lr=rate, weight_decay=decay, momentum=momentum, fused=fused
+        )
+    optimizer = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+    return optimizer(parameters, lr=rate, weight_decay=decay, fused=fused)
 
 
 def set_learning_rate(optimizer: Any, rate: float) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from neurocontrast.parallel.hardware import Hardware
 from neurocontrast.settings import Settings
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -142,9 +143,9 @@ class TrainingSettings(Settings):
         return self
 
     @property
-    def of_launch(self) -> dict[str, Any]:
+    def hardware(self) -> Hardware:
         """The settings by which processes are started and joined."""
-        return self.model_dump(include={"accelerator", "devices", "num_nodes", "precision"})
+        return Hardware(self.accelerator, self.devices, self.num_nodes, self.precision)
 
     @property
     def columns_of_strata(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from neurocontrast.transforms.describing import (
     METHOD,
     OWNER,
     WRAPPED,
+    WRITTEN_KEYS,
     Description,
 )
 
@@ -30,7 +31,8 @@ def is_same(stored: Description, current: Description) -> bool | None:
 
     Versions before 2026-11-28 wrote absolute paths and the last files of readers, described partial
     functions and bound methods by their class or name alone, and left out options of `Compose`,
-    classes of containers and makers of pickles.
+    classes of containers and makers of pickles. Those before 2026-11-29 wrote which settings of a
+    model of pydantic had been given, so that a default that was written made another object.
     """
     stored = _renewed(stored)
     if stored == current:
@@ -48,6 +50,7 @@ def _renewed(stored: Description) -> Description:
         is_reader = str(stored.get("class")).startswith("monai.data.image_reader.")
         names = map(name_of_text, stored)
         renewed = dict(zip(names, map(_renewed, stored.values()), strict=True))
+        renewed.pop(WRITTEN_KEYS, None)
         for name in LAST_FILES_OF_READERS:
             if is_reader:
                 renewed.pop(name, None)

@@ -1,6 +1,7 @@
 """The whole way from a scan's file to the image that a network sees, and its random views, each as one `Compose`."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from neurocontrast.transforms.rand_place import (
 from neurocontrast.transforms.rand_volumes import RandVolumed
 from neurocontrast.transforms.signal import FromSignald, ToSignald
 
-_ON_SIGNAL: dict[str, type[RandVolumed]] = {
+_ON_SIGNAL: dict[str, Callable[..., RandVolumed]] = {
     "affine": RandBrainAffined,
     "contrast": RandBrainContrastd,
     "bias_field": RandBrainBiasFieldd,
@@ -47,7 +48,7 @@ _ON_SIGNAL: dict[str, type[RandVolumed]] = {
     "tight_mask": RandTightMaskd,
     "mask_edge": RandMaskEdged,
 }
-_LAST: dict[str, type[RandVolumed]] = {
+_LAST: dict[str, Callable[..., RandVolumed]] = {
     "tissue_shift": RandTissueShiftd,
     "blur": RandBlurd,
     "noise": RandNoised,
@@ -177,7 +178,7 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 
 
 def _operations(
-    transforms: dict[str, type[RandVolumed]], settings: AugmentSettings, key: str
+    transforms: dict[str, Callable[..., RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
     """Return the transforms of the operations that are on."""
     operations = []

@@ -69,6 +69,8 @@ CONTAINER = "container"
 ITEMS = "items"
 MAKER = "made by"
 WRAPPED = "wrapped"
+WRITTEN_KEYS = "__pydantic_fields_set__"
+"""The settings that were written, defaults or not, of a model of pydantic: no property of its values."""
 _OUTSIDE = Position()
 
 
@@ -374,7 +376,7 @@ def _describe_attributes(value: object, position: Position) -> Description:
     if attributes is None:
         position.refuse(no_description(kind))
     inside = position.within(value)
-    left_out = set(state_names(kind))
+    left_out = {*state_names(kind), WRITTEN_KEYS}
     if kind.__getstate__ is not object.__getstate__:
         state = state_by_class(value, attributes, position)
         left_out |= attributes.keys() - state.keys()

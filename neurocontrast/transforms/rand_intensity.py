@@ -28,8 +28,18 @@ _SEED_NUMBERS = 2
 class RandBrainContrastd(RandSignald):
     """Raise the brain's signal to a random power; the least and the greatest stay.
 
-    As MONAI's `RandAdjustContrastd` between `ToSignald` and `FromSignald`. Ranges are the fields of
-    `neurocontrast.transforms.augment.Contrast`.
+    As MONAI's `RandAdjustContrastd` between `ToSignald` and `FromSignald`.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    gamma : (float, float), default (0.8, 1.25)
+        Exponent; below 1 dark tissue grows brighter. Limits: 0.2 to 5.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -39,8 +49,19 @@ class RandBrainContrastd(RandSignald):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Contrast
+    settings: augment.Contrast
     operation = "contrast"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        gamma: augment.Pair = (0.8, 1.25),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Contrast(probability=prob, gamma=gamma)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
         """Return low + range · ((signal − low) / range) ** gamma, of all channels together."""
@@ -58,7 +79,20 @@ class RandBrainBiasFieldd(RandSignald):
     """Multiply the brain's signal by the exponential of a random polynomial of a random spread.
 
     MONAI's `RandBiasFieldd` draws coefficients, so that the spread of its field grows with the
-    degree. Ranges are the fields of `neurocontrast.transforms.augment.BiasField`.
+    degree.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    order : int, default 3
+        Total degree of the polynomial. Range: 1 to 6.
+    strength : (float, float), default (0.05, 0.25)
+        Standard deviation of the field's logarithm. Limits: 0 to 1.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -68,8 +102,20 @@ class RandBrainBiasFieldd(RandSignald):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.BiasField
+    settings: augment.BiasField
     operation = "bias_field"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        order: int = 3,
+        strength: augment.Pair = (0.05, 0.25),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.BiasField(probability=prob, order=order, strength=strength)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
         """Count the terms of the polynomial."""
@@ -174,8 +220,18 @@ class RandNoised(_RandNoised):
     """Add Gaussian noise of random strength.
 
     A CPU and a GPU draw different, equally distributed noise. The strength of MONAI's
-    `RandGaussianNoised` is drawn from 0 on, or fixed. Ranges are the fields of
-    `neurocontrast.transforms.augment.Noise`.
+    `RandGaussianNoised` is drawn from 0 on, or fixed.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    sigma : (float, float), default (0.1, 1.0)
+        Standard deviation of the noise, in units of the intensities. Limits: 0 to 10.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -185,8 +241,19 @@ class RandNoised(_RandNoised):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Noise
+    settings: augment.Noise
     operation = "noise"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        sigma: augment.Pair = (0.1, 1.0),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Noise(probability=prob, sigma=sigma)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, x_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
         """Return the volumes with noise drawn on their device."""
@@ -196,8 +263,20 @@ class RandNoised(_RandNoised):
 class RandBrainRiciand(_RandNoised, RandSignald):
     """Give the brain the noise of a magnitude image.
 
-    A complex signal has Gaussian noise in both parts. The strength of MONAI's `RandRicianNoised` is
-    drawn from 0 on, or fixed. Ranges are the fields of `neurocontrast.transforms.augment.Rician`.
+    A complex signal has Gaussian noise in both parts. The strength of MONAI's
+    `RandRicianNoised` is drawn from 0 on, or fixed.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    sigma : (float, float), default (0.01, 0.04)
+        Standard deviation of the noise in either part of the complex signal; the brain's
+        bright end is 1. Limits: 0 to 1.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -207,8 +286,19 @@ class RandBrainRiciand(_RandNoised, RandSignald):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Rician
+    settings: augment.Rician
     operation = "rician"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        sigma: augment.Pair = (0.01, 0.04),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Rician(probability=prob, sigma=sigma)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
         """Return the magnitude of the signals with noise in both parts."""
@@ -241,8 +331,19 @@ def blur(x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
 class RandBlurd(RandVolumed):
     """Blur volumes by a Gaussian of random width, the same along each axis.
 
-    MONAI's `RandGaussianSmoothd` draws a width for each axis, and takes what lies beyond the border
-    for 0. Ranges are the fields of `neurocontrast.transforms.augment.Blur`.
+    MONAI's `RandGaussianSmoothd` draws a width for each axis, and takes what lies beyond the
+    border for 0.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    sigma_voxels : (float, float), default (0.1, 1.0)
+        Standard deviation of the Gaussian. Limits: 0 to 10.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -252,8 +353,19 @@ class RandBlurd(RandVolumed):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Blur
+    settings: augment.Blur
     operation = "blur"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        sigma_voxels: augment.Pair = (0.1, 1.0),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Blur(probability=prob, sigma_voxels=sigma_voxels)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
         """Return the blurred volumes."""
@@ -263,7 +375,18 @@ class RandBlurd(RandVolumed):
 class RandBrainSharpnessd(RandSignald):
     """Make the brain sharper or smoother by an unsharp mask.
 
-    Ranges are the fields of `neurocontrast.transforms.augment.Sharpness`.
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    amount : (float, float), default (-0.5, 1.0)
+        How many times the difference is added; −1 leaves the Gaussian. Limits: −1 to 5.
+    sigma_voxels : float, default 1.0
+        Standard deviation of the Gaussian. Range: above 0, at most 3.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -273,8 +396,20 @@ class RandBrainSharpnessd(RandSignald):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Sharpness
+    settings: augment.Sharpness
     operation = "sharpness"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        amount: augment.Pair = (-0.5, 1.0),
+        sigma_voxels: float = 1.0,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Sharpness(probability=prob, amount=amount, sigma_voxels=sigma_voxels)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
         """Return signals, sharper or smoother, nowhere below a quarter: dim edges stay brain."""
@@ -287,8 +422,23 @@ class RandBrainSharpnessd(RandSignald):
 class RandTissueShiftd(RandVolumed):
     """Multiply each map of tissue by a smooth field, and add another inside the brain.
 
-    MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing. Ranges are the
-    fields of `neurocontrast.transforms.augment.TissueShift`.
+    MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    order : int, default 2
+        Total degree of the polynomials. Range: 1 to 6.
+    gain : (float, float), default (0.0, 0.1)
+        Standard deviation of the factor's logarithm. Limits: 0 to 1.
+    shift : (float, float), default (0.0, 0.05)
+        Standard deviation of what is added, over the largest value of a map. Limits: 0 to
+        1.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -298,8 +448,21 @@ class RandTissueShiftd(RandVolumed):
     torch.Size([2, 9, 9, 9])
     """
 
-    Settings = augment.TissueShift
+    settings: augment.TissueShift
     operation = "tissue_shift"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        order: int = 2,
+        gain: augment.Pair = (0.0, 0.1),
+        shift: augment.Pair = (0.0, 0.05),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.TissueShift(probability=prob, order=order, gain=gain, shift=shift)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:
         """Count the terms of two polynomials a map, their constants too."""

@@ -1,6 +1,7 @@
 """Random changes of parts of a volume: rims of the brain that are cut off or left, and boxes."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over 
 class _RandRimd(RandSignald):
     """Base of the operations on a rim whose depth varies over the box."""
 
+    settings: augment.TightMask | augment.MaskEdge
     moves_brain = True
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
@@ -43,7 +45,20 @@ class _RandRimd(RandSignald):
 class RandTightMaskd(_RandRimd):
     """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds.
 
-    Ranges are the fields of `neurocontrast.transforms.augment.TightMask`.
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    depth_voxels : (float, float), default (0.5, 1.5)
+        Mean depth of the cut. Limits: above 0, at most 3.
+    variation_voxels : float, default 0.5
+        Standard deviation of the depth over the box. Range: 0 to 3.
+    below : (float, float), default (0.2, 0.5)
+        Signal below which voxels are cut; the brain's bright end is 1. Limits: 0 to 1.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -53,8 +68,26 @@ class RandTightMaskd(_RandRimd):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.TightMask
+    settings: augment.TightMask
     operation = "tight_mask"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        depth_voxels: augment.Pair = (0.5, 1.5),
+        variation_voxels: float = 0.5,
+        below: augment.Pair = (0.2, 0.5),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.TightMask(
+            probability=prob,
+            depth_voxels=depth_voxels,
+            variation_voxels=variation_voxels,
+            below=below,
+        )
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
@@ -66,7 +99,20 @@ class RandTightMaskd(_RandRimd):
 class RandMaskEdged(_RandRimd):
     """Cut a rim of uneven depth off the brain, or leave a dark one around the brain.
 
-    Ranges are the fields of `neurocontrast.transforms.augment.MaskEdge`.
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    depth_voxels : (float, float), default (-0.5, 0.75)
+        Mean depth of the cut; below 0, of the rim that is left. Limits: −3 to 3.
+    variation_voxels : float, default 0.5
+        Standard deviation of the depth over the box. Range: 0 to 3.
+    rim : (float, float), default (0.2, 0.6)
+        Signal of a rim that is left, over that of the brain's edge. Limits: 0 to 1.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -76,8 +122,23 @@ class RandMaskEdged(_RandRimd):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.MaskEdge
+    settings: augment.MaskEdge
     operation = "mask_edge"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        depth_voxels: augment.Pair = (-0.5, 0.75),
+        variation_voxels: float = 0.5,
+        rim: augment.Pair = (0.2, 0.6),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.MaskEdge(
+            probability=prob, depth_voxels=depth_voxels, variation_voxels=variation_voxels, rim=rim
+        )
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change_brain(
         self,
@@ -161,8 +222,21 @@ def _mask_width(depth_voxels: Array) -> Array:
 class RandCutoutd(RandVolumed):
     """Set one box, wholly inside the volume, to a constant.
 
-    MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume. Ranges are the
-    fields of `neurocontrast.transforms.augment.Cutout`.
+    MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    fraction : (float, float), default (0.25, 0.25)
+        Side of the box over the volume's. Limits: above 0, at most 1.
+    value : float, default 0.0
+        What the box is set to; 0 is the mean of a z-scored volume. Range: any finite
+        number.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -173,8 +247,20 @@ class RandCutoutd(RandVolumed):
     64
     """
 
-    Settings = augment.Cutout
+    settings: augment.Cutout
     operation = "cutout"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        fraction: augment.Pair = (0.25, 0.25),
+        value: float = 0.0,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Cutout(probability=prob, fraction=fraction, value=value)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
         """Count the numbers that place the box."""

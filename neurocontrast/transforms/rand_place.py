@@ -38,8 +38,18 @@ class _RandPlaced(RandVolumed):
 class RandMirrord(_RandPlaced):
     """Mirror volumes along one of some axes.
 
-    MONAI's `RandAxisFlipd` chooses among all axes. Settings are the fields of
-    `neurocontrast.transforms.augment.Flip`.
+    MONAI's `RandAxisFlipd` chooses among all axes.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    axes : sequence of int, default (0, 1, 2)
+        Axes to choose among: 0 left to right, 1 back to front, 2 bottom to top.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -50,8 +60,19 @@ class RandMirrord(_RandPlaced):
     tensor([1., 0.])
     """
 
-    Settings = augment.Flip
+    settings: augment.Flip
     operation = "flip"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        axes: augment.Axes = (0, 1, 2),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Flip(probability=prob, axes=axes)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
         """Return no ranges: axes are numbers to choose among."""
@@ -90,8 +111,24 @@ class RandMirrord(_RandPlaced):
 class RandBrainAffined(_RandPlaced, RandSignald):
     """Rotate, shift and scale the brain about the centre of the box, outside of which is 0.
 
-    As MONAI's `RandAffined` on a signal and, by the nearest voxel, on its mask. Ranges are the
-    fields of `neurocontrast.transforms.augment.Affine`; every axis has a number of its own.
+    As MONAI's `RandAffined` on a signal and, by the nearest voxel, on its mask. Every axis has
+    a number of its own.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    rotation_degrees : (float, float), default (-3.0, 3.0)
+        Angle about each axis. Limits: within ±45.
+    translation_voxels : (float, float), default (-1.0, 1.0)
+        Shift along each axis. Limits: within ±16.
+    scale : (float, float), default (1.0, 1.0)
+        Factor on lengths, drawn by its reciprocal for each axis. The size of the brain
+        tells age and sex. Limits: 0.5 to 2.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -101,9 +138,27 @@ class RandBrainAffined(_RandPlaced, RandSignald):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Affine
+    settings: augment.Affine
     operation = "affine"
     moves_brain = True
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        rotation_degrees: augment.Pair = (-3.0, 3.0),
+        translation_voxels: augment.Pair = (-1.0, 1.0),
+        scale: augment.Pair = (1.0, 1.0),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Affine(
+            probability=prob,
+            rotation_degrees=rotation_degrees,
+            translation_voxels=translation_voxels,
+            scale=scale,
+        )
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
         """Return no ranges: each holds for three numbers."""
@@ -171,7 +226,16 @@ def _rotations(radians: Array) -> Array:
 class RandResizedCropd(_RandPlaced):
     """Resize a box of the volume to the whole volume's shape, by trilinear interpolation.
 
-    Ranges are the fields of `neurocontrast.transforms.augment.Crop`.
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where volumes (channels, D, H, W) are in a dictionary.
+    prob : float, default 0.5
+        How often a volume is changed, 0 to 1.
+    fraction : (float, float), default (0.75, 0.75)
+        Side of the box over the volume's. Limits: above 0, at most 1.
+    allow_missing_keys : bool, default False
+        Whether a dictionary may lack some of the keys.
 
     Examples
     --------
@@ -181,8 +245,19 @@ class RandResizedCropd(_RandPlaced):
     torch.Size([1, 9, 9, 9])
     """
 
-    Settings = augment.Crop
+    settings: augment.Crop
     operation = "crop"
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        prob: float = 0.5,
+        *,
+        fraction: augment.Pair = (0.75, 0.75),
+        allow_missing_keys: bool = False,
+    ) -> None:
+        settings = augment.Crop(probability=prob, fraction=fraction)
+        super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
         """Count the numbers that place the box."""

@@ -28,30 +28,26 @@ ChangeOfBrains = Callable[..., tuple[Tensor, Tensor]]
 
 
 class RandVolumed(RandomizableTransform, VolumeTransformd):
-    """Apply a random operation to volumes; a subclass has `Settings`, `operation` and `change`.
+    """Apply a random operation to volumes; a subclass has a constructor, `operation` and `change`.
 
-    `prob` says how often, `ranges` are the other fields of `Settings`. All volumes of a dictionary
-    are changed alike and become float32; none is changed in place. A volume in any batch, or alone,
-    becomes the same, bit for bit, by the same seed.
+    All volumes of a dictionary are changed alike and become float32; none is changed in place. A
+    volume in any batch, or alone, becomes the same, bit for bit, by the same seed.
     """
 
-    Settings: ClassVar[type[Operation]]
+    settings: Operation
     operation: ClassVar[str]
     """Names the operation's random numbers: those of another operation leave them as they are."""
 
     def __init__(
         self,
         keys: str | Sequence[str],
-        prob: float | None = None,
+        settings: Operation,
         *,
         allow_missing_keys: bool = False,
-        **ranges: Any,
     ) -> None:
         MapTransform.__init__(self, keys, allow_missing_keys)
-        if prob is not None:
-            ranges["probability"] = prob
-        self.settings: Any = self.Settings(**ranges)
-        RandomizableTransform.__init__(self, self.settings.probability)
+        self.settings = settings
+        RandomizableTransform.__init__(self, settings.probability)
         self.seed = 0
 
     def limits(self) -> Mapping[str, Pair]:

@@ -8,10 +8,21 @@ import yaml
 
 import neurocontrast
 from neurocontrast.cli import run
-from neurocontrast.config import load_config
-from neurocontrast.config.load import describe_recipe, find_config, list_recipes
+from neurocontrast.config import Config, as_config, load_config
+from neurocontrast.config.load import (
+    describe_recipe,
+    find_config,
+    list_recipes,
+    parse_value,
+    read_config,
+    read_yaml,
+    write_out,
+)
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.kernels.factors import KERNELS
+from neurocontrast.losses.registry import LOSSES as LOSSES_BY_NAME
+from neurocontrast.losses.registry import loss_model
 
 
 def test_every_recipe_has_a_name_and_says_what_it_is():
@@ -82,6 +93,68 @@ def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, m
     assert (schema.read_text(), (tmp_path / "yaware.yaml").exists()) == ('{"mine": 1}', False)
 
 
+@pytest.mark.parametrize("name", list_recipes())
+def test_a_recipe_written_out_has_every_key_and_stands_alone(name):
+    text = write_out(list_recipes()[name])
+    content = parse_value(text, place=name)
+    assert "extends" not in content
+    assert content == read_config(list_recipes()[name])
+    assert text.count("#") > 10
+    assert load_config(content) == load_config(name)
+
+
+def test_a_copy_of_a_recipe_that_extends_another_is_whole(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert list_recipes()["conditional_reference"].read_text().count("extends: ") == 1
+    assert run(["config", "copy", "conditional_reference"]) == 0
+    text = (tmp_path / "conditional_reference.yaml").read_text(encoding="utf-8")
+    assert "extends: " not in text
+    assert "learning_rate: 1.0e-4     # [A]" in text
+    assert load_config(tmp_path / "conditional_reference.yaml") == load_config(
+        "conditional_reference"
+    )
+    capsys.readouterr()
+    assert run(["config", "show", "conditional_reference"]) == 0
+    assert capsys.readouterr().out.strip() == text.partition("\n")[2].strip()
+
+
+def test_what_differs_replaces_keys_and_the_objective_whole(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: conditional\ntraining: {epochs: 3}\nobjective: {loss: ntxent}\n")
+    config = load_config(mine)
+    base = load_config("conditional")
+    assert config.training == base.training.model_copy(update={"epochs": 3})
+    assert config.objective.model_dump() == {"loss": "ntxent", "temperature": 0.1}
+    assert (config.data, config.encoder) == (base.data, base.encoder)
+    again = tmp_path / "again.yaml"
+    again.write_text("extends: mine.yaml\nseed: 4\n")
+    assert load_config(again, ["training.epochs=5"]) == config.model_copy(
+        update={"seed": 4, "training": base.training.model_copy(update={"epochs": 5})}
+    )
+    from_python = {"extends": "conditional", "training": {"epochs": 3}}
+    assert as_config(from_python).training == load_config(from_python).training == config.training
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("yawar", r"mine\.yaml: extends: 'yawar' is no recipe\. Did you mean 'yaware'\?"),
+        ("other.yaml", r"mine\.yaml: extends: there is no file '.*other\.yaml'"),
+        ("3", r"mine\.yaml: extends: must be the name of a recipe, or a YAML file, found 3"),
+        ("[yaware]", r"mine\.yaml: extends: must be the name .* found \['yaware'\]"),
+        ("mine.yaml", r"mine\.yaml: extends: 'mine\.yaml' extends this file in turn"),
+        ("circle.yaml", r"circle\.yaml: extends: 'mine\.yaml' extends this file in turn"),
+    ],
+)
+def test_a_base_that_is_unknown_or_goes_in_a_circle_is_refused_with_both_names(
+    base, message, tmp_path
+):
+    (tmp_path / "mine.yaml").write_text(f"extends: {base}\n")
+    (tmp_path / "circle.yaml").write_text("extends: mine.yaml\n")
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / "mine.yaml")
+
+
 def test_the_schema_knows_the_sections_of_every_recipe(capsys):
     assert run(["config", "schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
@@ -90,6 +163,78 @@ def test_the_schema_knows_the_sections_of_every_recipe(capsys):
         assert set(content) <= set(schema["properties"])
         training = schema["$defs"]["TrainingSettings"]["properties"]
         assert set(content.get("training") or {}) <= set(training)
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return Config.model_json_schema()
+
+
+def _properties(schema, union):
+    """Return the keys of each kind of a union, by its name, with their descriptions."""
+    kinds = {}
+    for kind in union.get("oneOf", union.get("anyOf")):
+        for reference in kind.get("allOf", [kind]):
+            if "$ref" in reference:
+                name = reference["$ref"].rpartition("/")[2]
+                kinds[name] = schema["$defs"][name]["properties"]
+    return kinds
+
+
+def test_the_schema_knows_the_keys_of_every_loss(schema):
+    kinds = _properties(schema, schema["properties"]["objective"])
+    assert {keys["loss"]["const"] for keys in kinds.values()} == set(LOSSES_BY_NAME)
+    for name, keys in kinds.items():
+        model = loss_model(keys["loss"]["const"])
+        assert list(keys) == list(model.model_fields), name
+        told = [key for key, found in keys.items() if key == "loss" or found.get("description")]
+        assert told == list(keys), name
+    parts = kinds["SumOfObjectives"]["objectives"]["patternProperties"].values()
+    (part,) = parts
+    assert set(_properties(schema, part)) == set(kinds) - {"SumOfObjectives", "Supervised"}
+
+
+def test_the_schema_knows_the_keys_of_every_kernel_of_data_and_of_views(schema):
+    keys = schema["$defs"]["YAwareInfoNCE"]["properties"]
+    for factors in (keys["kernel"], keys["negatives"]["anyOf"][0]):
+        kinds = _properties(schema, factors["items"])
+        assert {each["type"]["const"] for each in kinds.values()} == set(KERNELS)
+        assert kinds["Gaussian"]["sigma"]["description"].startswith("Standard deviation in the")
+    data = _properties(schema, schema["properties"]["data"])
+    assert [each["kind"]["const"] for each in data.values()] == ["volumes", "images", "measures"]
+    assert "spacing_mm" in data["DataSettings"]
+    assert "spacing_mm" not in data["ImageDataSettings"]
+    augment = _properties(schema, schema["properties"]["augment"])
+    assert set(augment["AugmentSettings"]) >= {"flip", "tissue_shift", "crop"}
+    assert set(augment) == {"AugmentSettings", "ImageAugmentSettings", "MeasureAugmentSettings"}
+
+
+@pytest.mark.parametrize(
+    ("section", "is_right"),
+    [
+        ({"objective": {"loss": "ntxent", "temperature": "learnable"}}, True),
+        ({"objective": {"loss": "my_module:Mine", "anything": 1}}, True),
+        ({"objective": {"loss": "ntxent", "kernel": []}}, False),
+        ({"objective": {"loss": "ntxen"}}, False),
+        ({"objective": {"temperature": 0.1}}, False),
+        ({"objective": {"loss": "yaware", "kernel": [{"type": "my:Kernel", "width": 1}]}}, True),
+        ({"objective": {"loss": "supcon", "label": "sex", "temperature": 0}}, False),
+        ({"data": {"kind": "measures", "measures": "measures.tsv"}}, True),
+        ({"data": {"participants": "participants.tsv"}}, True),
+        ({"data": {"kind": "images", "spacing_mm": 1.0}}, False),
+        ({"augment": {"flip": {"axes": [0]}, "noise": None}}, True),
+        ({"augment": {"flip": {"axis": [0]}}}, False),
+    ],
+)
+def test_an_editor_finds_wrong_keys_of_a_kind(schema, section, is_right):
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(schema)
+    assert validator.is_valid(section) == is_right
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_is_right_in_an_editor(schema, name):
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(schema)
+    assert [*validator.iter_errors(read_yaml(list_recipes()[name]))] == []
 
 
 AGE = ("gaussian", "age", 5.0)

@@ -21,7 +21,7 @@ from neurocontrast.kernels import (
     Linear,
     Polynomial,
 )
-from neurocontrast.kernels.factors import KernelSettings, build_kernel
+from neurocontrast.kernels.factors import KernelLike, build_kernel
 
 AGES = torch.tensor([20.0, 25.0, 60.0, 25.0], dtype=torch.float64)
 VECTORS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
@@ -382,7 +382,7 @@ class TestRefused:
 
 
 def test_settings_are_a_list_of_factors_or_a_kernel():
-    adapter = TypeAdapter(KernelSettings)
+    adapter = TypeAdapter(KernelLike)
     age = {"type": "gaussian", "column": "age", "sigma": 5.0}
     factors = adapter.validate_python([age, {"type": "categorical", "column": "sex"}])
     kernel = build_kernel(factors)

@@ -11,9 +11,9 @@ import torch
 import neurocontrast
 from neurocontrast.config import as_config, build_objective, load_config
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels import Categorical, ColumnKernel, ConditionalEmbedding, FactorSettings
+from neurocontrast.kernels import Categorical, ColumnKernel, ConditionalEmbedding, Missing
 from neurocontrast.losses import FairCCLK, YAwareInfoNCE
-from neurocontrast.settings import Positive
+from neurocontrast.settings import Positive, checked
 from tests.commands.small_run import OF_MEASURES
 
 AGES = torch.tensor([20.0, 25.0, 60.0])
@@ -22,8 +22,10 @@ AGES = torch.tensor([20.0, 25.0, 60.0])
 class Window(ColumnKernel):
     """1 for equal values, falling on a line to 0 at a difference of `width`."""
 
-    class Settings(FactorSettings):
-        width: Positive = 10.0
+    @checked
+    def __init__(self, column: str, *, width: Positive = 10.0, missing: Missing = "error") -> None:
+        super().__init__(column, missing=missing)
+        self.width = width
 
     def weights(self, rows, cols, dtype):
         """The formula."""

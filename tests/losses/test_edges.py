@@ -8,6 +8,7 @@ import torch
 from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Gaussian, Linear
+from neurocontrast.losses.registry import loss_model
 from tests.losses.specimens import random_batch
 
 AGE = Gaussian("age", sigma=10.0)
@@ -140,9 +141,9 @@ def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, symmet
 # -------------------------------------------------------------------------------------------
 def test_settings_that_nobody_gives_are_those_of_the_papers():
     given = {"temperature": 0.5, "positive_prior": 0.1}
-    assert losses.DebiasedInfoNCE.Settings().model_dump().items() >= given.items()
+    assert loss_model("debiased")().model_dump().items() >= given.items()
     assert (
-        losses.HardNegativeInfoNCE.Settings().model_dump().items()
+        loss_model("hard_negative")().model_dump().items()
         >= {**given, "concentration": 1.0}.items()
     )
 

@@ -11,10 +11,10 @@ import torch
 import neurocontrast
 from neurocontrast.config import as_config, build_objective, load_config
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses import LossSettings, Objective
+from neurocontrast.kernels.factors import KernelLike
+from neurocontrast.losses import Objective
 from neurocontrast.losses.core import Pool
-from neurocontrast.settings import Positive
+from neurocontrast.settings import Positive, checked
 
 NAME = f"{__name__}:Attraction"
 KERNEL = [{"column": "age", "type": "gaussian", "sigma": 5.0}]
@@ -26,9 +26,10 @@ class Attraction(Objective):
     title = "attraction"
     citation = "Doe J. Attraction is all there is. 2026."
 
-    class Settings(LossSettings):
-        kernel: KernelSettings
-        power: Positive = 1.0
+    @checked
+    def __init__(self, kernel: KernelLike, *, power: Positive = 1.0) -> None:
+        super().__init__(kernel=kernel)
+        self.power = power
 
     def parts(self, pool: Pool) -> dict[str, torch.Tensor]:
         """The one part."""

@@ -5,6 +5,7 @@ import torch
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.devices import COMMAND, Launched, launched, refuse_several
+from neurocontrast.parallel.hardware import Hardware
 from neurocontrast.parallel.launch import _environment_of, launch
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
@@ -42,7 +43,7 @@ def step_of_srun(monkeypatch, **changes):
 
 
 def start(accelerator="cpu", *, devices):
-    return launch(accelerator=accelerator, devices=devices, num_nodes=1, precision="32-true")
+    return launch(Hardware(accelerator, devices))
 
 
 def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
@@ -67,18 +68,6 @@ def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
     step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="3,1")
     with pytest.raises(ConfigError, match=r"srun: this step has 3,1 tasks .*--ntasks-per-node"):
         start(devices=4)
-
-
-def test_steps_and_jobs_beside_one_another_meet_at_ports_of_their_own(monkeypatch):
-    def port(job, step):
-        step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="4", JOB_ID=str(job), STEP_ID=str(step))
-        return _environment_of("srun").main_port
-
-    found = [port(job, step) for job in (*range(99_990, 100_010), 109_995) for step in range(8)]
-    assert len(set(found)) == len(found)
-    assert all(15_000 <= each < 32_000 for each in found)
-    monkeypatch.setenv("MASTER_PORT", "12345")
-    assert _environment_of("srun").main_port == 12345
 
 
 def test_gpus_that_are_not_there_are_refused(monkeypatch):

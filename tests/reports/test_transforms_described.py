@@ -32,6 +32,8 @@ from monai.transforms import (
 
 from neurocontrast.data.datasets import deterministic_part
 from neurocontrast.exceptions import DataError, NeurocontrastWarning
+from neurocontrast.transforms import RandNoised
+from neurocontrast.transforms.comparing import is_same
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.describing import describe
 
@@ -239,6 +241,7 @@ def test_generators_of_random_numbers_are_refused(generator):
         describe(Settings(1.0, generator))
 
 
+@pytest.mark.slow
 def test_a_description_is_the_same_in_another_process():
     code = (
         "import json; from functools import partial;"
@@ -373,6 +376,16 @@ def test_contracts_of_earlier_versions_stay_valid(tmp_path):
     texts = [f"PosixPath: {template!r}", str(template)]
     stored = [{"class": name, "method": text, "width": 1.0} for text in texts]
     assert DescribedTransforms.from_contract(contract_of(paths, stored), Compose(paths))
+
+
+def test_a_default_that_is_written_makes_no_other_transform():
+    noise = RandNoised("image", 0.5)
+    written = RandNoised("image", 0.5, sigma=(0.1, 1.0))
+    assert describe(noise) == describe(written)
+    stored = json.loads(json.dumps(describe(noise)))
+    stored["settings"]["__pydantic_fields_set__"] = ["probability"]  # as versions before wrote
+    assert is_same(stored, describe(written))
+    assert not is_same(stored, describe(RandNoised("image", 0.5, sigma=(0.1, 0.9))))
 
 
 def test_a_partial_that_an_earlier_version_stored_is_warned_of():

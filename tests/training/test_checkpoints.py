@@ -12,8 +12,8 @@ from tiny import after, assert_same, run, views
 
 from neurocontrast.exceptions import CheckpointError, TrainingSuspended
 from neurocontrast.training.checkpoints import load_checkpoint, newest_checkpoint, save_checkpoint
-from neurocontrast.training.loop import suspending
-from neurocontrast.training.session import Position
+from neurocontrast.training.position import Position
+from neurocontrast.training.signals import suspending
 
 AT_ONCE = 1e-9
 """Minutes: after every batch."""
@@ -96,9 +96,9 @@ def test_position_and_tensors_survive(tmp_path):
     )
     path = save_checkpoint(tmp_path, position, {"model": {"w": torch.arange(3)}}, keep=1)
     assert path.name == "epoch-0002-batch-000005.pt"
-    loaded, tensors = load_checkpoint(path)
-    assert loaded == position
-    assert torch.equal(tensors["model"]["w"], torch.arange(3))
+    loaded = load_checkpoint(path)
+    assert loaded.position == position
+    assert torch.equal(loaded.state["model"]["w"], torch.arange(3))
 
 
 def test_newest_is_the_one_that_has_come_furthest(tmp_path):
@@ -142,7 +142,7 @@ def test_no_damage_of_its_table_of_contents_goes_unnoticed_or_stops_with_another
     for place in range(content.index(b"PK\x01\x02"), len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x90]) + content[place + 1 :])
         try:
-            assert torch.equal(load_checkpoint(path)[1]["w"], wanted)
+            assert torch.equal(load_checkpoint(path).state["w"], wanted)
         except CheckpointError:
             n_refused += 1
     assert n_refused > 100

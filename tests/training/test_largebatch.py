@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import MixedPrecision
-from tiny import N_SCANS, Images, assert_resumes, data, run, settings, views
+from tiny import N_SCANS, Images, assert_resumes, data, run, settings, steps_of, views
 from torch import nn
 
 from neurocontrast import losses
@@ -12,8 +12,11 @@ from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_mode
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
 from neurocontrast.parallel.collectives import Processes
-from neurocontrast.training.session import Position, Session
-from neurocontrast.training.steps import drawing, parts_of, train_batches
+from neurocontrast.parallel.launch import Engine
+from neurocontrast.training.data import fit_objective
+from neurocontrast.training.position import Position
+from neurocontrast.training.state import ContrastiveState
+from neurocontrast.training.steps import drawing, parts_of
 from tests.losses.specimens import SPECIMENS, random_batch
 
 ROWS = [3, 0, 9, 4, 7, 1, 8]
@@ -52,13 +55,23 @@ def start(model, micro, *, objective=None, given=None, made_views=views, engine=
     chosen = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
     content = given or data(metadata=METADATA)
     objective = objective or OBJECTIVES["y-Aware"]()
-    return Session(model, objective, made_views, content, settings=chosen, seed=7, engine=engine)
+    fit_objective(
+        objective,
+        content.metadata,
+        names=content.names,
+        training_rows=content.training_rows,
+        validation_rows=content.validation_rows,
+    )
+    sampler = content.sampler(chosen, 7)
+    return ContrastiveState(
+        model, objective, made_views, content, settings=chosen, sampler=sampler, engine=engine
+    )
 
 
 def step(model, micro, **how):
     """Take one step; return the gradients it was taken with, and its figures."""
-    session = start(model, micro, **how)
-    ((_, figures),) = train_batches(session, [ROWS], Position())
+    state = start(model, micro, **how)
+    (figures,) = steps_of(state, [ROWS])
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]), figures
 
 
@@ -95,15 +108,15 @@ def test_every_loss_has_the_gradient_of_the_whole_batch(specimen):
 
 def gradient_of_one_graph(model, made_views=views):
     """Return the gradient with all micro-batches in one graph: what the two passes must amount to."""
-    session = start(model, None, made_views=made_views)
+    state = start(model, None, made_views=made_views)
     features = []
     for number, part in enumerate(parts_of(ROWS, 3)):
         volumes = torch.stack([Images()[row]["image"] for row in part])
-        with drawing(session, Position(), number):
-            features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
+        with drawing(state, Position(), number):
+            features.append(state.encode_views(volumes, torch.tensor(part), epoch=0))
     both = torch.cat(features, dim=1)
-    z1, z2 = session.project(both)
-    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS), both)).backward()
+    z1, z2 = state.project(both)
+    state.objective(z1, z2, state.metadata_of(torch.tensor(ROWS), both)).backward()
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
@@ -190,7 +203,7 @@ def test_the_loss_scaler_scales_once(limit):
             torch.manual_seed(0)
             model = ContrastiveModel(Linear(), nn.Linear(32, 8))
         plugins = [] if precision == "32-true" else [MixedPrecision(precision, "cpu")]
-        engine = Fabric(accelerator="cpu", plugins=plugins), Processes()
+        engine = Engine(Fabric(accelerator="cpu", plugins=plugins), Processes())
         return step(model, micro, engine=engine, precision=precision, clip_norm=limit)
 
     (half, of_half), (parts, of_parts) = one(None, "16-mixed"), one(2, "16-mixed")
@@ -239,10 +252,10 @@ def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(
 
 
 def test_dropout_differs_from_batch_to_batch():
-    session = start(with_dropout(), None)
+    state = start(with_dropout(), None)
     drawn = []
     for position in (Position(), Position(batch=1), Position(epoch=1), Position()):
-        with drawing(session, position):
+        with drawing(state, position):
             drawn.append(torch.rand(4).tolist())
     assert drawn[0] == drawn[3]
     assert drawn[0] not in drawn[1:3]

@@ -7,7 +7,7 @@ from tiny import assert_resumes, run
 
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.optimizers import LARS, learning_rate_of
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.steps import contrastive_step
 
 
 def rates(n_batches=4, **given):
@@ -60,12 +60,12 @@ def test_a_cosine_rises_from_and_falls_to_its_smallest_rate():
 def test_rates_of_a_run_are_those_of_the_schedule(tmp_path, monkeypatch):
     seen = []
 
-    def watching(session, batches, position):
-        for result in train_batches(session, batches, position):
-            seen.append(session.optimizer.param_groups[0]["lr"])
-            yield result
+    def watching(state, batch, position):
+        figures = contrastive_step(state, batch, position)
+        seen.append(state.optimizer.param_groups[0]["lr"])
+        return figures
 
-    monkeypatch.setattr("neurocontrast.training.loop.train_batches", watching)
+    monkeypatch.setattr("neurocontrast.training.loop.contrastive_step", watching)
     _, result = run(tmp_path, epochs=4, schedule="cosine", warmup_epochs=1, learning_rate=2.0)
     assert seen == rates(n_batches=3, epochs=4, schedule="cosine", warmup_epochs=1)
     assert [row["learning_rate"] for row in result.metrics] == seen[2::3]

@@ -10,12 +10,8 @@ from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_enco
 from neurocontrast.encoders.encoder import ProjectionHead
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.training import FinetuneSettings, TrainingData
-from neurocontrast.training.supervised import (
-    Labels,
-    SupervisedSession,
-    fit_supervised,
-    parameter_groups,
-)
+from neurocontrast.training.supervised import fit_supervised
+from neurocontrast.training.supervised_state import Labels, SupervisedState, parameter_groups
 
 NUMBERS = np.arange(N_SCANS) / N_SCANS
 CLASSES = Labels((np.arange(N_SCANS) % 2).astype(int), 2)
@@ -122,14 +118,14 @@ def test_rates_fall_from_block_to_block_towards_the_input():
 def test_the_head_from_scratch_begins_at_the_shares_of_the_training_rows():
     encoder = build_encoder(EncoderSettings(name="lenet"))
     labels = Labels((np.arange(N_SCANS) == 2).astype(int), 2)
-    session = SupervisedSession(
+    state = SupervisedState(
         ContrastiveModel(encoder, ProjectionHead(encoder.n_features, [2])), labels, data(), view=None,
         settings=settings(), pretrained=False, seed=0,
     )  # fmt: skip
-    assert session.linear.bias.exp().tolist() == pytest.approx([8 / 9, 1 / 9])
-    session.linear.bias.data[0] = math.nan
+    assert state.linear.bias.exp().tolist() == pytest.approx([8 / 9, 1 / 9])
+    state.linear.bias.data[0] = math.nan
     with pytest.raises(TrainingError, match="loss on 3 validation scans is not finite"):
-        session.validation_loss(lambda: None)
+        state.validation_loss(lambda: None)
 
 
 def test_views_are_shown_in_training_alone(tmp_path):

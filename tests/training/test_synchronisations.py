@@ -13,8 +13,7 @@ from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.training import TrainingSettings
-from neurocontrast.training.session import BaseSession, Position, Session
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.state import ContrastiveState, TrainerState
 from neurocontrast.training.validation import measure_contrast
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 from tests.training import tiny
@@ -76,24 +75,20 @@ OBJECTIVES = {
 }
 
 
-def session_of(objective, views=plain_views, **settings):
+def state_of(objective, views=plain_views, **settings):
     columns = {name: METADATA[name] for name in objective.columns}
     model = build_model(EncoderSettings(name="lenet", projection=(16, 8)))
-    return Session(
-        model,
-        objective,
-        views,
-        tiny.data(metadata=columns),
-        settings=TrainingSettings(batch_size=5, accelerator="cpu", **settings),
-        seed=0,
-    )
+    data = tiny.data(metadata=columns)
+    chosen = TrainingSettings(batch_size=5, accelerator="cpu", **settings)
+    sampler = data.sampler(chosen, 0)
+    return ContrastiveState(model, objective, views, data, settings=chosen, sampler=sampler)
 
 
 @pytest.mark.parametrize("micro_batch_size", [None, 2])
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_step_waits_once(name, micro_batch_size, waits):
-    session = session_of(OBJECTIVES[name](), micro_batch_size=micro_batch_size, clip_norm=1.0)
-    steps = train_batches(session, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]], Position())
+    state = state_of(OBJECTIVES[name](), micro_batch_size=micro_batch_size, clip_norm=1.0)
+    steps = tiny.steps_of(state, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])
     next(steps)  # the optimiser makes its state
     waits.found.clear()
     with waits:
@@ -105,8 +100,8 @@ def test_a_step_waits_once(name, micro_batch_size, waits):
 @pytest.mark.parametrize("micro_batch_size", [None, 2])
 def test_a_step_waits_once_for_its_figures_and_its_views(micro_batch_size, waits):
     views = TwoViews(brain_views(AugmentSettings.sites()), seed=0)
-    session = session_of(losses.NTXent(), views, micro_batch_size=micro_batch_size)
-    steps = train_batches(session, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]], Position())
+    state = state_of(losses.NTXent(), views, micro_batch_size=micro_batch_size)
+    steps = tiny.steps_of(state, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])
     next(steps)
     waits.found.clear()
     with waits:
@@ -128,21 +123,21 @@ class RandHoled(RandomizableTransform):
 
 @pytest.mark.parametrize("micro_batch_size", [None, 2])
 def test_a_view_that_is_not_finite_is_refused_by_name_before_weights_change(micro_batch_size):
-    session = session_of(
+    state = state_of(
         losses.NTXent(), TwoViews(RandHoled(), seed=0), micro_batch_size=micro_batch_size
     )
-    before = [parameter.detach().clone() for parameter in session.model.parameters()]
-    steps = train_batches(session, [[0, 1, 2, 3, 4]], Position())
+    before = [parameter.detach().clone() for parameter in state.model.parameters()]
+    steps = tiny.steps_of(state, [[0, 1, 2, 3, 4]])
     with pytest.raises(ConfigError, match=r"augment: the view of .* that are not finite"):
         next(steps)
-    for parameter, weights in zip(session.model.parameters(), before, strict=True):
+    for parameter, weights in zip(state.model.parameters(), before, strict=True):
         torch.testing.assert_close(parameter.detach(), weights, rtol=0, atol=0)
 
 
 def test_a_view_that_is_not_finite_is_refused_by_name_in_validation():
-    session = session_of(losses.NTXent(), TwoViews(RandHoled(), seed=0))
+    state = state_of(losses.NTXent(), TwoViews(RandHoled(), seed=0))
     with pytest.raises(ConfigError, match=r"augment: the view of .* that are not finite"):
-        measure_contrast(session, after_batch=lambda: None)
+        measure_contrast(state, after_batch=lambda: None)
 
 
 def test_the_count_sees_what_waits(waits):
@@ -159,7 +154,7 @@ def test_images_go_to_a_gpu_from_pinned_memory(is_pair, monkeypatch):
     pinned = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda image: pinned.append(image) or image)
     fabric = SimpleNamespace(device=torch.device("cuda"), to_device=lambda images: images)
-    session = SimpleNamespace(fabric=fabric, is_pair=is_pair)
+    state = SimpleNamespace(fabric=fabric, is_pair=is_pair)
     images = torch.zeros(2, 1, 4, 4, 4)
-    BaseSession.send(session, (images, images) if is_pair else images)
+    TrainerState.send(state, (images, images) if is_pair else images)
     assert len(pinned) == 1 + is_pair

@@ -1,5 +1,6 @@
 """A training run small enough for a fraction of a second; run as a program, it can be killed."""
 
+import contextlib
 import csv
 import os
 import signal
@@ -16,6 +17,8 @@ from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.progress import SILENT
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingData, TrainingSettings, fit
+from neurocontrast.training.position import Position
+from neurocontrast.training.steps import contrastive_step, open_batches
 
 N_SCANS = 14
 SITES = np.array(
@@ -152,6 +155,13 @@ def run(folder, *, resume=False, objective=None, made_views=views, given=None, p
         )
         save_encoder(folder, trained.encoder, described)
     return trained, result
+
+
+def steps_of(state, batches):
+    """Take a step a batch, all of the first position, and yield the figures of each."""
+    with contextlib.closing(open_batches(state, batches)) as reading:
+        for batch in reading:
+            yield contrastive_step(state, batch, Position())
 
 
 TIMING = ("seconds", "samples_per_second")

@@ -1,5 +1,7 @@
 """The views that a configuration asks for: what is drawn, how often, and what comes out."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -27,8 +29,9 @@ DRAWN = ("flip", *AT_SITE, "blur", "noise", "cutout", "crop")
 
 
 def only(name: str, **changes) -> AugmentSettings:
-    setting = type(getattr(EVERYTHING, name))(**{"probability": 1.0} | changes)
-    return AugmentSettings.off().model_copy(update={name: setting})
+    return AugmentSettings.off().model_copy(
+        update={name: getattr(AugmentSettings(**{name: {"probability": 1.0} | changes}), name)}
+    )
 
 
 def operation(name: str, **changes):
@@ -68,9 +71,21 @@ def test_a_transform_takes_the_ranges_of_its_settings_and_refuses_what_they_refu
     assert RandBrainRiciand("image").settings == SITES.rician
     assert (RandBlurd("image").prob, RandBlurd("image", prob=0.7).prob) == (0.5, 0.7)
     assert RandBlurd(["image"], 1.0, sigma_voxels=[0.2, 0.4]).settings.sigma_voxels == (0.2, 0.4)
-    for wrong in ({"sigma_voxels": (0.4, 0.2)}, {"sigma": 1.0}, {"prob": 1.5}):
+    for wrong in ({"sigma_voxels": (0.4, 0.2)}, {"prob": 1.5}):
         with pytest.raises(ValidationError):
             RandBlurd("image", **wrong)
+    with pytest.raises(TypeError, match="sigma"):
+        RandBlurd("image", sigma=1.0)
+
+
+@pytest.mark.parametrize("name", AugmentSettings.model_fields.keys() - {"transforms"})
+def test_a_constructor_says_the_defaults_of_the_configuration(name):
+    configured = operation(name, probability=0.5)
+    parameters = inspect.signature(type(configured)).parameters
+    assert set(parameters) - {"keys", "prob", "allow_missing_keys"} == set(
+        type(configured.settings).model_fields
+    ) - {"probability"}
+    assert type(configured)("image").settings == type(configured.settings)()
 
 
 # --- what is drawn
@@ -148,6 +163,7 @@ def test_no_two_numbers_of_a_view_are_alike_and_each_operation_has_its_own():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.8, 1.2])
 def test_scale_is_a_factor_on_lengths_of_the_brain(scale):
     x = normalised_brain("zscore-brain", 0)

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from neurocontrast.data.cells import is_missing
+from neurocontrast.cells import is_missing
 from neurocontrast.data.columns import is_numeric
 from neurocontrast.data.layouts.tree import joined_path, read_tree
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.documents.images import ImagesOrigin
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of, digest_of_file
 
@@ -127,10 +127,10 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
         try:
             # Python's filter for archives of strangers; its reader of zip files leaves out what
             # leads elsewhere.
-            kept: dict[str, Any] = (
-                {} if source.name.lower().endswith(".zip") else {"filter": "data"}
-            )
-            shutil.unpack_archive(source, unpacked, **kept)
+            if source.name.lower().endswith(".zip"):
+                shutil.unpack_archive(source, unpacked)
+            else:
+                shutil.unpack_archive(source, unpacked, filter="data")
         except ARCHIVE_FAULTS as error:
             raise DataError(
                 f"{source.name}: cannot be read as an archive ({error or type(error).__name__}); it is cut, damaged or "
@@ -158,7 +158,8 @@ class Pictures:
     labels: Sequence[str]
     splits: Sequence[str] | None  # "train", "validation" or "test", where the source is divided
     read: Callable[[int], Pixels]
-    origin: dict[str, object]  # for images.json
+    origin: ImagesOrigin
+    """Section of ``images.json``, without the name of the source."""
     columns: dict[str, Sequence[str]] = field(default_factory=dict)
     has_file_names: bool = False
 
@@ -272,7 +273,7 @@ def read_class_folders(files: FileSet) -> Pictures:
         labels=[named[path[0]] for path in below],
         splits=None if outside else splits,
         read=lambda number: decode(files.read(names[number])),
-        origin={"kind": "pictures", "n_files_skipped": n_others, "digest": files.digest()},
+        origin=ImagesOrigin(kind="pictures", n_files_skipped=n_others, digest=files.digest()),
         has_file_names=True,
     )
 
@@ -309,7 +310,7 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
         splits=["test" if file == test else "train" for file, part in parts.items() for _ in part],
         read=lambda number: records[number, len(columns) :].reshape(3, 32, 32),
         columns=dict(labels),
-        origin={"kind": "cifar binary", "digest": files.digest()},
+        origin=ImagesOrigin(kind="cifar binary", digest=files.digest()),
     )
 
 
@@ -359,7 +360,7 @@ def read_mnist(dataset: str, files: FileSet) -> Pictures:
         labels=names[codes].tolist(),
         splits=[split for split, (_, of_split) in parts.items() for _ in of_split],
         read=lambda number: grey_to_rgb(pixels[number]),
-        origin={"kind": "idx", "digest": files.digest()},
+        origin=ImagesOrigin(kind="idx", digest=files.digest()),
     )
 
 
@@ -408,5 +409,5 @@ def read_digits() -> Pictures:
         labels=[names[code] for code in digits.target],
         splits=None,
         read=lambda number: grey_to_rgb(pixels[number]),
-        origin={"kind": "scikit-learn"},
+        origin=ImagesOrigin(kind="scikit-learn"),
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,8 @@ from neurocontrast.data.natural.store import (
 )
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import SPLITS, ImagesSettings
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.images import ImagesChoice, ImagesOrigin, ImagesRecord
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
@@ -82,7 +83,9 @@ def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress:
     copies = doubt_about_copies(iter(store.array), list(plan.table["participant_id"]), splits)
     if "of another split" in copies:
         progress.warning(copies)
-    write_json(folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin))
+    write_json(
+        folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin).content()
+    )
 
 
 def _name(settings: ImagesSettings) -> str:
@@ -149,36 +152,45 @@ def _record(
     name: str,
     store: ImageStore,
     table: pd.DataFrame,
-    origin: Mapping[str, Any],
-) -> dict[str, Any]:
+    origin: ImagesOrigin,
+) -> ImagesRecord:
     """Return the content of ``images.json``, without a path of this machine."""
     from PIL import features
 
-    environment = describe_environment()
-    environment.pop("command")  # holds paths of the machine
-    environment["packages"] |= versions_of("pillow")
-    counts = pd.crosstab(table["label"], table["split"])
-    chosen = settings.model_dump(mode="json")
-    chosen["source"] = (
-        None if settings.source is None else settings.source.expanduser().absolute().name
+    environment = Environment.model_validate(describe_environment())
+    environment = environment.without("command")  # holds paths of the machine
+    packages = environment.packages | versions_of("pillow")
+    source = None
+    if settings.source is not None:
+        source = settings.source.expanduser().absolute().name
+    return ImagesRecord(
+        format=1,
+        dataset=settings.dataset,
+        name=name,
+        shape=list(store.shape),
+        n_images={split: int((table["split"] == split).sum()) for split in SPLITS},
+        classes=_count_classes(table),
+        columns=table.columns.drop(["participant_id", "path"]).tolist(),
+        source=ImagesOrigin.model_validate({"name": source, **origin.content()}),
+        settings=ImagesChoice.model_validate(
+            {**settings.model_dump(mode="json"), "source": source}
+        ),
+        images_sha256=digest_of_file(store.path),
+        libraries={name: features.version(name) for name in ("libjpeg_turbo", "jpg")},
+        environment=environment.with_keys(packages=packages),
     )
-    return {
-        "format": 1,
-        "dataset": settings.dataset,
-        "name": name,
-        "shape": list(store.shape),
-        "n_images": {split: int((table["split"] == split).sum()) for split in SPLITS},
-        "classes": {
-            label: {split: int(row[split]) for split in SPLITS if row.get(split, 0)}
-            for label, row in counts.iterrows()
-        },
-        "columns": [column for column in table if column not in ("participant_id", "path")],
-        "source": {"name": chosen["source"], **origin},
-        "settings": chosen,
-        "images_sha256": digest_of_file(store.path),
-        "libraries": {name: features.version(name) for name in ("libjpeg_turbo", "jpg")},
-        "environment": environment,
-    }
+
+
+def _count_classes(table: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """Count the images of each class in each split."""
+    classes: dict[str, dict[str, int]] = {}
+    for label, row in pd.crosstab(table["label"], table["split"]).iterrows():
+        counts = {}
+        for split in SPLITS:
+            if row.get(split, 0):
+                counts[split] = int(row[split])
+        classes[str(label)] = counts
+    return classes
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import nibabel as nib
 import numpy as np
@@ -18,6 +17,8 @@ from neurocontrast.data.simulation.people import (
     draw_scanner,
     draw_sites,
 )
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.simulation import SimulatedSite, SimulationRecord
 from neurocontrast.files import write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -64,32 +65,35 @@ def write_cohort(
         }
     )
     write_table(folder / "participants.tsv", table)
-    write_json(folder / "simulation.json", describe_simulation(settings))
+    write_json(folder / "simulation.json", describe_simulation(settings).content())
     return table
 
 
-def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
-    """Return the settings and what was planted, JSON-ready."""
-    return {
-        "format": 1,
-        "simulated": True,
-        "statement": "Simulated from the MNI152 templates: no real person was scanned, nothing clinical follows.",
-        "settings": settings.model_dump(mode="json"),
-        "planted": {
-            "people": "own folding and shape",
-            "age": "cortex lost, slower with age; ventricles grow, faster with age and earlier in men; contrast lost",
-            "sex": f"men's brains are {np.expm1(SEX_SCALE):.1%} longer on average",
-            "patients, focal": f"medial temporal grey lost (strength {settings.focal_atrophy:g}), more in the old",
-            "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
-            "sites": "contrast, fluid, bias field, noise, blur, slices and skull-stripping of each scanner (strength "
-            f"{settings.site_effects:g}); diagnosis confounded with site (strength {settings.confounding:g})",
-        },
-        "sites": [
-            {"name": site.name, "share": round(site.share, 4), "patients": round(site.patients, 4)}
-            for site in draw_sites(settings)
-        ],
-        "environment": describe_environment(),
+def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
+    """Describe the settings and the effects that were planted."""
+    planted = {
+        "people": "own folding and shape",
+        "age": "cortex lost, slower with age; ventricles grow, faster with age and earlier in men; contrast lost",
+        "sex": f"men's brains are {np.expm1(SEX_SCALE):.1%} longer on average",
+        "patients, focal": f"medial temporal grey lost (strength {settings.focal_atrophy:g}), more in the old",
+        "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
+        "sites": "contrast, fluid, bias field, noise, blur, slices and skull-stripping of each scanner (strength "
+        f"{settings.site_effects:g}); diagnosis confounded with site (strength {settings.confounding:g})",
     }
+    sites = []
+    for site in draw_sites(settings):
+        share = round(site.share, 4)
+        patients = round(site.patients, 4)
+        sites.append(SimulatedSite(name=site.name, share=share, patients=patients))
+    return SimulationRecord(
+        format=1,
+        simulated=True,
+        statement="Simulated from the MNI152 templates: no real person was scanned, nothing clinical follows.",
+        settings=settings.model_dump(mode="json"),
+        planted=planted,
+        sites=sites,
+        environment=Environment.model_validate(describe_environment()),
+    )
 
 
 def _write_person(settings: SimulationSettings, person: Person, folder: Path) -> None:

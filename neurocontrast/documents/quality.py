@@ -1,0 +1,49 @@
+"""``qc.json``, which `qc` writes: counts, and the bounds by which scans or people are flagged."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from neurocontrast.documents.document import Document
+from neurocontrast.documents.environment import Environment
+
+
+class RuleRecord(Document):
+    """Bounds of a measure, and the side that is also compared with the site."""
+
+    low: float | None = None
+    high: float | None = None
+    worse: str = ""
+
+
+class QualityRecord(Document):
+    """Keys of both kinds of ``qc.json``."""
+
+    n: int
+    """Number of scans, or of people with regional measures."""
+    n_flagged: int
+    n_deviations: float
+    """Robust standard deviations from the median of a site that are still usual."""
+    n_site: int
+    """Sites of fewer people have no bounds of their own."""
+    environment: Environment | None = None
+
+
+class ScanQualityRecord(QualityRecord):
+    """Content of ``qc.json`` of scans."""
+
+    n_unreadable: int = 0
+    rules: dict[str, RuleRecord] = Field(default_factory=dict)
+
+
+class MeasureQualityRecord(QualityRecord):
+    """Content of ``qc.json`` of people with regional measures."""
+
+    kind: str
+    """``measures``."""
+    n_measures: int
+    compared_with: str
+    """Whose measures these people's are compared with, in words."""
+    share_outside: float
+    problems: list[str] = Field(default_factory=list)
+    """Problems of whole tables."""

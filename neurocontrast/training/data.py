@@ -1,0 +1,100 @@
+"""What is trained on: images, metadata and rows, checked against the loss before training begins."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from neurocontrast.data.batches import Images
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.losses.objective import Objective
+from neurocontrast.losses.sum import SumOfObjectives
+from neurocontrast.training.sampling import Sampler, build_sampler
+from neurocontrast.training.settings import TrainingSettings
+
+AnyObjective = Objective | SumOfObjectives
+
+Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
+"""``views(images, names, epoch=...) -> (view 1, view 2)``, random by (epoch, name of the sample) alone."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Hold what is trained on; rows are positions in `images`, and in every other member."""
+
+    images: Images
+    """Images that the views are made of."""
+    names: Sequence[str]
+    """Name of each sample, for messages and as key of its views."""
+    metadata: Mapping[str, torch.Tensor]
+    """Columns that the objective asks for."""
+    training_rows: Sequence[int]
+    """Rows to train on; their subjects have no validation rows."""
+    validation_rows: Sequence[int] = ()
+    """Rows that only measure."""
+    targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Columns that the linear probe predicts: floats (NaN where missing) or text (None where missing)."""
+    traits: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Columns that batches are balanced by, as `targets`."""
+    n_readers: int = 1
+    """Threads that read batches."""
+
+    def sampler(self, settings: TrainingSettings, seed: int, *, n_encoders: int = 1) -> Sampler:
+        """Return the sampler of the training rows; refuse batches too small for the processes.
+
+        Each of two encoders sees a sample once, and needs two samples for statistics of its own.
+        """
+        sampler = build_sampler(
+            self.training_rows, self.traits, settings=settings, seed=seed, names=self.names
+        )
+        n_processes = settings.devices * settings.num_nodes
+        if n_processes == 1:
+            return sampler
+        # Batches of every epoch have the sizes of the first.
+        smallest = min(map(len, sampler.batches(0)), default=n_processes)
+        if smallest < n_processes * n_encoders:
+            raise ConfigError(
+                f"training.batch_size: the {len(self.training_rows)} training samples are divided "
+                f"into batches of {smallest} or more, and each of the {n_processes} processes needs "
+                f"{n_encoders} of every batch. Raise training.batch_size, or use fewer devices."
+            )
+        return sampler
+
+
+def select_rows(
+    metadata: Mapping[str, torch.Tensor], rows: Sequence[int]
+) -> dict[str, torch.Tensor]:
+    """Return the columns of some rows."""
+    chosen = torch.as_tensor(rows)
+    columns = {}
+    for name, column in metadata.items():
+        columns[name] = column[chosen]
+    return columns
+
+
+def fit_objective(
+    objective: AnyObjective,
+    metadata: Mapping[str, torch.Tensor],
+    *,
+    names: Sequence[str],
+    training_rows: Sequence[int],
+    validation_rows: Sequence[int],
+) -> None:
+    """Check a loss on all rows before training, and fit its kernels on the training rows."""
+    objective.check(metadata, names=names)
+    check_split(training_rows, validation_rows)
+    objective.fit(select_rows(metadata, training_rows))
+
+
+def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
+    """Refuse a side of the split on which there is nothing to contrast."""
+    if len(training_rows) < 2:
+        raise DataError(
+            f"a contrastive loss needs at least two training samples, found {len(training_rows)}."
+        )
+    if len(validation_rows) == 1:
+        raise ConfigError(
+            "data.val_fraction leaves a single validation sample, and a contrastive loss needs two. "
+            "Raise it, or set it to 0 for no validation."
+        )

@@ -1,0 +1,310 @@
+"""Model, optimiser and data of one training, put on their device."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from neurocontrast.data.batches import Batches, read_batches
+from neurocontrast.encoders.encoder import ContrastiveModel
+from neurocontrast.parallel.launch import Engine, launch
+from neurocontrast.training.batchnorm import (
+    is_synchronised,
+    layers_of,
+    still_statistics,
+    synchronise,
+)
+from neurocontrast.training.data import AnyObjective, TrainingData, Views
+from neurocontrast.training.optimizers import ParameterGroup, build_optimizer
+from neurocontrast.training.sampling import Sampler
+from neurocontrast.training.settings import TrainingSettings
+
+StateDict = dict[str, object]
+"""State of a part of training by name, as PyTorch's ``state_dict`` returns it: tensors, numbers and text."""
+
+
+class Stateful(Protocol):
+    """Part of a training with a state to be saved, such as a model or an optimiser."""
+
+    def state_dict(self) -> Any:
+        """Return the state."""
+
+    def load_state_dict(self, state_dict: Any) -> Any:
+        """Continue from a state."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """Versions and counts that the last bits of weights depend on."""
+
+    torch: str
+    device: str
+    n_threads: int
+    n_processes: int
+
+    def changes_since(self, before: Mapping[str, object]) -> list[str]:
+        """Say, in words, how a checkpoint was written elsewhere."""
+        changes = []
+        for field in fields(self):
+            now = getattr(self, field.name)
+            if before.get(field.name) != now:
+                changes.append(f"{field.name} was {before.get(field.name)}, is {now}")
+        return changes
+
+
+class TrainerState:
+    """Model, optimiser and data of a training on their device, whatever its loss.
+
+    `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself:
+    gradient caching passes backwards through the head once and through the encoder once a
+    micro-batch. `groups` are the parameters in groups, for `build_optimizer`, where not all are
+    trained alike.
+    """
+
+    encoder: Any
+    head: Any
+    views_total: torch.Tensor | None = None
+    """Sum of all views since this was None, on their device: not finite where a view is not."""
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        data: TrainingData,
+        *,
+        settings: TrainingSettings,
+        sampler: Sampler,
+        engine: Engine | None = None,
+        groups: Sequence[ParameterGroup] | None = None,
+    ) -> None:
+        if engine is None:
+            engine = launch(settings.hardware)
+        self.fabric = engine.fabric
+        self.processes = engine.processes
+        if self.processes.size > 1:
+            self._ready_for_processes(model, settings)
+        self.encoder = self._on_device(model.encoder)
+        self.head = self._on_device(model.head)
+        parameters = model.parameters() if groups is None else groups
+        self.optimizer: Any = self.fabric.setup_optimizers(build_optimizer(parameters, settings))
+        self.model = model
+        self.data = data
+        self.settings = settings
+        self.sampler = sampler
+
+    def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
+        """Let several processes have statistics in common, and wait for no gradient that never comes."""
+        if settings.sync_batchnorm:
+            synchronised = model if settings.micro_batch_size is None else model.head
+            synchronise(synchronised, on_gpu=self.fabric.device.type == "cuda")
+        # DistributedDataParallel waits for the gradient of every weight that may have one.
+        for parameter in model.encoder.unread_parameters():
+            parameter.requires_grad_(False)
+
+    def _on_device(self, module: nn.Module) -> nn.Module:
+        """Put a part of the model on the device, replicated where its gradients are averaged."""
+        if next(module.parameters(), None) is None:
+            return self.fabric.to_device(module)
+        return self.fabric.setup_module(module)
+
+    def train(self) -> None:
+        """Put the model in training mode."""
+        self.model.train()
+
+    def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
+        """Open batches of the data, on the device."""
+
+        def on_device() -> Batches:
+            with contextlib.closing(
+                read_batches(self.data.images, batches, n_readers=self.data.n_readers)
+            ) as read:
+                for rows, images in read:
+                    yield rows, self.send(images)
+
+        return contextlib.closing(on_device())
+
+    def send(self, images: Any) -> Any:
+        """Send the images of a batch, or the pair of them, to the device, which is not waited for.
+
+        From pinned memory alone a copy to a GPU runs beside the computation.
+        """
+        if self.fabric.device.type != "cuda":
+            return self.fabric.to_device(images)
+        if self.is_pair:
+            first, second = images
+            return self.fabric.to_device((first.pin_memory(), second.pin_memory()))
+        return self.fabric.to_device(images.pin_memory())
+
+    def divided(
+        self, batches: Sequence[Sequence[int]]
+    ) -> contextlib.AbstractContextManager[list[list[int]]]:
+        """Give this process's share of batches that only measure; whole ones where statistics need them whole."""
+        whole = not all(map(is_synchronised, layers_of(self.model)))
+        return self.processes.divided(batches, whole=whole)
+
+    def seen(self, images: Any) -> Any:
+        """Return the channels of images that the network sees; views alone are made of any further ones."""
+        if not self.is_pair:
+            return images[:, : self.model.encoder.n_channels]
+        channels = []
+        for half, of_half in zip(self.model.halves, images, strict=True):
+            channels.append(of_half[:, : half.encoder.n_channels])
+        return tuple(channels)
+
+    @property
+    def seed(self) -> int:
+        """Seed of all that is random in the training, which is that of the order of samples."""
+        return self.sampler.seed
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether two encoders are trained, each on samples of its own."""
+        return len(self.model.halves) > 1
+
+    def names_of(self, rows: torch.Tensor) -> list[str]:
+        """Return the names of the samples of a batch."""
+        return [self.data.names[row] for row in rows.tolist()]
+
+    def state_dict(self) -> StateDict:
+        """Return everything that training changes, for a checkpoint."""
+        state: StateDict = {}
+        for name, part in self._parts().items():
+            state[name] = part.state_dict()
+        state["software"] = asdict(self.software())
+        return state
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Continue from a state of before."""
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+
+    def _parts(self) -> dict[str, Stateful]:
+        return {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "precision": self.fabric.strategy.precision,
+        }
+
+    def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
+        """Refuse a view of the samples that is not finite, by name; here there are no views."""
+
+    def software(self) -> Software:
+        """Return versions and counts that the bits of a result depend on."""
+        return Software(
+            torch=str(torch.__version__),
+            device=self.fabric.device.type,
+            n_threads=torch.get_num_threads(),
+            n_processes=self.processes.size,
+        )
+
+
+class ContrastiveState(TrainerState):
+    """A contrastive training on its device: model and optimiser, views, and a loss that is fitted already."""
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        objective: AnyObjective,
+        views: Views,
+        data: TrainingData,
+        *,
+        settings: TrainingSettings,
+        sampler: Sampler,
+        engine: Engine | None = None,
+    ) -> None:
+        learnt = list(objective.parameters())
+        groups: list[ParameterGroup] | None = None
+        if learnt:
+            groups = [{"params": list(model.parameters())}, {"params": learnt, "weight_decay": 0.0}]
+        super().__init__(
+            model, data, settings=settings, sampler=sampler, engine=engine, groups=groups
+        )
+        device = self.fabric.device
+        self.objective = objective.to(device)
+        self.views = views
+        # Views are checked with the figures of a step, so that the device is waited for once.
+        self._unchecked_views = getattr(views, "unchecked", views)
+        self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
+        if self.processes.size > 1:
+            self._pass_one_sample()
+
+    def _pass_one_sample(self) -> None:
+        """Pass one sample backwards without a step, so that a resumed run sums gradients in the same order.
+
+        DDP keeps all gradients in one bucket until its first backward pass has shown their order.
+        The sum of three or more processes depends on the layout, so that without this pass the
+        first step of a resumed run would round otherwise.
+        """
+        with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
+            for _, images in batches:
+                features = self.encoder(_twice(self.seen(images))).float()
+                self.fabric.backward(self.head(features).float().sum())
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def encode_views(self, images: Any, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
+        """Return the features of both views, (2, n, n_features), from one network, or each from its own.
+
+        The sum of the views is added to `views_total`.
+        """
+        with torch.no_grad():
+            views = self._unchecked_views(images, self.names_of(rows), epoch=epoch)
+            sums = [view.sum() for view in views]
+            if self.views_total is not None:
+                sums.append(self.views_total)
+            self.views_total = torch.stack(sums).sum()
+            both = views if self.is_pair else torch.cat(views)
+        features: torch.Tensor = self.encoder(both)
+        return features.float().unflatten(0, (2, -1))
+
+    def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
+        """Read samples again, and refuse a view that is not finite where the image is, by name."""
+        size = self.settings.micro_batch_size or len(rows)
+        parts = [part.tolist() for part in rows.split(size)]
+        with self.read(parts) as reading:
+            for numbers, images in reading:
+                self.views(images, self.names_of(numbers), epoch=epoch)
+
+    def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return both views' embeddings of features (2, n, n_features)."""
+        z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
+        return z1, z2
+
+    def metadata_of(
+        self, rows: torch.Tensor, features: torch.Tensor
+    ) -> dict[str, torch.Tensor] | None:
+        """Return the columns of a batch with features (2, n, n_features), or None if the objective asks for none."""
+        on_device = rows.to(self.fabric.device, non_blocking=True)
+        columns = {name: column[on_device] for name, column in self.metadata.items()}
+        if self.objective.reads_features:
+            columns["features"] = features.detach().transpose(0, 1).flatten(1)
+        return columns or None
+
+    def _parts(self) -> dict[str, Stateful]:
+        return {**super()._parts(), "objective": self.objective}
+
+
+def _twice(images: Any) -> Any:
+    """Return samples, or pairs of samples, twice: statistics need two values."""
+    if isinstance(images, tuple):
+        return tuple(map(_twice, images))
+    return torch.cat([images, images])
+
+
+@contextlib.contextmanager
+def deterministic() -> Iterator[None]:
+    """Ask PyTorch for deterministic algorithms, where it has them, and put its switches back."""
+    was_on = torch.are_deterministic_algorithms_enabled()
+    warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    switches: Any = torch.utils.deterministic
+    filled = switches.fill_uninitialized_memory
+    # Some backward passes of 3D pooling on GPUs have none: warn, do not refuse.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Filling would write every new tensor twice.
+    switches.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(was_on, warn_only=warned_only)
+        switches.fill_uninitialized_memory = filled

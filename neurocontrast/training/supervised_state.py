@@ -1,0 +1,286 @@
+"""Model, labels and data of supervised training on their device, and how the linear head begins."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss, softmax
+
+from neurocontrast.encoders.encoder import ContrastiveModel
+from neurocontrast.exceptions import TrainingError
+from neurocontrast.training.batchnorm import layers_of
+from neurocontrast.training.data import TrainingData
+from neurocontrast.training.optimizers import ParameterGroup
+from neurocontrast.training.position import MetricsRow
+from neurocontrast.training.settings import FinetuneSettings
+from neurocontrast.training.signals import CheckStop
+from neurocontrast.training.state import StateDict, TrainerState
+
+View = Callable[..., Tensor]
+"""``view(images, names, epoch=...)``, random by (epoch, name of the sample) alone."""
+
+ADVICE = "lower finetune.learning_rate, or set finetune.warmup_epochs or finetune.clip_norm"
+_LEAST_SHARE = 1e-6
+_PENALTIES = (5, 4, 3, 2, 1, 0)
+"""Powers of ten of the penalties that are tried for the probe that the head begins as, the strongest first."""
+_PENALTY = 3
+"""Power of ten of the penalty where no validation rows choose one."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """True labels of all samples, in the order of the data."""
+
+    values: npt.NDArray[np.generic]
+    """Codes of classes from 0 on, or numbers, (n_samples,)."""
+    n_classes: int | None = None
+    """Number of classes; None for numbers."""
+
+
+@dataclass(frozen=True)
+class BestEpoch:
+    """Weights with the lowest loss on the validation samples so far."""
+
+    epoch: int
+    """Number of epochs behind them; 0 before the first."""
+    loss: float
+    weights: dict[str, Tensor]
+
+
+def parameter_groups(
+    model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool
+) -> list[ParameterGroup]:
+    """Return the parameters in groups with the `factor` of their rate, the head's first.
+
+    The last block of L has the factor f of the settings, block l has f · d^(L - l) with the decay d
+    (Howard & Ruder 2018, section 3.2, where d is 1 / 2.6 for each layer of a text model).
+    """
+    if not pretrained:
+        return [{"params": list(model.parameters()), "factor": 1.0}]
+    groups: list[ParameterGroup] = [{"params": list(model.head.parameters()), "factor": 1.0}]
+    blocks = model.encoder.features.children_of_blocks()
+    for depth, block in enumerate(reversed(blocks)):
+        parameters = [parameter for layer in block for parameter in layer.parameters()]
+        if parameters:
+            factor = settings.encoder_factor * settings.layer_decay**depth
+            groups.append({"params": parameters, "factor": factor})
+    return groups
+
+
+class SupervisedState(TrainerState):
+    """Model, labels and data of supervised training on their device, and the weights of the best epoch so far."""
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        labels: Labels,
+        data: TrainingData,
+        *,
+        view: View | None,
+        settings: FinetuneSettings,
+        pretrained: bool,
+        seed: int,
+    ) -> None:
+        groups = parameter_groups(model, settings, pretrained=pretrained)
+        of_loop = settings.of_loop
+        sampler = data.sampler(of_loop, seed, n_encoders=len(model.halves))
+        super().__init__(model, data, settings=of_loop, sampler=sampler, groups=groups)
+        self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
+        self.labels = labels
+        self.view = view
+        self.patience = settings.patience
+        self.pretrained = pretrained
+        self.best: BestEpoch | None = None
+        self.scale = (0.0, 1.0)
+        if labels.n_classes is None:
+            self._standardise_numbers()
+        else:
+            self._begin_at_shares(labels.n_classes)
+
+    def _standardise_numbers(self) -> None:
+        """Standardise numbers over the training rows, and begin the head at their mean."""
+        values = self.labels.values.astype(float)
+        in_training = values[np.asarray(self.data.training_rows)]
+        self.scale = float(in_training.mean()), float(in_training.std()) or 1.0
+        standard = (values - self.scale[0]) / self.scale[1]
+        self.values = torch.as_tensor(standard, dtype=torch.float32, device=self.fabric.device)
+        self._set_head(torch.zeros(1))
+
+    def _begin_at_shares(self, n_classes: int) -> None:
+        """Begin the head at the shares of the classes among the training rows."""
+        codes = self.labels.values.astype(np.int64)
+        self.values = torch.as_tensor(codes, device=self.fabric.device)
+        in_training = codes[np.asarray(self.data.training_rows)]
+        counts = torch.as_tensor(np.bincount(in_training, minlength=n_classes), dtype=torch.float32)
+        self._set_head((counts / len(in_training)).clamp_min(_LEAST_SHARE).log())
+
+    @torch.no_grad()
+    def _set_head(self, bias: Tensor) -> None:
+        self.linear.weight.zero_()
+        self.linear.bias.copy_(bias)
+
+    def begin(self) -> None:
+        """Standardise the features that the head of a pretrained encoder sees, and begin the head as a probe of them.
+
+        The probe is fitted to the training rows; of several penalties the one that predicts the
+        validation rows best is kept. From scratch, features are standardised by batches.
+        """
+        if not self.pretrained:
+            return
+        raw = self._outputs(self.data.training_rows, head=False)
+        self.normalise.running_mean.copy_(raw.mean(dim=0))
+        self.normalise.running_var.copy_(raw.var(dim=0, unbiased=False))
+        features = self.normalise.eval()(raw).double().cpu().numpy()
+        in_training = self.values[list(self.data.training_rows)].cpu().numpy()
+        penalties: tuple[int, ...] = _PENALTIES
+        if not len(self.data.validation_rows):
+            penalties = (_PENALTY,)
+        for power in penalties:
+            if self.labels.n_classes is None:
+                self._begin_as_ridge(features, in_training, penalty=10.0**power)
+            else:
+                self._begin_as_logistic(features, in_training, inverse_penalty=10.0**-power)
+            self.keep_if_best(-1, self.validation_loss())
+        self.take_best()
+
+    def _begin_as_ridge(
+        self,
+        features: npt.NDArray[np.float64],
+        in_training: npt.NDArray[np.generic],
+        *,
+        penalty: float,
+    ) -> None:
+        """Begin the head as a ridge regression of numbers."""
+        # Not at the top: only this one of all trainings needs scikit-learn.
+        from sklearn.linear_model import Ridge
+
+        ridge = Ridge(alpha=penalty).fit(features, in_training)
+        _copy_rows(self.linear.weight, slice(None), ridge.coef_[None])
+        _copy_rows(self.linear.bias, slice(None), np.atleast_1d(ridge.intercept_))
+
+    def _begin_as_logistic(
+        self,
+        features: npt.NDArray[np.float64],
+        in_training: npt.NDArray[np.generic],
+        *,
+        inverse_penalty: float,
+    ) -> None:
+        """Begin the outputs of the classes that occur as a logistic regression."""
+        from sklearn.linear_model import LogisticRegression
+
+        logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, in_training)
+        weight = logistic.coef_
+        bias = logistic.intercept_
+        if len(logistic.classes_) == 2:  # one decision value, as the difference of two outputs
+            weight = np.vstack([-weight, weight]) / 2
+            bias = np.concatenate([-bias, bias]) / 2
+        rows = torch.as_tensor(logistic.classes_, device=self.values.device)
+        _copy_rows(self.linear.weight, rows, weight)
+        _copy_rows(self.linear.bias, rows, bias)
+
+    def train(self) -> None:
+        """Put the model in training mode; a pretrained one keeps its statistics of batch normalisation."""
+        super().train()
+        if self.pretrained:
+            for layer in layers_of(self.model):
+                layer.eval()
+
+    def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
+        """Return the head's outputs (n, n_out) of a view of each sample."""
+        seen = images
+        if self.view is not None:
+            with torch.no_grad():
+                seen = self.view(images, self.names_of(rows), epoch=epoch)
+        outputs: Tensor = self.head(self.encoder(self.seen(seen)).float()).float()
+        return outputs
+
+    def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """Return the mean loss of outputs."""
+        values = self.values[rows.to(self.values.device, non_blocking=True)]
+        if self.labels.n_classes is None:
+            return mse_loss(outputs[:, 0], values)
+        return cross_entropy(outputs, values)
+
+    def _outputs(
+        self, rows: Sequence[int], after_batch: CheckStop | None = None, *, head: bool = True
+    ) -> Tensor:
+        """Return the outputs for un-augmented samples in evaluation mode, or their features without the head."""
+        size = self.settings.batch_size
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        outputs = []
+        self.model.eval()
+        with torch.no_grad(), self.read(batches) as reading:
+            for _, images in reading:
+                features = self.encoder(self.seen(images)).float()
+                outputs.append(self.head(features).float() if head else features)
+                if after_batch is not None:
+                    after_batch()
+        return torch.cat(outputs)
+
+    def validation_loss(self, after_batch: CheckStop | None = None) -> float | None:
+        """Return the loss on the validation rows; None without any."""
+        rows = self.data.validation_rows
+        if not len(rows):
+            return None
+        loss = float(self.loss(self._outputs(rows, after_batch), torch.as_tensor(rows)))
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss on {len(rows)} validation scans is not finite: {ADVICE}."
+            )
+        return loss
+
+    def keep_if_best(self, epoch: int, loss: float | None) -> None:
+        """Keep a copy of the weights where the loss is lower than ever."""
+        if loss is None or (self.best is not None and not loss < self.best.loss):
+            return
+        weights = {}
+        for name, tensor in self.model.state_dict().items():
+            weights[name] = tensor.detach().cpu().clone()
+        self.best = BestEpoch(epoch + 1, loss, weights)
+
+    def take_best(self) -> BestEpoch | None:
+        """Go back to the weights of the best epoch, and return it; None without validation rows."""
+        if self.best is not None:
+            self.model.load_state_dict(self.best.weights)
+        return self.best
+
+    def is_over(self, rows: Sequence[MetricsRow]) -> bool:
+        """Return whether the loss on the validation rows has not become lower for as many epochs as the patience."""
+        if self.patience is None or self.best is None:
+            return False
+        return len(rows) - self.best.epoch >= self.patience
+
+    def predict(self, rows: Sequence[int], after_batch: CheckStop) -> npt.NDArray[np.float64]:
+        """Return probabilities (n, n_classes), or numbers (n,), of un-augmented samples."""
+        outputs = self._outputs(rows, after_batch).double()
+        if not outputs.isfinite().all():
+            raise TrainingError(
+                f"the predictions of {len(rows)} tested scans are not all finite: {ADVICE}."
+            )
+        if self.labels.n_classes is not None:
+            return softmax(outputs, dim=1).cpu().numpy()
+        return outputs[:, 0].cpu().numpy() * self.scale[1] + self.scale[0]
+
+    def state_dict(self) -> StateDict:
+        """Return everything that training changes, for a checkpoint."""
+        best = None if self.best is None else dict(vars(self.best))
+        return {**super().state_dict(), "best": best}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Continue from a state of before."""
+        super().load_state_dict(state)
+        best = cast(Any, state["best"])
+        self.best = None if best is None else BestEpoch(**best)
+
+
+@torch.no_grad()
+def _copy_rows(
+    parameter: nn.Parameter, rows: slice | Tensor, values: npt.NDArray[np.float64]
+) -> None:
+    """Write values into some rows of a parameter."""
+    parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)

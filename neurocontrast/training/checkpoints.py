@@ -1,5 +1,7 @@
 """Checkpoints on disk, each written whole or not at all, and the newest that can be read."""
 
+from __future__ import annotations
+
 import errno
 import io
 import os
@@ -9,6 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,7 +19,9 @@ from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
 from neurocontrast.training.position import Position
-from neurocontrast.training.state import StateDict, TrainerState
+
+if TYPE_CHECKING:  # with Lightning, whose import takes a second of every command that reads a run
+    from neurocontrast.training.state import StateDict, TrainerState
 
 _FORMAT = 1
 # Numbers of errors that damaged content causes; others, such as a missing permission, mean it is

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import pandas as pd
 
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.documents.result import Probe, Result
+from neurocontrast.reporting.prose import Verdict, judge_difference
 from neurocontrast.reporting.wording import (
     capitalise,
     describe_metric,
@@ -19,20 +19,24 @@ from neurocontrast.reporting.wording import (
     point_estimate,
 )
 
-Outcome = Literal["worse", "unknown", "open", "better"]
-"""How the embedding does beside a rival; unknown without an interval."""
-_OUTCOMES: tuple[Outcome, ...] = ("worse", "unknown", "open", "better")
+_OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """The least favourable comes first."""
 NETWORK = "the network"
 """What the components of an encoder do without."""
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
 """Shorter names of linear probes in sentences."""
-_VERDICTS: dict[Outcome, str] = {
+_VERDICTS: dict[Verdict, str] = {
     "better": "the embedding does better, by an interval of the difference that excludes zero",
     "worse": "the embedding does worse, by an interval of the difference that excludes zero",
     "open": "that the embedding does better is not shown",
     "unknown": "no interval of the difference was computed",
+}
+
+_OF_GAINS: dict[Verdict, str] = {
+    "better": "which is a gain",
+    "worse": "which is a loss",
+    "open": "no gain is shown",
 }
 
 
@@ -83,18 +87,11 @@ class Rival:
         """Return the metric of the embedding minus the rival's."""
         return self.increment.get(metric, Increment()).difference
 
-    def outcome(self, metric: str) -> Outcome:
+    def outcome(self, metric: str) -> Verdict:
         """Tell whether the interval of the difference shows the embedding to be better, or worse."""
         interval = self.increment.get(metric, Increment()).interval
-        if interval is None:
-            return "unknown"
-        low, high = interval
-        if low <= 0 <= high:
-            return "open"
-        is_better = (low > 0) == describe_metric(metric).higher_is_better
-        if is_better:
-            return "better"
-        return "worse"
+        higher_is_better = describe_metric(metric).higher_is_better
+        return judge_difference(interval, higher_is_better=higher_is_better)
 
 
 def rivals(s: Result) -> list[Rival]:
@@ -187,17 +184,12 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
         return f"{subject} is {amount}, and no interval of the difference was computed"
     level = s.bootstrap.level or _LEVEL
     ends = interval_text(gain.interval, digits=2, signed=True)
-    low, high = gain.interval
-    is_lower_better = not describe_metric(metric).higher_is_better
-    verdict = "no gain is shown"
-    if low > 0 or high < 0:
-        verdict = "which is a loss"
-        if (high < 0) == is_lower_better:
-            verdict = "which is a gain"
+    higher_is_better = describe_metric(metric).higher_is_better
+    verdict = judge_difference(gain.interval, higher_is_better=higher_is_better)
     unit = ""
-    if is_lower_better:
+    if not higher_is_better:
         unit = "; negative is better"
-    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
+    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {_OF_GAINS[verdict]}"
 
 
 def say_weights(s: Result) -> str:

@@ -112,6 +112,7 @@ def test_the_evaluation_its_report_and_its_table_say_that_members_were_averaged(
     assert not (whole.folder / "probe").exists()
 
 
+@pytest.mark.slow
 def test_numbers_and_several_classes_are_averaged(tune, tables, run, tmp_path):
     ages = tune(target="age")
     alone = []
@@ -238,6 +239,7 @@ def test_the_command_takes_a_run_of_members(run, tables, tmp_path, capsys):
     assert "mean of 2 fine-tuned networks" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_networks_of_scans_share_one_pass_of_preparation(settings, others, cached, tmp_path):
     run = nc.pretrain(settings("training.members=2", "training.epochs=1"), out=tmp_path / "run")
     config = cached | {"finetune": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"}}

@@ -149,6 +149,7 @@ def test_the_pages_begin_with_the_advice():
         assert first == advise(CASES[case][0]).recipe, page
 
 
+@pytest.mark.slow
 def test_check_and_doctor_say_the_same(shared_folder, tmp_path, capsys):
     people = ROOT / "sample" / "participants.tsv"
     assert run(["check", str(people), "--table-only", "-q"]) == 0

@@ -6,7 +6,6 @@ from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
-import pandas as pd
 
 from neurocontrast.files import composed, trimmed
 
@@ -14,6 +13,8 @@ _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a", "#null!", "<na>", 
 """Marks in lower case, which are read in any case."""
 _MISSING_IN_PYTHON = frozenset({"None", "NaT"})
 """Python's own words in Python's own spelling: ``none``, as in "no diagnosis", is a value."""
+_MISSING_OF_PANDAS = ("NAType", "NaTType")
+"""Classes of pandas' missing values, by name: losses read cells, and load no pandas."""
 WORDS_FOR_MISSING = frozenset(("missing", "not available", "not recorded", "no data"))
 """Words that say "not known" and are no marks: they are decoded or refused, and never guessed."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -54,7 +55,7 @@ def number_of(cell: str) -> float | None:
 
 def text_of(value: object) -> str:
     """Return a table value as text: missing is "", a whole number has no point, a day no time."""
-    if value is None or value is pd.NA or value is pd.NaT:
+    if value is None or type(value).__name__ in _MISSING_OF_PANDAS:
         return ""
     if isinstance(value, datetime):
         return str(value).removesuffix(" 00:00:00")

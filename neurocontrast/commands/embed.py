@@ -34,7 +34,7 @@ from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
-from neurocontrast.runs.parts import leave_out, without, write_skipped
+from neurocontrast.runs.skipped import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import folder_of
 

@@ -25,7 +25,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.finetuning import plan_folds
 from neurocontrast.runs.folds import train_folds
-from neurocontrast.runs.parts import SKIPPED, write_skipped
+from neurocontrast.runs.skipped import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training.signals import suspending

@@ -294,6 +294,9 @@ def _compose(
     estimators = {}
     for name, described in study.estimators.items():
         estimators[name] = Probe.model_validate(described, context="writing")
+    run = None
+    if study.info.content().get("run"):
+        run = study.info.run
     return Result(
         format=FORMAT,
         target=target.name,
@@ -337,7 +340,7 @@ def _compose(
         allow_overlap=settings.allow_overlap,
         simulated=study.info.simulated,
         simulation=study.info.simulation,
-        run=study.info.run if study.info.content().get("run") else None,
+        run=run,
         objective=study.info.objective,
         embeddings=study.origin,
         software=["scikit-learn"],

@@ -15,14 +15,9 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.documents.document import content_of
+from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.images import ImagesRecord
-from neurocontrast.documents.result import (
-    FILE,
-    FixedSplit,
-    Metric,
-    Result,
-    read_evaluation,
-)
+from neurocontrast.documents.result import FILE, FixedSplit, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file

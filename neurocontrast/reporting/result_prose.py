@@ -22,7 +22,6 @@ from neurocontrast.reporting.texts import (
     counted,
     one_line,
     permutation_result,
-    within_text,
 )
 from neurocontrast.reporting.wording import (
     DASH,
@@ -338,23 +337,6 @@ def result_prose(files: EvaluationFolder) -> ResultProse:
     if files.words.kind == "images":
         return ImageResult(files, files.headline)
     return ScanResult(files, files.headline)
-
-
-def say_permutation(files: EvaluationFolder) -> str:
-    """Say how permutation p-values are made, for the table of metrics."""
-    test = files.summary.permutation
-    assert test is not None, "asked for with a permutation test alone"
-    held = within_text(test.within_site, test.within_fold)
-    within = f" within {held}" if held else ""
-    text = (
-        "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = "
-        f"{test.n or 0:,} permutations of labels between {test.unit or 'subject'}s{within}; k of "
-        "them did at least as well."
-    )
-    if files.headline:
-        label = files.describe(files.headline).label
-        text += f" {label} is the primary metric; p-values are not adjusted for the others."
-    return text
 
 
 def _change_text(change: Increment) -> str:

@@ -34,7 +34,7 @@ from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.progress import Progress
 from neurocontrast.reading import read_json
 from neurocontrast.runs.networks import first_alike
-from neurocontrast.runs.parts import leave_out
+from neurocontrast.runs.skipped import leave_out
 from neurocontrast.seeds import derive_generator
 from neurocontrast.weights import load, names
 

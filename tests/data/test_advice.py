@@ -9,7 +9,7 @@ import pytest
 import neurocontrast
 from neurocontrast.cli.app import run
 from neurocontrast.config import load_config
-from neurocontrast.config.load import list_recipes
+from neurocontrast.config.recipes import list_recipes
 from neurocontrast.data.advice import RULES, TableContent, advise, recipe_for
 from tests.commands.small_run import PEOPLE
 from tests.conftest import ROOT

@@ -20,7 +20,7 @@ from neurocontrast.reporting.blocks import (
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.naming import name_covariates
-from neurocontrast.reporting.result_prose import result_prose, say_permutation
+from neurocontrast.reporting.result_prose import result_prose
 from neurocontrast.reporting.rivals import (
     Rival,
     rivals,
@@ -28,7 +28,7 @@ from neurocontrast.reporting.rivals import (
     strongest,
 )
 from neurocontrast.reporting.style import Series, draw_intervals, tabulate_estimates
-from neurocontrast.reporting.texts import permutation_result
+from neurocontrast.reporting.texts import permutation_result, within_text
 from neurocontrast.reporting.wording import (
     capitalise,
     describe_metric,
@@ -240,6 +240,23 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
         }
         row |= ends(f"{name}_gain", gain.interval)
     return row
+
+
+def say_permutation(files: EvaluationFolder) -> str:
+    """Say how permutation p-values are made, for the table of metrics."""
+    test = files.summary.permutation
+    assert test is not None, "asked for with a permutation test alone"
+    held = within_text(test.within_site, test.within_fold)
+    within = f" within {held}" if held else ""
+    text = (
+        "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = "
+        f"{test.n or 0:,} permutations of labels between {test.unit or 'subject'}s{within}; k of "
+        "them did at least as well."
+    )
+    if files.headline:
+        label = files.describe(files.headline).label
+        text += f" {label} is the primary metric; p-values are not adjusted for the others."
+    return text
 
 
 RESULT = Finding("result", show_result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from neurocontrast.documents.document import Document, Json
 
@@ -51,6 +51,13 @@ class EncoderRecipe(Document):
     """Section ``encoder``: the network and its settings."""
 
     name: str
+
+
+def _as_recipe(encoder: object) -> object:
+    """Take a name for a recipe: early versions described a run's encoder by its name alone."""
+    if isinstance(encoder, str):
+        return {"name": encoder}
+    return encoder
 
 
 class WeightsDigest(Document):
@@ -105,7 +112,7 @@ class EncoderDescription(Samples):
 
     format: int | None = None
     neurocontrast: str | None = None
-    encoder: EncoderRecipe | None = None
+    encoder: Annotated[EncoderRecipe | None, BeforeValidator(_as_recipe)] = None
     n_features: int | None = None
     n_channels: Annotated[int, Field(ge=1, le=_MOST_CHANNELS)] = 1
     n_voxels: int = 0

@@ -168,7 +168,7 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
                     "Compared with it",
                     join_words([name for name in files.names if name != files.reference]),
                 ),
-                ("Evaluation" if files.fixed else "Cross-validation", design),
+                ("Result" if files.fixed else "Cross-validation", design),
             ],
         ),
         simulated=any(model.simulated for model in s.models),

@@ -158,6 +158,10 @@ def test_sections_of_other_commands_are_written_as_they_were_read(tmp_path):
     result = read_evaluation(write(tmp_path, **content))
     assert result.content() == content
     assert result.run.epochs == 3
+    earlier = content | {"run": {"encoder": "densenet121"}}
+    early = read_evaluation(write(tmp_path, **earlier))
+    assert early.run.encoder.name == "densenet121"
+    assert early.content() == earlier
     assert result.finetuning.from_scratch
 
 

@@ -13,7 +13,7 @@ import torch
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, Config, as_config
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
@@ -99,7 +99,7 @@ class PretrainingRun(Written):
 
 @in_default_torch_state
 def pretrain(
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: AnyConfig | None = None,
     *,
     out: str | os.PathLike[str],
     participants: AnyTable | None = None,
@@ -377,7 +377,7 @@ class Diagnosis:
 
 
 @in_default_torch_state
-def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None) -> Diagnosis:
+def doctor(config: AnyConfig | None = None) -> Diagnosis:
     """Describe this machine, and check a configuration and its table as `pretrain` would; write nothing.
 
     Parameters

@@ -51,8 +51,9 @@ from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation.fits import fit, predict_out_of_fold
 from neurocontrast.evaluation.measure import measure
+from neurocontrast.evaluation.model_figures import metric_summary
 from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.results import metric_summary, permutation_summary
+from neurocontrast.evaluation.results import permutation_summary
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
@@ -125,9 +126,7 @@ def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
     folds = fold_table(study, models)
     bootstrap, _ = timed(lambda: metric_summary(study, folds, models))
     permutation, found = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
-    print(
-        f"(p of the AUC with {n_jobs} process(es): {found['p_values']['auc']:.6f})", file=sys.stderr
-    )
+    print(f"(p of the AUC with {n_jobs} process(es): {found.p_values['auc']:.6f})", file=sys.stderr)
     return {"nested": nested, "bootstrap": bootstrap, "permutation": permutation}
 
 

@@ -21,7 +21,7 @@ import pandas as pd
 
 import neurocontrast
 from neurocontrast.display import console_progress
-from neurocontrast.evaluation.record import read_evaluation
+from neurocontrast.documents.result import read_evaluation
 from neurocontrast.files import write_text
 
 NAMES = ("frozen", "fine-tuned", "from scratch")
@@ -183,7 +183,7 @@ def _compare(
         if each == "frozen":
             for other, part in (
                 ("covariates alone", found.baseline),
-                ("60 components of voxels", found.figures("voxels")[0]),
+                ("60 components of voxels", found.models["voxels"].metrics),
             ):
                 rows.append(
                     {

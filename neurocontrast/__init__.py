@@ -15,6 +15,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.commands.bundle import bundle
     from neurocontrast.commands.check import check
+    from neurocontrast.commands.doctor import doctor
     from neurocontrast.commands.embed import embed
     from neurocontrast.commands.evaluate import evaluate
     from neurocontrast.commands.explain import explain
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from neurocontrast.commands.index import index
     from neurocontrast.commands.join import join
     from neurocontrast.commands.predict import predict
-    from neurocontrast.commands.pretrain import doctor, pretrain
+    from neurocontrast.commands.pretrain import pretrain
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.report import compare, report
     from neurocontrast.commands.simulate import prepare_images, simulate
@@ -56,7 +57,8 @@ _PLACES = {
     "commands.explain": ["explain"],
     "commands.finetune": ["finetune"],
     "commands.join": ["join"],
-    "commands.pretrain": ["doctor", "pretrain"],
+    "commands.doctor": ["doctor"],
+    "commands.pretrain": ["pretrain"],
     "commands.weights": ["export_weights", "import_weights", "verify_weights"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names if name != "version")

@@ -20,7 +20,7 @@
 #SBATCH --output=%x-%j.log
 set -u
 resumable=75
-killed=138    # by the signal, before Python could take it over
+killed=138    # by the signal, before training could take it over
 
 if [ $# -lt 1 ]; then
     echo "usage: sbatch $0 RUN [options of neurocontrast pretrain]" >&2

@@ -11,7 +11,7 @@ import typer
 import neurocontrast
 from neurocontrast.cli.app import app
 from neurocontrast.config import load_config
-from neurocontrast.config.load import list_recipes
+from neurocontrast.config.recipes import list_recipes
 
 ROOT = Path(neurocontrast.__file__).parents[1]
 

@@ -132,13 +132,14 @@ class Run:
             metadata={"label": self.pictures.train_labels},
             training_rows=range(n_images),
         )
+        settings = settings_of(n, None, self.options)
         return ContrastiveState(
             build_model(encoder, n_channels=3),
             LOSSES[self.name](),
             TwoViews(RandImageViewd("image", config.augment), seed=0),
             data,
-            settings=settings_of(n, None, self.options),
-            seed=0,
+            settings=settings,
+            sampler=data.sampler(settings, 0),
         )
 
     def train(self, epoch: int, deadline: float) -> Figures:

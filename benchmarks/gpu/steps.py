@@ -100,14 +100,20 @@ def recipe_step(
     encoder = config.encoder.model_copy(update={"beside": None})
     settings = settings_of(n, micro, options)
     objective = build_objective(config.objective)
-    fit_objective(objective, data)
+    fit_objective(
+        objective,
+        data.metadata,
+        names=data.names,
+        training_rows=data.training_rows,
+        validation_rows=data.validation_rows,
+    )
     state = ContrastiveState(
         build_model(encoder),
         objective,
         TwoViews(brain_views(config.augment), seed=0),
         data,
         settings=settings,
-        seed=0,
+        sampler=data.sampler(settings, 0),
     )
     views = torch.randn(2 * n, 1, *shape, device=options.device)
     return over_bare(state, views, micro, options, deadline)
@@ -129,13 +135,14 @@ def image_step(is_last: bool, sizes: Sizes, options: Options, deadline: float) -
     if is_last:
         model = model.to(memory_format=torch.channels_last)
         views = views.to(memory_format=torch.channels_last)
+    settings = settings_of(n, None, options)
     state = ContrastiveState(
         model,
         build_objective(config.objective),
         TwoViews(RandImageViewd("image", config.augment), seed=0),
         data,
-        settings=settings_of(n, None, options),
-        seed=0,
+        settings=settings,
+        sampler=data.sampler(settings, 0),
     )
     return over_bare(state, views, None, options, deadline)
 

@@ -205,7 +205,7 @@ def _state(
         TwoViews(brain_views(augment), seed=0),
         data,
         settings=settings,
-        seed=0,
+        sampler=data.sampler(settings, 0),
     )
 
 

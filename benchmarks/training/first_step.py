@@ -74,8 +74,15 @@ def step_of(recipe: Path, options: argparse.Namespace) -> str:
     model = build_model(
         config.encoder, n_outputs=None if objective.contrasts else 2, seed=config.seed
     )
-    fit_objective(objective, data)
-    state = ContrastiveState(model, objective, views, data, settings=settings, seed=config.seed)
+    fit_objective(
+        objective,
+        data.metadata,
+        names=data.names,
+        training_rows=data.training_rows,
+        validation_rows=data.validation_rows,
+    )
+    sampler = data.sampler(settings, config.seed)
+    state = ContrastiveState(model, objective, views, data, settings=settings, sampler=sampler)
     state.model.train()
     wall, cpu = time.perf_counter(), time.process_time()
     with (

@@ -179,7 +179,12 @@ def _state(
     views = TwoViews(brain_views(AugmentSettings.reference()), seed=0)
     objective = YAwareInfoNCE(Gaussian("age", sigma=5.0))
     return ContrastiveState(
-        build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0
+        build_model(EncoderSettings()),
+        objective,
+        views,
+        data,
+        settings=settings,
+        sampler=data.sampler(settings, 0),
     )
 
 

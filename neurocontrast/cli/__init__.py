@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from neurocontrast.lazy import lazy_exports
@@ -24,8 +23,6 @@ def main() -> None:
     # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its
     # own.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if sys.argv[1:2] == ["pretrain"]:  # before the imports, which take seconds
-        signal.signal(signal.SIGUSR1, _suspend)
     os.environ.setdefault("NEUROCONTRAST_COMMAND", str(os.getpid()))
     from neurocontrast.cli.app import run
     from neurocontrast.parallel.devices import launched
@@ -42,14 +39,3 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
-
-
-def _suspend(number: int, frame: FrameType | None) -> None:
-    """End at once with the exit code of `TrainingSuspended`: an exception could be caught by what is being imported."""
-    del number, frame
-    if all(os.environ.get(rank, "0") == "0" for rank in ("RANK", "SLURM_PROCID", "LOCAL_RANK")):
-        os.write(
-            2,
-            b"error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n",
-        )
-    os._exit(75)

@@ -390,7 +390,7 @@ def _holds_people(participants: Path) -> bool:
 
 def list_recipes(given: Given) -> Result:
     """List the recipes that come with the package."""
-    from neurocontrast.config.load import describe_recipe, list_recipes
+    from neurocontrast.config.recipes import describe_recipe, list_recipes
 
     found = {name: describe_recipe(file) for name, file in list_recipes().items()}
     width = max(map(len, found))
@@ -403,8 +403,10 @@ def list_recipes(given: Given) -> Result:
 
 
 def show_recipe(given: Given, name: Name) -> Result:
-    """Print a recipe."""
-    text = _recipe(name).read_text(encoding="utf-8")
+    """Print a recipe, with every key of the recipe that it extends."""
+    from neurocontrast.config.load import write_out
+
+    text = write_out(_recipe(name))
     return Result({"recipe": text}, notes=[text.rstrip()])
 
 
@@ -413,7 +415,9 @@ def copy_recipe(
     name: Name,
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
-    """Copy a recipe to a file to be changed, with the schema by which editors check it."""
+    """Copy a recipe, every key of it, to a file to be changed, with the schema by which editors check it."""
+    from neurocontrast.config.load import write_out
+
     source = _recipe(name)
     target = file or Path(source.name)
     check_writable(target, parameter="FILE")
@@ -428,9 +432,7 @@ def copy_recipe(
             f"'{schema}' exists and is no schema of configurations. Copy into another folder."
         )
     write_text(schema, made)
-    write_text(
-        target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}"
-    )
+    write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{write_out(source)}")
     following = (
         "pretrain",
         "--config",
@@ -444,7 +446,7 @@ def copy_recipe(
 
 
 def _recipe(name: str) -> Path:
-    from neurocontrast.config.load import list_recipes
+    from neurocontrast.config.recipes import list_recipes
 
     recipes = list_recipes()
     if name not in recipes:

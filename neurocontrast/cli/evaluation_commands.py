@@ -28,8 +28,8 @@ from neurocontrast.reporting.wording import count_text, level_text
 
 if TYPE_CHECKING:
     from neurocontrast.commands.predicting import PeoplePredictions
+    from neurocontrast.documents.result import Result as EvaluationContent
     from neurocontrast.evaluation.measure.external import ExternalTest
-    from neurocontrast.evaluation.record import Evaluation
 
 _OPEN = "Next: open the page in a browser. Read its warnings first."
 _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
@@ -378,7 +378,7 @@ def comparison_result(folder: Path) -> Result:
     return Result(facts, title, table, [_OPEN], path=folder / "comparison.html")
 
 
-def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
+def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
     from neurocontrast.evaluation.measure.external import ExternalTest
     from neurocontrast.evaluation.measure.new_site import NewSite

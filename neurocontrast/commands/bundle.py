@@ -15,6 +15,7 @@ from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.provenance import PublicProvenance
+from neurocontrast.documents.result import FILE, read_evaluation
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -23,7 +24,6 @@ from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members
 from neurocontrast.evaluation.members import members_of as members_of_table
-from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import Description, version

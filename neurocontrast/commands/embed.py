@@ -18,6 +18,7 @@ from neurocontrast.data.columns import Where
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import content_of
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.readers import (
@@ -33,7 +34,7 @@ from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
-from neurocontrast.runs.parts import leave_out, without, write_skipped
+from neurocontrast.runs.skipped import leave_out, without, write_skipped
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.weights import folder_of
 
@@ -122,7 +123,7 @@ def embed(
         **_allowed_missing(readings),
     )
     # All that features depend on to the last digit: weights, scans, settings, software.
-    environment = info.environment or {}
+    environment = content_of(info.environment)
     software = [environment[key] for key in ("neurocontrast", "packages", "platform")]
     known = [
         info.run.content(),

@@ -13,10 +13,11 @@ from neurocontrast.commands.report import report
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.display import as_progress
 from neurocontrast.documents.embeddings import Embeddings
+from neurocontrast.documents.figures import Metric
+from neurocontrast.documents.result import FILE, read_evaluation
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.fits import fit
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.record import FILE, Metric, read_evaluation
 from neurocontrast.evaluation.writing import write_evaluation
 from neurocontrast.exceptions import one_of
 from neurocontrast.files import check_output_folder
@@ -49,7 +50,7 @@ class EvaluationResult(WrittenFigures):
     ----------
     folder : Path
         The folder.
-    record : Evaluation
+    record : Result
         Content of ``evaluation.json``.
     """
 

@@ -13,10 +13,10 @@ from neurocontrast.commands.evaluate import EvaluationResult
 from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
+from neurocontrast.documents.result import FILE
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.fits import fit
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.record import FILE
 from neurocontrast.evaluation.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder, hold
@@ -25,7 +25,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.reporting.findings import FINDINGS
 from neurocontrast.runs.finetuning import plan_folds
 from neurocontrast.runs.folds import train_folds
-from neurocontrast.runs.parts import SKIPPED, write_skipped
+from neurocontrast.runs.skipped import SKIPPED, write_skipped
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training.signals import suspending

@@ -275,7 +275,7 @@ def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | N
             "n_features": n_features - first,
             "columns": [f"feature_{first:04d}", f"feature_{n_features - 1:04d}"],
             "encoder": digests[name],
-            "objective": table.info.objective,
+            "objective": content.get("objective"),
             **{key: content[key] for key in _OPTIONS if key in content},
             "run": table.info.run.content(),
         }

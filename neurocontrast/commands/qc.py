@@ -13,6 +13,7 @@ import pandas as pd
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
+from neurocontrast.cells import is_missing
 from neurocontrast.commands.qc_measures import compare_measures
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
@@ -286,11 +287,16 @@ def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
     known = set(scans)
     found: dict[tuple[str, str], str] = {}
     for line, name, session, rating in zip(sheet.index, people, sessions, rated, strict=True):
-        scan = name, "" if session == "n/a" else session
+        scan = name, "" if is_missing(session) else session
         if scan not in known or scan in found:
             why = "is rated twice" if scan in found else f"is no scan of {cohort.source.name}"
             problems.add(why, line=line, name=" ".join(scan).strip())
-        found[scan] = rating.lower() if rating.lower() in RATINGS else rating or "n/a"
+        if is_missing(rating):
+            found[scan] = "n/a"
+        elif rating.lower() in RATINGS:
+            found[scan] = rating.lower()
+        else:
+            found[scan] = rating
     problems.raise_if_any()
     return [found.get(scan, "n/a") for scan in scans]
 

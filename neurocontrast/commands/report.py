@@ -24,7 +24,12 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import read_json
 from neurocontrast.reporting.blocks import list_pictures
 from neurocontrast.reporting.compared import compare_tables, describe_comparison, load_evaluations
-from neurocontrast.reporting.comparison import Comparison, build_comparison, render_comparison
+from neurocontrast.reporting.comparison import (
+    Comparison,
+    ComparisonRecord,
+    build_comparison,
+    render_comparison,
+)
 from neurocontrast.reporting.findings import build_sections, open_folder, render_report
 from neurocontrast.reporting.style import write_figures
 from neurocontrast.reporting.viewer import render_viewer
@@ -186,7 +191,7 @@ def compare(
             if len(table):
                 write_table(new / f"{name}.tsv", table)
         write_json(new / "comparison.json", summary)
-        files = Comparison(summary, **tables)
+        files = Comparison(ComparisonRecord.model_validate(summary), **tables)
         sections = build_comparison(files)
         write_text(new / "comparison.html", render_comparison(files, sections))
         write_figures(new / "figures", list_pictures(sections), progress=progress)

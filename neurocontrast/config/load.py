@@ -18,6 +18,8 @@ import pydantic
 import yaml
 from pydantic_core import to_jsonable_python
 
+from neurocontrast.config.extending import EXTENDS, extend, extend_text
+from neurocontrast.config.recipes import find_config, list_recipes
 from neurocontrast.config.schema import (
     DEFAULT_OBJECTIVE,
     OBJECTIVE_AS_GIVEN,
@@ -102,9 +104,9 @@ def _content_given(config: object) -> _Content:
         return config.model_dump(mode="json", exclude_unset=True)
     if isinstance(config, Mapping):
         _check_size(config, source="configuration")
-        return dict(config)
+        return _with_base(dict(config), source="configuration", folder=Path(), above=[])
     if isinstance(config, str | os.PathLike):
-        return read_yaml(find_config(config))
+        return read_config(find_config(config))
     raise ConfigError(
         "config: must be a path, the name of a recipe or a mapping of sections, got "
         f"{type(config).__name__}."
@@ -119,8 +121,6 @@ def as_config(config: AnyConfig) -> Config:
         # Only the objective is checked anew: which of the other keys were given must stay known.
         checked = _validate({"objective": config.objective}, source="configuration")
         return config.model_copy(update={"objective": checked.objective})
-    if isinstance(config, Mapping):
-        return _validate(dict(config), source="configuration")
     return load_config(config)
 
 
@@ -349,6 +349,57 @@ def read_yaml(path: Path) -> _Content:
     return content
 
 
+def read_config(path: Path) -> _Content:
+    """Read a configuration file; where it extends a recipe or another file, join what differs to that one's keys."""
+    return _with_base(read_yaml(path), source=str(path), folder=path.parent, above=[path.resolve()])
+
+
+def _with_base(content: _Content, *, source: str, folder: Path, above: list[Path]) -> _Content:
+    """Return a content with the sections that it extends; `above` are the files that led to this one."""
+    if EXTENDS not in content:
+        return content
+    path = _base_of(content[EXTENDS], source=source, folder=folder)
+    if path.resolve() in above:
+        raise ConfigError(
+            f"{source}: {EXTENDS}: '{content[EXTENDS]}' extends this file in turn. Name another recipe."
+        )
+    base = _with_base(
+        read_yaml(path), source=str(path), folder=path.parent, above=[*above, path.resolve()]
+    )
+    differences = {name: section for name, section in content.items() if name != EXTENDS}
+    return extend(base, differences)
+
+
+def _base_of(name: object, *, source: str, folder: Path) -> Path:
+    """Return the file that a configuration extends: a recipe's, or a YAML file beside the configuration."""
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"{source}: {EXTENDS}: must be the name of a recipe, or a YAML file, found {name!r}."
+        )
+    if Path(name).suffix in (".yaml", ".yml"):
+        path = folder / name
+        if not path.is_file():
+            raise ConfigError(f"{source}: {EXTENDS}: there is no file '{path}'.")
+        return path
+    recipes = list_recipes()
+    if name not in recipes:
+        raise ConfigError(
+            f"{source}: {EXTENDS}: '{name}' is no recipe.{suggestion(name, recipes)} "
+            "Recipes: neurocontrast config list."
+        )
+    return recipes[name]
+
+
+def write_out(recipe: Path) -> str:
+    """Return the text of a recipe with every key and comment, those that it extends included."""
+    text = recipe.read_text(encoding="utf-8")
+    content = read_yaml(recipe)
+    if EXTENDS not in content:
+        return text
+    base = _base_of(content[EXTENDS], source=str(recipe), folder=recipe.parent)
+    return extend_text(write_out(base), text)
+
+
 def parse_value(text: str, *, place: str) -> Any:
     """Return a value by YAML's rules; an error names `place`."""
     try:
@@ -360,57 +411,3 @@ def parse_value(text: str, *, place: str) -> Any:
         raise ConfigError(f"{place}: not valid YAML: {where}{what}.") from None
     except _FAULTS as error:
         raise ConfigError(f"{place}: not valid YAML: {' '.join(str(error).split())}.") from None
-
-
-def recipes_folder() -> Path:
-    """Locate the recipes: inside an installed package, beside the package in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "configs"
-    if installed.is_dir():
-        return installed
-    return package.parent / "configs"
-
-
-def list_recipes() -> dict[str, Path]:
-    """Return the file of each recipe by its name."""
-    files = sorted(recipes_folder().glob("*/*.yaml"))
-    return {
-        f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file
-        for file in files
-    }
-
-
-def describe_recipe(file: Path) -> str:
-    """Return the beginning of a recipe's comment, up to a full stop, colon or semicolon outside of brackets."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    end = min(lines.index(line) for line in ("#", "") if line in lines)
-    comment = " ".join(line.removeprefix("# ") for line in lines[:end])
-    ends = (match.start() for match in re.finditer(r"(?<!et al)(?<!eq)[.:;](?= |$)", comment))
-    return next(
-        (comment[:end] for end in ends if comment[:end].count("(") == comment[:end].count(")")),
-        comment,
-    )
-
-
-def find_config(given: str | os.PathLike[str]) -> Path:
-    """Return the file of a configuration that is given as a path or as the name of a recipe.
-
-    Existing files, absolute paths and names with a suffix such as ``.yaml`` are paths.
-    """
-    path = Path(given)
-    if path.is_file() or path.is_absolute():
-        return path
-    name = path.as_posix()
-    recipes = list_recipes()
-    if path.suffix:
-        known = path.with_suffix("").as_posix()
-        if path.suffix in (".yaml", ".yml") and known in recipes:
-            raise ConfigError(
-                f"{name}: there is no such configuration file. Did you mean the recipe '{known}'?"
-            )
-        return path
-    if name not in recipes:
-        raise ConfigError(
-            f"'{name}' is neither a file nor a recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list."
-        )
-    return recipes[name]

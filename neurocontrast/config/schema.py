@@ -4,8 +4,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Self
 
-from pydantic import Field, PlainValidator, SerializeAsAny, ValidationInfo, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    ValidationInfo,
+    model_validator,
+)
 
+from neurocontrast.config.extending import EXTENDS
 from neurocontrast.data.settings import (
     AnyDataSettings,
     DataSettings,
@@ -157,8 +165,20 @@ class ReportOptions(Settings):
     """Whether identifiers of participants may appear."""
 
 
+def _add_extends(schema: dict[str, Any]) -> None:
+    """Add the key `extends` to the JSON schema, which is joined to the sections before they are checked."""
+    schema["properties"][EXTENDS] = {
+        "type": "string",
+        "title": "Extends",
+        "description": "Name of a recipe, or a YAML file beside this one, whose keys hold where "
+        "this file has none; the section objective is replaced whole.",
+    }
+
+
 class Config(Settings):
     """Everything a user can say; each command reads the sections it needs."""
+
+    model_config = ConfigDict(json_schema_extra=_add_extends)
 
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of weights, validation split, order of scans and views; `simulation` and `evaluation` have their own."""

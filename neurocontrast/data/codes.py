@@ -2,7 +2,7 @@
 
 import re
 
-from neurocontrast.data.cells import number_of
+from neurocontrast.cells import number_of
 from neurocontrast.data.sexes import WORDS, plain_word
 
 # Repetitions give nothing back (`*+`) and begin where a word does: long names take linear time.

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cells import Refusal, is_missing, number_of
-from neurocontrast.data.columns import RULES, matching_rows, text_of, values_of
+from neurocontrast.cells import Refusal, is_missing, number_of, text_of
+from neurocontrast.data.columns import RULES, matching_rows, values_of
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.levels import spelled_alike
@@ -488,6 +488,7 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
     n_top_coded = int(cells.get("age", pd.Series(dtype=str)).str.endswith("+").sum())
     if n_top_coded:
         warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
+    warnings += _warnings_of_none(cells)
     for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):
         if pd.api.types.is_numeric_dtype(table[column]):
             continue
@@ -503,6 +504,19 @@ def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
     if "sex" in cells:
         warnings += notes_on_two_sexes(table["subject_id"], cells["sex"])
     return warnings + _warnings_of_spellings(cells)
+
+
+def _warnings_of_none(cells: pd.DataFrame) -> list[str]:
+    """Name the columns where Python's "None", which is read as missing, can mean "no diagnosis"."""
+    warnings = []
+    for column in cells.columns:
+        n_cells = int((cells[column] == "None").sum())
+        if n_cells:
+            warnings.append(
+                f"column '{column}': {n_cells} cells 'None' are read as missing; a value, such as no "
+                "diagnosis, is written 'none'"
+            )
+    return warnings
 
 
 def _warnings_of_spellings(cells: pd.DataFrame) -> list[str]:

@@ -3,8 +3,6 @@
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,21 +10,25 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BeforeValidator
 
-from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.cells import (
+    Refusal,
+    is_missing,
+    level_of,
+    number_of,
+    spelling_of,
+    text_of,
+)
 from neurocontrast.data.codes import base_name
 from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import as_sex, read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.files import composed, trimmed
 
 AGE_LIMITS = (0.0, 120.0)
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 """Usual names of a column of ages in years."""
-_MISSING_IN_PYTHON = frozenset({"None", "<NA>", "NaT"})
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _TOP_CODED = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\+$")
 _BAND = re.compile(r"[0-9]+ ?[-–] ?[0-9]+")
-_WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
 IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
 """Usual names of the column that names people; ``id`` can number the rows."""
@@ -77,14 +79,6 @@ def number_in(column: str, cell: str) -> float | None:
     return age
 
 
-@lru_cache(maxsize=65_536)
-def spelling_of(text: str) -> str:
-    """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
-    spelled = trimmed(composed(text))
-    whole = _WHOLE.fullmatch(spelled)
-    return whole.group(1) if whole else spelled
-
-
 RULES: dict[str, Callable[[str], object]] = {
     "age": as_age,
     "sex": as_sex,
@@ -113,27 +107,6 @@ def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refus
     if rule in (as_age, number_of):
         dtype = float
     return values.astype(dtype), dict(zip(refused.index.tolist(), refused, strict=True))
-
-
-def text_of(value: object) -> str:
-    """Return a table value as text: missing is "", a whole number has no point, a day no time."""
-    if value is None or value is pd.NA or value is pd.NaT:
-        return ""
-    if isinstance(value, datetime):
-        return str(value).removesuffix(" 00:00:00")
-    if not isinstance(value, float | np.floating):
-        return str(value)
-    if np.isnan(value):
-        return ""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def level_of(value: object) -> str | None:
-    """Return a cell as the name of a level in one spelling, and None where the cell is missing."""
-    spelled = spelling_of(text_of(value))
-    if is_missing(spelled) or spelled in _MISSING_IN_PYTHON:
-        return None
-    return spelled
 
 
 def levels_of(

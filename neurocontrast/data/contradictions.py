@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from neurocontrast.data.cells import is_missing, number_of
+from neurocontrast.cells import is_missing, number_of, spelling_of
 from neurocontrast.data.codes import base_name, codes_in_name
-from neurocontrast.data.columns import spelling_of
 from neurocontrast.data.descriptions import Description, decode_column, description_of
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError

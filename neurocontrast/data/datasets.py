@@ -14,9 +14,9 @@ import torch
 from monai.data import Dataset
 from monai.transforms import Compose, RandomizableTrait, Transform
 
+from neurocontrast.cells import text_of
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.columns import text_of
 from neurocontrast.data.natural.store import Located, statistics_of
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of

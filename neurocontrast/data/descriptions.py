@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.cells import WORDS_FOR_MISSING, Refusal, is_missing, number_of, text_of
 from neurocontrast.data.codes import base_name, codes_first, codes_in_name, sexes_in_words
-from neurocontrast.data.columns import as_age, text_of
+from neurocontrast.data.columns import as_age
 from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import OTHERS, as_sex, plain_word, read_sexes, sex_in
 from neurocontrast.exceptions import DataError, one_of
@@ -27,7 +27,7 @@ _ML_PER_UNIT = {
 _SMALLEST_ML = 100.0
 _LARGEST_ML = 10_000.0
 """A head of more is in mm³, as FreeSurfer writes its eTIV."""
-_MISSING_WORDS = frozenset(("missing", "unknown", "not available", "not recorded", "no data"))
+_WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
 _IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
 _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
@@ -239,7 +239,7 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
         explained = cell
         if meaning is not None and not _is_top_coded(cell):
             explained = meaning
-        if is_missing(explained) or plain_word(meaning or "") in _MISSING_WORDS:
+        if is_missing(explained) or plain_word(meaning or "") in _WORDS_FOR_MISSING_AGES:
             values.append("")
         elif isinstance(unit, Refusal):
             values.append(unit)

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from neurocontrast.data.cells import is_missing
+from neurocontrast.cells import is_missing
 from neurocontrast.data.problems import first_names, shown
 from neurocontrast.provenance import subject_label
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from neurocontrast.data.cells import number_of
+from neurocontrast.cells import number_of
 from neurocontrast.data.layouts import LAYOUTS, derived_among_raw
 from neurocontrast.data.layouts.homes import scans_of_homes
 from neurocontrast.data.layouts.longitudinal import scans_of_stream

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.cells import Refusal
-from neurocontrast.data.columns import is_of_sex, level_of, levels_of, number_in
+from neurocontrast.cells import Refusal, level_of
+from neurocontrast.data.columns import is_of_sex, levels_of, number_in
 from neurocontrast.data.problems import first_names
 from neurocontrast.data.sexes import plain_word, read_sexes
 from neurocontrast.exceptions import DataError, one_of, suggestion

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.data.columns import text_of
+from neurocontrast.cells import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, said, suggestion
 from neurocontrast.files import composed, relative_path, trimmed, write_table

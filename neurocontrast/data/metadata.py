@@ -8,15 +8,9 @@ import pandas as pd
 import torch
 from torch import nn
 
+from neurocontrast.cells import level_of, spelling_of, text_of
 from neurocontrast.data.cohort import Cohort, Kind
-from neurocontrast.data.columns import (
-    level_of,
-    matching_columns,
-    no_column,
-    spelling_of,
-    text_of,
-    values_of,
-)
+from neurocontrast.data.columns import matching_columns, no_column, values_of
 from neurocontrast.data.listing import read_parquet, read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing

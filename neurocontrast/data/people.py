@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from neurocontrast.data.cells import Refusal, is_missing
+from neurocontrast.cells import Refusal, is_missing
 from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.columns import AGE_COLUMNS, RULES
 from neurocontrast.data.contradictions import warnings_of_contradictions

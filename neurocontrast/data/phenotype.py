@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from neurocontrast.data.cells import Refusal, is_missing
+from neurocontrast.cells import Refusal, is_missing
 from neurocontrast.data.columns import (
     SESSIONS,
     as_age,

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from neurocontrast.data.cells import Refusal, is_missing, number_of
+from neurocontrast.cells import Refusal, is_missing, number_of
 from neurocontrast.exceptions import one_of
 
 _MALE = """

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from neurocontrast.data.cells import is_missing, number_of
+from neurocontrast.cells import WORDS_FOR_MISSING, is_missing, number_of
 
 _BELOW_0 = frozenset(map(float, "-7 -8 -9 -77 -88 -99 -777 -888 -999 -9999 -99999".split()))
 _HIGH = frozenset(map(float, "777 888 999 9999 99999 999999 9999999".split()))
@@ -17,7 +17,7 @@ _YOUNGEST = 5.0
 """Limits of all other ages that leave no doubt of 99 and of 0."""
 _N_PEOPLE = 2
 _WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))
-_ERRORS = frozenset(("#name?", "#num!", "not available", "not recorded", "no data", "missing"))
+_ERRORS = frozenset(("#name?", "#num!"))
 REMEDY = "Write n/a where a value is not known: codes and words for it are not guessed."
 
 
@@ -39,7 +39,7 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
     for cell in cells:
         if cell is not None and not is_missing(cell):
             counts[cell] = counts.get(cell, 0) + 1
-    words = {cell for cell in counts if cell.lower() in _WORDS | _ERRORS}
+    words = {cell for cell in counts if cell.lower() in _WORDS | _ERRORS | WORDS_FOR_MISSING}
     numbers = {}
     for cell in counts.keys() - words:
         number = number_of(cell)

@@ -78,6 +78,13 @@ class Document(BaseModel):
         return type(self).model_validate(kept)
 
 
+def content_of(document: Document | None) -> Json:
+    """Return all keys of a document as they were written; none of an absent one."""
+    if document is None:
+        return {}
+    return document.content()
+
+
 def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
     """Return the keys and values that several objects share; a key that is null is not shared."""
     shared = {}

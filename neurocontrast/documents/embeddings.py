@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from neurocontrast.data.columns import text_of
+from neurocontrast.cells import text_of
 from neurocontrast.data.levels import inferred
 from neurocontrast.data.listing import check_names
 from neurocontrast.documents.document import Json

@@ -21,8 +21,8 @@ class ImagesChoice(Document):
     """Section ``settings``: the section ``images`` of the configuration, without folders."""
 
     dataset: str | None = None
-    background: bool = False
-    """Whether grey pictures were laid on coloured backgrounds."""
+    background: str | None = None
+    """How grey pictures were laid on coloured backgrounds, such as ``random``; None for as they are."""
 
 
 class ImagesRecord(Document):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from neurocontrast.documents.document import Document, Json
-from neurocontrast.documents.encoder import RunDescription
+from neurocontrast.documents.encoder import ObjectiveRecord, RunDescription
+from neurocontrast.documents.environment import Environment
 from neurocontrast.documents.people import PretrainingPeople
+from neurocontrast.documents.simulation import SimulationRecord
 
 
 class FlowStep(Document):
@@ -24,11 +26,11 @@ class EmbeddingsInfo(PretrainingPeople):
     format: int | None = None
     run: RunDescription = Field(default_factory=RunDescription)
     simulated: bool = False
-    simulation: Json | None = None
-    objective: Json | None = None
+    simulation: SimulationRecord | None = None
+    objective: ObjectiveRecord | None = None
     training_metrics: list[Json] = Field(default_factory=list)
     """Rows of the run's ``metrics.csv``."""
-    environment: Json | None = None
+    environment: Environment | None = None
     cohort_source: str | None = None
     cohort_digest: str | None = None
     layer: str = "encoder"

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from neurocontrast.data.columns import text_of
+from neurocontrast.cells import text_of
 from neurocontrast.data.settings import AnyDataSettings, DataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.documents.embeddings import feature_names

@@ -6,11 +6,12 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes fo
 and writes the files.
 """
 
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Result, read_evaluation
 from neurocontrast.evaluation.designs import BlockScaler
 from neurocontrast.evaluation.encoding import covariate_encoder
 from neurocontrast.evaluation.fits import Fits
 from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.results import StudyResult, run_study
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
@@ -22,7 +23,6 @@ from neurocontrast.evaluation.transformers import ComBat, Residualiser
 __all__ = [
     "BlockScaler",
     "ComBat",
-    "Evaluation",
     "EvaluationSettings",
     "External",
     "Fits",
@@ -30,6 +30,7 @@ __all__ = [
     "LeaveSiteOut",
     "Notice",
     "Residualiser",
+    "Result",
     "SiteStratifiedGroupKFold",
     "Study",
     "StudyResult",

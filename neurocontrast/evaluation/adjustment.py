@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from neurocontrast.data.columns import levels_of
-from neurocontrast.evaluation.record import Notice
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.rows import (
     IDENTIFIERS,
     check_numbers,

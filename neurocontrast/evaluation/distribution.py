@@ -17,7 +17,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 from sklearn.utils import gen_batches
 
-from neurocontrast.evaluation.record import Notice
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.study import Study

@@ -14,7 +14,7 @@ from neurocontrast.data.connected import number_connected
 from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.data.levels import spelled_alike
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation.record import Notice
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split

@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import FixedSplit
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_inner_folds
 from neurocontrast.evaluation.designs import blocks_of
 from neurocontrast.evaluation.estimators import (
@@ -29,7 +31,6 @@ from neurocontrast.evaluation.notices import (
     pretrained,
 )
 from neurocontrast.evaluation.probes import PROBES
-from neurocontrast.evaluation.record import FixedSplit, Notice
 from neurocontrast.evaluation.rows import check_rows, row_names, site_names, tidy_table
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
 from neurocontrast.evaluation.splits import (

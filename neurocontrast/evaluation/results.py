@@ -3,40 +3,37 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import (
+    FORMAT,
+    Bootstrap,
+    Counts,
+    ModelNames,
+    Permutation,
+    Probe,
+    Result,
+    Threshold,
+)
 from neurocontrast.evaluation.distribution import Reference
 from neurocontrast.evaluation.fits import Fits, fit
-from neurocontrast.evaluation.metrics import (
-    DESCRIPTIVE,
-    LOWER_IS_BETTER,
-    RANKED,
-    explain_undefined,
-    explain_value,
-    finite_or_none,
-)
+from neurocontrast.evaluation.metrics import LOWER_IS_BETTER, finite_or_none
+from neurocontrast.evaluation.model_figures import Figures, metric_summary
 from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel
-from neurocontrast.evaluation.models.kernel import OF_KERNEL
-from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
-from neurocontrast.evaluation.significance import fold_p_value, holm, permutation_test
+from neurocontrast.evaluation.significance import permutation_test
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe
 from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.tables import model_prefix, study_tables
+from neurocontrast.evaluation.tables import study_tables
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import (
-    MAX_RANKED,
-    Resamples,
-    bootstrap_metrics,
-    count_resamples,
-)
+from neurocontrast.evaluation.uncertainty import count_resamples
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
@@ -53,7 +50,7 @@ FEW_MOVED = 0.1
 class StudyResult:
     """What the models of a study predicted, and the figures of it."""
 
-    evaluation: Evaluation
+    evaluation: Result
     """Content of ``evaluation.json``."""
     tables: dict[str, pd.DataFrame]
     """Tables by the name of their file."""
@@ -89,20 +86,19 @@ def measure_models(study: Study, fits: Fits, progress: Progress = SILENT) -> Stu
     if study.info.training_metrics:
         tables["training"] = pd.DataFrame(study.info.training_metrics)
     figures = metric_summary(study, tables["folds"], models, progress)
-    figures["permutation"] = permutation_summary(study, models["embedding"], progress)
-    notices = [*study.notices, *_look_at_results(study, figures, models)]
+    permutation = permutation_summary(study, models["embedding"], progress)
+    notices = [*study.notices, *_look_at_results(study, figures, permutation, models)]
     leading = study.target.metric_names[0]
     for model in study.models:
         if model.rival:
             by = study.estimator_title(model)
-            notices += look_at_rival(figures, model, leading, by=by)
-    evaluation = _compose(study, models, figures, notices)
+            beside = key_beside(study.models, model)
+            notices += look_at_rival(figures, model, leading, by=by, beside=beside)
+    evaluation = _compose(study, models, figures, permutation, notices)
     return StudyResult(evaluation, tables, models, fits.reference, fits.probe, study.choices)
 
 
-def permutation_summary(
-    study: Study, model: OutOfFold, progress: Progress
-) -> dict[str, Any] | None:
+def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> Permutation | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
     settings = study.settings
     is_site = study.target.name == "site"
@@ -132,140 +128,55 @@ def permutation_summary(
             redeal=redeal if study.split_design.name == "stratified" else None,
             advance=task.advance,
         )
-    return {
-        "n": n,
-        "unit": "subject",
-        "within_site": not is_site,
-        "repeat": 0,
-        **result._asdict(),
-        "observed": {name: finite_or_none(value) for name, value in result.observed.items()},
-        "seconds": round(time.perf_counter() - started, 1),
-    }
-
-
-def metric_summary(
-    study: Study, folds: pd.DataFrame, models: Models, progress: Progress = SILENT
-) -> dict[str, Any]:
-    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of further models by name.
-
-    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all
-    out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
-    resamples of the study's units. A metric that is not defined is None and has a ``reason``.
-    """
-    target = study.target
-    settings = study.settings
-    rows = models["embedding"].tested
-    too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
-    with progress.task("Resampling", None, "resample") as task:
-        drawn = bootstrap_metrics(
-            target,
-            models,
-            study.units.labels,
-            n_bootstraps=count_resamples(settings.n_bootstraps, len(rows)),
-            seed=derive_seed("intervals", settings.seed),
-            rows=rows,
-            plain=RANKED if too_long else (),
-            advance=task.advance,
-        )
-    reason = explain_undefined(target.kind, target.values[rows], target.classes)
-
-    def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
-        found = resamples.figure(level=settings.confidence_level)
-        return {
-            name: found["value"],
-            "interval": None if found["low"] is None else [found["low"], found["high"]],
-        }
-
-    def described(model: str, name: str) -> dict[str, Any]:
-        column = model_prefix(model) + name.removesuffix(
-            "_within_fold"
-        )  # within one fold, the two are one
-        per_fold = folds[column].dropna().to_numpy(dtype=float) if column in folds else np.array([])
-        found = {
-            "mean": finite_or_none(per_fold.mean()) if len(per_fold) else None,
-            "sd": finite_or_none(per_fold.std(ddof=1)) if len(per_fold) > 1 else None,
-            **estimate(drawn[model][name], "pooled"),
-            "n_folds_defined": len(per_fold),
-        }
-        return found | ({"reason": explain_value(name, reason)} if found["pooled"] is None else {})
-
-    def against(other: str, name: str, model: str = "embedding") -> dict[str, Any]:
-        return estimate(drawn[model][name] - drawn[other][name], "difference")
-
-    names = target.metric_names
-    keys = {"embedding": "metrics"}
-    figures = {
-        keys.get(model, model): {name: described(model, name) for name in names} for model in models
-    }
-    figures["increment"] = {name: against("baseline", name) for name in names}
-    for other in (model.name for model in study.models if model.rival):
-        figures[f"{other}_increment"] = {
-            name: against(other, name) | {"p_value": _p_value(folds, other, name)} for name in names
-        }
-    for pair, first in _pairs(study).items():
-        figures[f"{pair}_gain_increment"] = {
-            name: against(first, name, model=pair) for name in names
-        }
-    _adjust_p_values(study, figures)
-    return figures
-
-
-def _p_value(folds: pd.DataFrame, other: str, name: str) -> float | None:
-    """Return the p-value over folds of the embedding and another model having the same metric."""
-    column = name.removesuffix("_within_fold")
-    if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
-        return None
-    return fold_p_value(
-        folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds
+    observed = {}
+    for name, value in result.observed.items():
+        observed[name] = finite_or_none(value)
+    return Permutation(
+        n=n,
+        unit="subject",
+        within_site=not is_site,
+        within_fold=result.within_fold,
+        share_moved=result.share_moved,
+        repeat=0,
+        observed=observed,
+        p_values=result.p_values,
+        seconds=round(time.perf_counter() - started, 1),
     )
 
 
-def _pairs(study: Study) -> dict[str, str]:
-    """Return the models with the embedding beside, and for each the model without."""
-    names = set(map(attrgetter("name"), study.models))
-    pairs = {}
-    for model in study.models:
-        if model.rival is not None and model.rival.beside in names:
-            pairs[model.name] = model.rival.beside
-    return pairs
-
-
-def _adjust_p_values(study: Study, figures: Mapping[str, Any]) -> None:
-    """Adjust the p-values of each metric by Holm, where there are several rivals."""
-    increments = []
-    for model in study.models:
-        if model.rival:
-            increments.append(figures[f"{model.name}_increment"])
-    if len(increments) < 2:
-        return
-    for name in study.target.metric_names:
-        adjusted = holm([increment[name]["p_value"] for increment in increments])
-        for increment, p_value in zip(increments, adjusted, strict=True):
-            increment[name]["p_adjusted"] = p_value
+def key_beside(models: Iterable[Model], model: Model) -> str:
+    """Return the key of the linear model that has the embedding beside a model's features, or ""."""
+    first = model.name
+    if model.rival is not None and model.rival.of:
+        first = model.rival.of
+    for pair in models:
+        if pair.rival is not None and pair.rival.beside == first:
+            return pair.name
+    return ""
 
 
 def look_at_rival(
-    figures: Mapping[str, Any], model: Model, metric: str, *, by: str = ""
+    figures: Figures, model: Model, metric: str, *, by: str = "", beside: str = ""
 ) -> list[Notice]:
     """Return a warning where a model without an encoder or network does as well as the embedding.
 
-    They are compared by the leading `metric`; `by` names the model's estimator. Where the embedding
-    beside the features of the model, or of the linear one on the same scans, does better than the
-    model alone, the warning says so.
+    They are compared by the leading `metric`; `by` names the model's estimator. `beside` is the key
+    of the model that has the embedding beside the same features: where that does better than the
+    features alone, the warning says so.
     """
-    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
+    ours = figures.pooled("embedding", metric)
+    theirs = figures.pooled(model.name, metric)
     if model.rival is None or not model.rival.over or ours is None or theirs is None:
         return []
     if _is_better(metric, ours, theirs):
         return []
-    what = model.rival.what
+    measures = model.rival.what
     if by:
-        what += f" by {by}"
-    linear = model.name.removesuffix(OF_KERNEL)
-    together = figures.get(f"{linear}_beside", {}).get(metric, {}).get("pooled")
-    facts = {
+        measures += f" by {by}"
+    together = figures.pooled(beside, metric)
+    values = {
         "model": model.name,
-        "What": what[:1].upper() + what[1:],
+        "What": measures[:1].upper() + measures[1:],
         "metric": {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " ")),
         "theirs": theirs,
         "ours": ours,
@@ -273,12 +184,12 @@ def look_at_rival(
         "over": model.rival.over,
     }
     if model.rival.lacks:
-        return [Notice.of("network_no_gain", **facts)]
+        return [Notice.of("network_no_gain", **values)]
     if together is not None and _is_better(metric, together, theirs):
-        if linear != model.name:
-            return [Notice.of("kernel_as_good_alone", **facts)]
-        return [Notice.of("as_good_alone", **facts)]
-    return [Notice.of("as_good", **facts)]
+        if model.rival.of:
+            return [Notice.of("kernel_as_good_alone", **values)]
+        return [Notice.of("as_good_alone", **values)]
+    return [Notice.of("as_good", **values)]
 
 
 def _is_better(metric: str, value: float, other: float) -> bool:
@@ -288,7 +199,9 @@ def _is_better(metric: str, value: float, other: float) -> bool:
     return value > other
 
 
-def _look_at_results(study: Study, figures: Mapping[str, Any], models: Models) -> Iterable[Notice]:
+def _look_at_results(
+    study: Study, figures: Figures, permutation: Permutation | None, models: Models
+) -> Iterable[Notice]:
     fits = [fit for model in models.values() for fit in model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
@@ -296,19 +209,32 @@ def _look_at_results(study: Study, figures: Mapping[str, Any], models: Models) -
         yield Notice.of("not_converged", n=failed)
     if not_chosen:
         yield Notice.of("penalty_not_chosen", n=not_chosen)
-    for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
-        pooled, within = (
-            figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold")
-        )
+    for name in ("embedding", "baseline"):
+        pooled = figures.pooled(name, "auc")
+        within = figures.pooled(name, "auc_within_fold")
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
             yield Notice.of("pooled_auc_mixes_folds", model=name, pooled=pooled, within=within)
-    if not study.fixed and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+    if not study.fixed and figures.pooled("embedding", "auc") == 1.0:
         yield Notice.of("perfect_separation")
-    permutation = figures.get("permutation")
-    if permutation and permutation["share_moved"] < FEW_MOVED:
-        within = " and ".join(unit for unit in ("site", "fold") if permutation[f"within_{unit}"])
-        held = f", since labels are exchanged within {within}" if within else ""
-        yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
+    if permutation is not None and (permutation.share_moved or 0.0) < FEW_MOVED:
+        held = ""
+        if permutation.units_within:
+            held = f", since labels are exchanged within {' and '.join(permutation.units_within)}"
+        yield Notice.of("permutation_moves_few", share=permutation.share_moved, held=held)
+
+
+def _describe_probe(study: Study, embedding: OutOfFold) -> Probe:
+    """Return the section ``probe``: estimator, strength, blocks and members."""
+    probe = Probe.model_validate(study.probe, context="writing")
+    strengths = [fit.strength for fit in embedding.fits]
+    changes: dict[str, object] = {
+        "strength": finite_or_none(float(np.median(strengths))),
+        "why_not_stored": study.why_not_stored,
+        "inner_splits": study.settings.inner_splits,
+    }
+    changes |= _describe_blocks(study, embedding)
+    changes |= _describe_members(study)
+    return probe.model_copy(update=changes)
 
 
 def _describe_blocks(study: Study, embedding: OutOfFold) -> dict[str, object]:
@@ -345,68 +271,78 @@ def _describe_members(study: Study) -> dict[str, object]:
 
 
 def _compose(
-    study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]
-) -> Evaluation:
+    study: Study,
+    models: Models,
+    figures: Figures,
+    permutation: Permutation | None,
+    notices: list[Notice],
+) -> Result:
     settings = study.settings
     target = study.target
     dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
-    design = study.split_design
-    splitter = {}
-    if design.splitter is not None:
-        splitter["splitter"] = design.splitter
     embedding = models["embedding"]
-    content = {
-        "target": target.name,
-        "kind": target.kind,
-        "classes": list(target.classes),
-        "positive": target.positive,
-        "split": design.fixed,
-        "splits": design.name,
-        **splitter,
-        "n_overlap": len(study.overlap.subjects),
-        "overlap_by": list(study.overlap.compared),
-        "splits_digest": digest_of(dealt.to_csv(index=False)),
-        "n_folds": 1 + max(split.fold for split in study.splits),
-        "n_repeats": 1 + max(split.repeat for split in study.splits),
-        "seed": settings.seed,
-        "probe": {
-            **study.probe,
-            "strength": finite_or_none(float(np.median([fit.strength for fit in embedding.fits]))),
-            "why_not_stored": study.why_not_stored,
-            "inner_splits": settings.inner_splits,
-            **_describe_blocks(study, embedding),
-            **_describe_members(study),
-        },
-        "n": {
-            "scans": len(study.table),
-            "subjects": int(study.table["subject_id"].nunique()),
-            "sites": int(study.table["site"].nunique()),
-            "features": study.n_features,
-            "excluded": study.excluded,
-        },
-        **figures,
-        "rivals": {model.name: model.rival.describe() for model in study.models if model.rival},
-        "estimators": study.estimators,
-        **dict(chain.from_iterable(model.about.items() for model in study.models)),
-        "threshold": {
-            "rule": settings.threshold,
-            "values": [fit.threshold for fit in embedding.fits],
-        },
-        "warnings": notices,
-        "bootstrap": {
-            "n": count_resamples(settings.n_bootstraps, len(embedding.tested)),
-            "method": "BCa",
-            "unit": study.units.name,
-            "n_units": len(set(study.units.labels[embedding.tested])),
-            "level": settings.confidence_level,
-        },
-        "allow_overlap": settings.allow_overlap,
-        "simulated": study.info.simulated,
-        "simulation": study.info.simulation,
-        "run": study.info.content().get("run"),
-        "objective": study.info.objective,
-        "embeddings": study.origin,
-        "software": ["scikit-learn"],
-    }
-    return compose_evaluation(content)
+    rivals = {}
+    keys = dict[str, Any]()
+    for model in study.models:
+        keys |= model.about
+        if model.rival:
+            rivals[model.name] = ModelNames.model_validate(model.rival.describe())
+    design = study.split_design
+    if design.splitter is not None:
+        keys["splitter"] = design.splitter
+    estimators = {}
+    for name, described in study.estimators.items():
+        estimators[name] = Probe.model_validate(described, context="writing")
+    run = None
+    if study.info.content().get("run"):
+        run = study.info.run
+    return Result(
+        format=FORMAT,
+        target=target.name,
+        kind=target.kind,
+        classes=list(target.classes),
+        positive=target.positive,
+        split=design.fixed,
+        splits=design.name,
+        n_overlap=len(study.overlap.subjects),
+        overlap_by=list(study.overlap.compared),
+        splits_digest=digest_of(dealt.to_csv(index=False)),
+        n_folds=1 + max(split.fold for split in study.splits),
+        n_repeats=1 + max(split.repeat for split in study.splits),
+        seed=settings.seed,
+        probe=_describe_probe(study, embedding),
+        n=Counts(
+            scans=len(study.table),
+            subjects=int(study.table["subject_id"].nunique()),
+            sites=int(study.table["site"].nunique()),
+            features=study.n_features,
+            excluded=study.excluded,
+        ),
+        metrics=figures.metrics,
+        baseline=figures.baseline,
+        increment=figures.increment,
+        models=figures.models,
+        permutation=permutation,
+        rivals=rivals,
+        estimators=estimators,
+        threshold=Threshold(
+            rule=settings.threshold, values=[fit.threshold for fit in embedding.fits]
+        ),
+        warnings=notices,
+        bootstrap=Bootstrap(
+            n=count_resamples(settings.n_bootstraps, len(embedding.tested)),
+            method="BCa",
+            unit=study.units.name,
+            n_units=len(set(study.units.labels[embedding.tested])),
+            level=settings.confidence_level,
+        ),
+        allow_overlap=settings.allow_overlap,
+        simulated=study.info.simulated,
+        simulation=study.info.simulation,
+        run=run,
+        objective=study.info.objective,
+        embeddings=study.origin,
+        software=["scikit-learn"],
+        **keys,
+    )

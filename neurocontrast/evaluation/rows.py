@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cells import is_missing, number_of
-from neurocontrast.data.columns import level_of, levels_of, matching_columns, number_in
+from neurocontrast.cells import is_missing, level_of, number_of
+from neurocontrast.data.columns import levels_of, matching_columns, number_in
 from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
@@ -280,8 +280,7 @@ def _text(value: object) -> str | None:
         if float(value).is_integer():
             return str(int(value))
     cell = trimmed(str(value))
-    # Python's own "None" is missing; "none", as in "no diagnosis", is a value.
-    if cell == "None" or is_missing(cell):
+    if is_missing(cell):
         return None
     return cell
 

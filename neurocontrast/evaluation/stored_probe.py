@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationEr
 from scipy.optimize import brentq
 from scipy.special import expit, logit, softmax
 
+from neurocontrast.documents.result import FILE, read_evaluation
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.members import Member
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.rows import Floats, check_same_encoder
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError

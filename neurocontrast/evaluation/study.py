@@ -13,6 +13,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import EmbeddingsOrigin, FixedSplit
 from neurocontrast.evaluation.adjustment import adjustments
 from neurocontrast.evaluation.designs import (
     Block,
@@ -30,7 +32,6 @@ from neurocontrast.evaluation.models.model import (
     split_seed,
 )
 from neurocontrast.evaluation.notices import Overlap
-from neurocontrast.evaluation.record import EmbeddingsOrigin, FixedSplit, Notice
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split

@@ -12,9 +12,9 @@ from scipy.stats import norm
 from sklearn.utils import gen_batches
 
 from neurocontrast.data.connected import number_connected
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.models.model import OutOfFold
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError

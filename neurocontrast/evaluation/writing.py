@@ -6,7 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from neurocontrast.evaluation.record import FILE
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.result import FILE
 from neurocontrast.evaluation.results import StudyResult
 from neurocontrast.evaluation.stored_probe import FOLDER, save_probe
 from neurocontrast.files import atomic_folder, write_json, write_table, write_text
@@ -15,8 +16,8 @@ from neurocontrast.provenance import describe_environment
 
 def write_evaluation(result: StudyResult, folder: Path) -> None:
     """Write figures, tables, choices and probe of an evaluation, all of them or none."""
-    environment = {"environment": describe_environment()}
-    evaluation = result.evaluation.model_copy(update=environment)
+    environment = Environment.model_validate(describe_environment())
+    evaluation = result.evaluation.model_copy(update={"environment": environment})
     with atomic_folder(folder) as new:
         for name, table in result.tables.items():
             write_table(new / f"{name}.tsv", table)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neurocontrast.cells import level_of
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.seeds import derive_seed
 
@@ -23,7 +24,6 @@ Block = Callable[[slice, slice], Tensor]
 """``block(i, j)``: the weights of row scans ``i`` with column scans ``j``, a fresh (n_i, n_j) tensor."""
 
 _EVERYTHING = slice(None)
-_MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 class Kernel(nn.Module):
@@ -33,8 +33,8 @@ class Kernel(nn.Module):
     m) part of it. Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum.
     Metadata is a dictionary of tensors on one device: continuous columns (n,) or (n, p) with NaN
     where a value is missing, categorical columns integer codes (n,) with -1 where missing. Lists,
-    arrays and the columns of a DataFrame are taken too, categories then also as words, where None,
-    NaN, "" and "n/a" are missing. Weights carry no gradient.
+    arrays and the columns of a DataFrame are taken too, categories then also as words. Cells are
+    missing as in tables: None, NaN, "", "n/a" and their like. Weights carry no gradient.
     """
 
     columns: dict[str, Kind]
@@ -135,24 +135,25 @@ def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
         return torch.tensor(
             values if values.dtype.kind == "f" else values.astype(np.int64)
         )  # pandas' are read-only
-    cells = [
-        None if not isinstance(value, str) and str(value) in _MISSING else value
-        for value in values.ravel()
-    ]
+    cells = values.ravel()
     try:
         if words:
-            codes = [
-                -1 if cell in (None, "", "n/a") else derive_seed("category", str(cell))
-                for cell in cells
-            ]
-            return torch.tensor(codes).reshape(values.shape)
-        numbers = [math.nan if cell is None else float(cell) for cell in cells]
+            return torch.tensor([_code_of(cell) for cell in cells]).reshape(values.shape)
+        numbers = [math.nan if level_of(cell) is None else float(cell) for cell in cells]
         return torch.tensor(numbers, dtype=torch.float32).reshape(values.shape)
     except (TypeError, ValueError):
         allowed = "numbers, or words of categories," if words else "numbers"
         raise DataError(
             f"metadata['{name}'] must hold {allowed} one a sample, got {given!r:.80}."
         ) from None
+
+
+def _code_of(cell: object) -> int:
+    """Return the code of a category's name, the same in every batch, and -1 for a missing cell."""
+    level = level_of(cell)
+    if level is None:
+        return -1
+    return derive_seed("category", level)
 
 
 class _Composite(Kernel):

@@ -106,10 +106,10 @@ class Processes:
 
     def largest(self, number: int) -> int:
         """Return the largest of the processes' numbers; every process must call."""
-        found = torch.tensor([number])
+        largest = torch.tensor([number])
         if self.size > 1:
-            dist.all_reduce(found, op=dist.ReduceOp.MAX, group=self.group)
-        return int(found.item())
+            dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self.group)
+        return int(largest.item())
 
     def wait_for_all(self) -> None:
         """Wait until every process has called."""

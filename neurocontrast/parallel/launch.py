@@ -44,6 +44,8 @@ from neurocontrast.parallel.hardware import Hardware
 # Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at
 # once.
 _PATIENCE = timedelta(days=7)
+_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 _LOST = (
     "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
     "perhaps for lack of memory. The last checkpoint, if there is one, is kept: continue with --resume."
@@ -160,11 +162,15 @@ def _averaging_gradients() -> DDPStrategy:
 
 
 def after_first(
-    processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made]
+    processes: Processes,
+    first: Callable[[], Made],
+    follow: Callable[[Any], Made],
+    *,
+    tell: Callable[[Made], object],
 ) -> Made:
     """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
 
-    `first` returns its result, and JSON-ready content that `follow` is given.
+    `tell` turns the result of `first` into the JSON-ready content that `follow` is given.
     """
     if not processes.is_first:
         received = processes.from_first(None)
@@ -172,14 +178,14 @@ def after_first(
             raise OtherProcessEnded(
                 "the first process of this run has ended, and says why.", received["exit_code"]
             )
-        return follow(received["known"])
+        return follow(received["content"])
     try:
-        made, known = first()
+        result = first()
     except NeurocontrastError as error:
         processes.from_first({"exit_code": error.exit_code})
         raise
-    processes.from_first({"known": known})
-    return made
+    processes.from_first({"content": tell(result)})
+    return result
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
@@ -188,15 +194,13 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
     if launcher == "torchrun":
         return TorchElasticEnvironment()
     if launcher == "srun":
-        # Lightning reads options of the job and its number; steps of one job have options and ports
-        # of their own.
-        job, step = (int(os.environ.get(f"SLURM_{name}_ID") or 0) for name in ("JOB", "STEP"))
+        # Lightning reads options of the job, and a step has options of its own.
         os.environ["SLURM_NTASKS_PER_NODE"] = str(launched().n_local)
-        # Below the ports that systems hand out.
-        os.environ.setdefault("MASTER_PORT", str(15_000 + (31 * job + step) % 17_000))
         return SLURMEnvironment()
-    if launcher == "fabric":  # end with the command that started this process, however it ends
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if launcher == "fabric":
+        # End with the command that started this process, however that ends: NCCL over shared memory
+        # does not notice that a process was killed, and the others would hold their GPUs.
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != int(os.environ[COMMAND]):
             raise OtherProcessEnded(_LOST)
     else:

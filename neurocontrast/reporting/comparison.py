@@ -1,12 +1,15 @@
 """The page of a comparison: several models on the same folds, what differs, by how much, and how sure one may be."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from pydantic import Field
 
+from neurocontrast.documents.document import Document, Json
+from neurocontrast.documents.result import Counts
 from neurocontrast.reporting.blocks import (
     Block,
     Citations,
@@ -23,7 +26,9 @@ from neurocontrast.reporting.blocks import (
     render,
 )
 from neurocontrast.reporting.folder import Results, words_of
-from neurocontrast.reporting.prose import naming, section, write, write_paragraphs
+from neurocontrast.reporting.naming import name_design, name_folds, name_pretraining
+from neurocontrast.reporting.pretraining import Objective, Pretraining
+from neurocontrast.reporting.prose import say_difference
 from neurocontrast.reporting.sections.learning import draw_learning
 from neurocontrast.reporting.sections.provenance import record_block
 from neurocontrast.reporting.style import (
@@ -33,11 +38,59 @@ from neurocontrast.reporting.style import (
     draw_intervals,
     plain_label,
 )
-from neurocontrast.reporting.wording import Words, count_text, describe_metric, is_error, join_words
+from neurocontrast.reporting.texts import fill_paragraphs, one_line, section
+from neurocontrast.reporting.wording import (
+    Words,
+    count_text,
+    describe_metric,
+    interval_text,
+    is_error,
+    join_words,
+    number_text,
+)
 
-_TEXT = "comparison.j2"
+_NO_METRIC = "No metric is defined for any model."
 _SEE = re.compile(r"\bSee (?=[“A-Z])")
 """What sends the reader of a warning to a section that only the report of the model has."""
+
+
+class ComparedWarning(Document):
+    """A warning of one of the evaluations."""
+
+    code: str = ""
+    message: str = ""
+    explanation: str = ""
+
+
+class ComparedModel(Document):
+    """An evaluation that takes part: where its model is from, and its warnings."""
+
+    name: str
+    estimator: str | None = None
+    run: Pretraining = Field(default_factory=Pretraining)
+    objective: Objective = Field(default_factory=Objective)
+    simulated: bool = False
+    warnings: list[ComparedWarning] = Field(default_factory=list)
+
+
+class ComparisonRecord(Document):
+    """Content of ``comparison.json``: what the evaluations share, the models, and the settings."""
+
+    target: str
+    kind: str
+    classes: list[str] = Field(default_factory=list)
+    splits: str
+    splitter: str | None = None
+    n_folds: int | None = None
+    n_repeats: int | None = None
+    n: Counts = Field(default_factory=Counts)
+    reference: str
+    models: list[ComparedModel]
+    environment: Json = Field(default_factory=dict)
+    n_bootstraps: int = 0
+    interval_method: str | None = None
+    confidence_level: float
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +100,7 @@ class Comparison(Results):
     `learning_curves` and `tradeoff` may be empty.
     """
 
-    summary: Mapping[str, Any]
+    summary: ComparisonRecord
     models: pd.DataFrame
     differences: pd.DataFrame
     learning_curves: pd.DataFrame
@@ -56,17 +109,17 @@ class Comparison(Results):
     @property
     def kind(self) -> str:
         """One of ``binary``, ``multiclass`` and ``continuous``."""
-        return str(self.summary["kind"])
+        return self.summary.kind
 
     @property
     def words(self) -> Words:
         """Nouns for what was evaluated: scans, or images."""
-        return words_of(self.summary["models"][0].get("run"))
+        return words_of(self.summary.models[0].run)
 
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary["splits"] == "fixed"
+        return self.summary.splits == "fixed"
 
     @property
     def names(self) -> list[str]:
@@ -76,12 +129,12 @@ class Comparison(Results):
     @property
     def reference(self) -> str:
         """The model that the others are compared with."""
-        return str(self.summary["reference"])
+        return self.summary.reference
 
     @property
     def classes(self) -> list[str]:
         """Class names; empty for a continuous target."""
-        return self.summary["classes"] or []
+        return self.summary.classes
 
     @property
     def metrics(self) -> list[str]:
@@ -91,7 +144,7 @@ class Comparison(Results):
     @property
     def level(self) -> float:
         """Share that intervals hold."""
-        return float(self.summary["confidence_level"])
+        return self.summary.confidence_level
 
 
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
@@ -100,13 +153,15 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
     items = files.words.items
     design = f"the same training, validation and test {items} for every model"
     if not files.fixed:
-        design = f"{naming('splits', files)}; the same {items} and folds for every model"
+        rule = name_design(s.splits, s.splitter, s.n.sites)
+        folds = name_folds(s.n_folds, s.n_repeats)
+        design = f"{folds}, {rule}; the same {items} and folds for every model"
     return render(
         sections,
         Head(
             kicker="neurocontrast comparison of models",
-            title=f"Predicting {s['target']}: {join_words(files.names)}",
-            summary=_say(files, "short"),
+            title=f"Predicting {s.target}: {join_words(files.names)}",
+            summary=say_comparison(files),
             facts=[
                 ("Reference", files.reference),
                 (
@@ -116,8 +171,8 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
                 ("Evaluation" if files.fixed else "Cross-validation", design),
             ],
         ),
-        simulated=any(bool(model.get("simulated")) for model in s["models"]),
-        environment=s["environment"],
+        simulated=any(model.simulated for model in s.models),
+        environment=s.environment,
     )
 
 
@@ -129,7 +184,11 @@ def build_comparison(files: Comparison) -> list[Section]:
         _build_new_sites(files),
         _build_learning(files),
         _build_methods(files),
-        Section("silences", "What this page does not say", [Items(write_paragraphs(_TEXT, files))]),
+        Section(
+            "silences",
+            "What this page does not say",
+            [Items(fill_paragraphs("comparison_silences.j2", files.words))],
+        ),
         _build_provenance(files),
     )
     return [section for section in built if section is not None]
@@ -138,9 +197,9 @@ def build_comparison(files: Comparison) -> list[Section]:
 def _build_warnings(files: Comparison) -> Section:
     """Return the warnings of all evaluations: each once, with whose it is, its message and what it means."""
     raised = [
-        {"model": model["name"], **warning}
-        for model in files.summary["models"]
-        for warning in model.get("warnings") or []
+        {"model": model.name, **warning.content()}
+        for model in files.summary.models
+        for warning in model.warnings
     ]
     found = (
         pd.DataFrame(raised, columns=["model", "code", "message", "explanation"])
@@ -175,7 +234,7 @@ def _build_result(files: Comparison) -> Section:
         for metric in files.leading[:2]
         for draw in (_draw_models, _draw_differences)
     ]
-    blocks: list[Block] = [Paragraph(_say(files, "long"), role="quote")]
+    blocks: list[Block] = [Paragraph(say_differences(files), role="quote")]
     blocks += pictures(*drawn) or [note("No metric is defined.")]
     blocks.append(
         _table(files, files.leading, "All models, and their differences from the reference.")
@@ -225,18 +284,71 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
     )
 
 
-def _say(files: Comparison, what: str) -> str:
-    """Say of each model whether it differs in the headline metric: ``short``, or ``long`` with the figures."""
-    rows = files.differences[files.differences["metric"] == files.headline].dropna(
-        subset=["difference"]
-    )
+def say_comparison(files: Comparison) -> str:
+    """Say in one sentence whether each model differs in the headline metric."""
+    if files.headline is None:
+        return _NO_METRIC
+    named = files.describe(files.headline)
+    differences = _differences(files)
+    if differences.empty:
+        return f"The {named.name} of the models is defined for none of the pairs."
+    verdicts = []
+    for _, row in differences.iterrows():
+        verdicts.append(_verdict(files, row))
+    return one_line(f"By {named.name}, and next to {files.reference}: {'; '.join(verdicts)}.")
+
+
+def say_differences(files: Comparison) -> str:
+    """Say whether each model differs in the headline metric, with the figures and the estimators."""
+    metric = files.headline
+    differences = _differences(files)
+    if metric is None or differences.empty:
+        return say_comparison(files)
+    name = files.describe(metric).name
+    scale, digits, unit = 1, 3, ""
+    if metric in files.words.in_percent:
+        scale, digits, unit = 100, 1, " points"
+    sentences = [f"Next to {files.reference},"]
+    for _, row in differences.iterrows():
+        gain = number_text(row["difference"] * scale, digits=digits, signed=True)
+        bounds = (row["low"] * scale, row["high"] * scale)
+        ends = interval_text(bounds, digits=digits, signed=True)
+        tested = f"adjusted p = {row['p_adjusted']:.3g}"
+        if pd.isna(row["p_adjusted"]):
+            tested = "not tested" if files.fixed else "not tested over folds"
+        verdict = _verdict(files, row)
+        sentences.append(f"{verdict}: {name} {gain}{unit} ({ends}, {tested}).")
+    sentences.append(_say_estimators(files))
+    return one_line(" ".join(sentences))
+
+
+def _differences(files: Comparison) -> pd.DataFrame:
+    """Return the differences in the headline metric, as numbers."""
+    of_metric = files.differences[files.differences["metric"] == files.headline]
+    rows = of_metric.dropna(subset=["difference"])
+    return rows.astype(dict.fromkeys(("difference", "low", "high", "p_adjusted"), float))
+
+
+def _verdict(files: Comparison, row: "pd.Series[Any]") -> str:
+    test = "McNemar's test" if files.fixed else "the corrected test over folds"
+    higher_is_better = files.describe(str(files.headline)).higher_is_better
+    differs = say_difference(row, higher_is_better=higher_is_better, test=test)
+    return f"{row['model']} {differs}"
+
+
+def _say_estimators(files: Comparison) -> str:
+    """Name the estimators where the models have unlike ones; empty for one estimator."""
     estimators = {}
-    for model in files.summary["models"]:
-        if model.get("estimator"):
-            estimators[model["name"]] = model["estimator"]
-    mixed = len(set(estimators.values())) > 1
-    names = {"rows": rows.to_dict("records"), "estimators": estimators, "mixed": mixed}
-    return write(_TEXT, files, what=what, **names)
+    for model in files.summary.models:
+        if model.estimator:
+            estimators[model.name] = model.estimator
+    if len(set(estimators.values())) < 2:
+        return ""
+    named = "; ".join(map("{}: {}".format, estimators, estimators.values()))
+    return (
+        f"The models do not have one estimator ({named}): a difference can be the estimator's as "
+        "well as the encoder's."
+    )
 
 
 def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool = False) -> Table:
@@ -292,8 +404,15 @@ def _build_methods(files: Comparison) -> Section:
     cite = Citations()
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
     unseen = bool(files.tradeoff["unseen"].notna().any())
-    (_, text), *_ = write_paragraphs(
-        _TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen
+    (_, text), *_ = fill_paragraphs(
+        "comparison_methods.j2",
+        files.words,
+        s=files.summary,
+        percent=files.percent,
+        is_fixed=files.fixed,
+        cite=cite,
+        tests=tests,
+        unseen=unseen,
     )
     return section(
         "comparison_methods",
@@ -305,15 +424,15 @@ def _build_methods(files: Comparison) -> Section:
 def _build_provenance(files: Comparison) -> Section:
     """Return what was recorded of each model's pretraining and embeddings, and of the environment, folded away."""
     keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
-    s = files.summary
-    blocks = [
-        record_block(
-            f"{model['name']}: {naming('pretraining', model.get('run') or {}, model.get('objective'))}",
-            {key: model[key] for key in keys if model.get(key) is not None},
-        )
-        for model in s["models"]
-    ]
-    environment = {key: value for key, value in s["environment"].items() if key != "command"}
+    blocks = []
+    for model in files.summary.models:
+        content = model.content()
+        recorded = {key: content[key] for key in keys if content.get(key) is not None}
+        title = f"{model.name}: {name_pretraining(model.run, model.objective)}"
+        blocks.append(record_block(title, recorded))
+    environment = {
+        key: value for key, value in files.summary.environment.items() if key != "command"
+    }
     return Section("provenance", "Provenance", [*blocks, record_block("Environment", environment)])
 
 

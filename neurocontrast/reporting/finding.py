@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure.finding import Found, Inputs
-from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.study import Study
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder

@@ -3,11 +3,18 @@
 import os
 from collections.abc import Sequence
 
+from neurocontrast.documents.document import content_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting.blocks import Head, Section, render
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder, read_folder
-from neurocontrast.reporting.prose import naming, write
+from neurocontrast.reporting.naming import (
+    name_encoder,
+    name_pretraining,
+    name_splits,
+    name_target,
+)
+from neurocontrast.reporting.result_prose import result_prose
 from neurocontrast.reporting.sections.brain import BRAIN
 from neurocontrast.reporting.sections.calibration import CALIBRATION
 from neurocontrast.reporting.sections.cohort import COHORT
@@ -23,7 +30,7 @@ from neurocontrast.reporting.sections.methods import METHODS
 from neurocontrast.reporting.sections.new_site import NEW_SITE
 from neurocontrast.reporting.sections.outside import OUTSIDE
 from neurocontrast.reporting.sections.provenance import PROVENANCE
-from neurocontrast.reporting.sections.result import RESULT, say_result
+from neurocontrast.reporting.sections.result import RESULT
 from neurocontrast.reporting.sections.silences import SILENCES
 from neurocontrast.reporting.sections.sites import SITES
 from neurocontrast.reporting.sections.warnings import WARNINGS
@@ -79,19 +86,20 @@ def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> l
 
 def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
     """Return the report of an evaluation as one HTML page, its sections in this order."""
+    result = result_prose(files)
     return render(
         sections,
         Head(
             kicker="neurocontrast evaluation report",
-            title=naming("target", files),
-            summary=say_result(files, "sentence"),
+            title=name_target(files),
+            summary=result.sentence(),
             facts=[
-                ("Encoder", naming("encoder", files)),
-                ("Pretraining", naming("pretraining", files.run, files.summary.objective)),
-                ("Evaluation", naming("splits", files)),
-                ("Data", write("result.j2", files, what="data") or "not recorded"),
+                ("Encoder", name_encoder(files)),
+                ("Pretraining", name_pretraining(files.run, files.objective)),
+                ("Evaluation", name_splits(files)),
+                ("Data", result.data() or "not recorded"),
             ],
         ),
         simulated=files.summary.simulated,
-        environment=files.summary.environment,
+        environment=content_of(files.summary.environment),
     )

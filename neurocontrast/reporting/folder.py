@@ -1,7 +1,7 @@
 """An evaluation folder, read: every file checked, every wrong cell named."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -14,18 +14,22 @@ import yaml
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
-from neurocontrast.documents.explanation import (
-    EXPLANATION_FILE,
-    BlockShare,
-    ExplanationRecord,
-)
+from neurocontrast.documents.document import content_of
+from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.images import ImagesRecord
-from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
+from neurocontrast.documents.result import FILE, FixedSplit, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reading import read_json
 from neurocontrast.reporting import wording
+from neurocontrast.reporting.explanation import Explanation, read_explanation
+from neurocontrast.reporting.pretraining import (
+    Finetuning,
+    Objective,
+    Pretraining,
+    Software,
+)
 from neurocontrast.reporting.wording import SCANS, Words
 
 KINDS = ("binary", "multiclass", "continuous")
@@ -75,10 +79,11 @@ TEMPLATES = resources.files("neurocontrast.reporting") / "templates"
 _IMAGES = Words(**yaml.safe_load((TEMPLATES / "images" / "words.yaml").read_text("utf-8")))
 
 
-def words_of(run: Any) -> Words:
-    """Return the nouns for what a run was trained on, by its preprocessing contract; scans where it says nothing."""
-    contract = run.get("preprocessing") if isinstance(run, Mapping) else None
-    return _IMAGES if isinstance(contract, Mapping) and contract.get("kind") == "images" else SCANS
+def words_of(run: Pretraining) -> Words:
+    """Return the nouns for the samples of a run, by its preprocessing; scans where it says nothing."""
+    if run.preprocessing.kind == "images":
+        return _IMAGES
+    return SCANS
 
 
 class Results:
@@ -109,27 +114,6 @@ class Results:
 
 
 @dataclass(frozen=True)
-class ExplainedBlock:
-    """A block of an encoder's features: its share of the differences in score, and its map.
-
-    Of regional measures `map_path` is None: the ranking has a column of the block's name.
-    """
-
-    name: str
-    share: float
-    map_path: Path | None
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Result of ``neurocontrast explain``: ``explain.json``, its map, and the blocks' maps."""
-
-    about: ExplanationRecord
-    map_path: Path
-    blocks: tuple[ExplainedBlock, ...] = ()
-
-
-@dataclass(frozen=True)
 class EvaluationFolder(Results):
     """Content of an evaluation folder; tables of findings are read when they are asked for.
 
@@ -139,7 +123,7 @@ class EvaluationFolder(Results):
     """
 
     folder: Path
-    summary: Evaluation
+    summary: Result
     predictions: pd.DataFrame
     folds: pd.DataFrame
     sites: pd.DataFrame
@@ -164,28 +148,26 @@ class EvaluationFolder(Results):
 
     @cached_property
     def origin(self) -> ImagesRecord:
-        """The ``images.json`` next to the store of the evaluated images; empty if it is absent or cannot be read.
+        """The ``images.json`` next to the store of the evaluated images; empty if there is none to read.
 
         A store like ``images.npy`` is looked for where it is named, and then in the evaluation
         folder.
         """
-        tables = [
-            table for table in (self.table("scans", "path"), self.predictions) if table is not None
-        ]
-        named = [
-            path for table in tables if "path" in table for path in table["path"].dropna().head(1)
-        ]
-        stores = [split_image_path(path)[0] for path in named if is_image_path(path)][:1]
-        places = [
-            place for store in stores for place in (store, self.folder / store) if place.is_file()
-        ]
-        if not places:
-            return ImagesRecord()
-        file = places[0].with_name("images.json")
-        try:
-            return ImagesRecord.of(read_json(file, limit=_LARGEST), file)
-        except DataError:
-            return ImagesRecord()
+        for store in self._stores():
+            for path in (store, self.folder / store):
+                if path.is_file():
+                    return _read_origin(path.with_name("images.json"))
+        return ImagesRecord()
+
+    def _stores(self) -> list[Path]:
+        """Return the store of images that tables name first, if any does."""
+        for table in (self.table("scans", "path"), self.predictions):
+            if table is None or "path" not in table:
+                continue
+            for path in table["path"].dropna().head(1):
+                if is_image_path(path):
+                    return [split_image_path(path)[0]]
+        return []
 
     @property
     def target(self) -> str:
@@ -197,10 +179,35 @@ class EvaluationFolder(Results):
         """One of ``binary``, ``multiclass`` and ``continuous``."""
         return self.summary.kind
 
-    @property
-    def run(self) -> dict[str, Any]:
-        """What the embeddings say of the pretraining run; empty if they say nothing."""
-        return self.summary.run or {}
+    @cached_property
+    def run(self) -> Pretraining:
+        """The pretraining run, as the embeddings describe it; empty if they say nothing."""
+        return Pretraining.of(
+            content_of(self.summary.run), f"{self.folder / FILE}, 'run'", remedy=_REMEDY
+        )
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The loss of pretraining; empty if nothing is recorded."""
+        place = f"{self.folder / FILE}, 'objective'"
+        return Objective.of(content_of(self.summary.objective), place, remedy=_REMEDY)
+
+    @cached_property
+    def finetuning(self) -> Finetuning:
+        """How a network was trained in every fold; empty where a probe was fitted."""
+        place = f"{self.folder / FILE}, 'finetuning'"
+        return Finetuning.of(content_of(self.summary.finetuning), place, remedy=_REMEDY)
+
+    @cached_property
+    def software(self) -> Software:
+        """Versions of the programs that ran; empty if nothing is recorded."""
+        place = f"{self.folder / FILE}, 'environment'"
+        return Software.of(content_of(self.summary.environment), place, remedy=_REMEDY)
+
+    @cached_property
+    def split(self) -> FixedSplit:
+        """The fixed split; empty with cross-validation."""
+        return self.summary.split or FixedSplit()
 
     @property
     def words(self) -> Words:
@@ -270,6 +277,13 @@ class EvaluationFolder(Results):
         return digest_of_file(self.folder / "predictions.tsv")
 
 
+def _read_origin(path: Path) -> ImagesRecord:
+    try:
+        return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
+    except DataError:
+        return ImagesRecord()
+
+
 def read_folder(
     folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Any] = ()
 ) -> EvaluationFolder:
@@ -311,7 +325,7 @@ def read_folder(
         folder=root,
         summary=summary,
         **tables,
-        explanation=_read_explanation(root / "explanation"),
+        explanation=read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace")
         if config.is_file()
         else None,
@@ -370,39 +384,3 @@ def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Serie
         return column
     found = ", ".join(f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5])
     raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")
-
-
-def _read_explanation(folder: Path) -> Explanation | None:
-    if not (folder / EXPLANATION_FILE).is_file():
-        return None
-    remedy = "Run 'neurocontrast explain' again."
-    file = folder / EXPLANATION_FILE
-    content = read_json(file, remedy=remedy)
-    if content.get("format") != FORMAT:
-        raise DataError(
-            f"{file}: format must be {FORMAT}, found {content.get('format')!r}. It was written by "
-            f"another version of neurocontrast. {remedy}"
-        )
-    record = ExplanationRecord.of(content, file, remedy=remedy)
-    # The name of a file in this folder, and no way out of it.
-    path = folder / Path(record.map).name
-    if not path.is_file():
-        raise DataError(f"{path}: the map of the explanation is missing. {remedy}")
-    blocks = []
-    for block in record.blocks:
-        blocks.append(ExplainedBlock(block.name, block.share, _map_of(block, path, remedy)))
-    return Explanation(record, path, tuple(blocks))
-
-
-def _map_of(block: BlockShare, map_path: Path, remedy: str) -> Path | None:
-    """Return the map of a block beside that of the whole score; None in a ranking of measures."""
-    if map_path.suffix == ".tsv":
-        return None
-    if block.map is None:
-        raise DataError(
-            f"{map_path.with_name(EXPLANATION_FILE)}: the block '{block.name}' lacks map. {remedy}"
-        )
-    path = map_path.with_name(Path(block.map).name)
-    if not path.is_file():
-        raise DataError(f"{path}: the map of the block '{block.name}' is missing. {remedy}")
-    return path

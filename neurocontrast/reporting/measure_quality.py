@@ -21,7 +21,6 @@ from neurocontrast.reporting.blocks import (
     make_table,
     render,
 )
-from neurocontrast.reporting.prose import section, write_paragraphs
 from neurocontrast.reporting.style import (
     BASELINE,
     MAIN,
@@ -30,6 +29,8 @@ from neurocontrast.reporting.style import (
     new_figure,
     styled,
 )
+from neurocontrast.reporting.texts import fill_paragraphs, section
+from neurocontrast.reporting.wording import SCANS
 
 N_PICTURES = 20
 """Measures that are drawn: the worst."""
@@ -118,7 +119,7 @@ def render_measures(
         Section(
             "limits",
             "What cannot be told",
-            [Items(write_paragraphs("measure_quality.j2", None))],
+            [Items(fill_paragraphs("measure_quality.j2", SCANS))],
         ),
     ]
     n = len(quality.people)

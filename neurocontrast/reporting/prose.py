@@ -1,129 +1,144 @@
-"""How the parts of an evaluation are named in running text, and sentences written as Jinja text."""
+"""Verdicts of reports: each a function of numbers, and its sentence."""
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
-import jinja2
-import yaml
+import pandas as pd
 
-from neurocontrast.reporting import wording
-from neurocontrast.reporting.blocks import Block, Section
-from neurocontrast.reporting.folder import TEMPLATES, EvaluationFolder
-from neurocontrast.reporting.wording import join_words, value_text
+from neurocontrast.reporting.wording import DASH, interval_text, number_text
 
-_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
-    (TEMPLATES / "sections.yaml").read_text("utf-8")
-)
+Verdict = Literal["worse", "unknown", "open", "better"]
+"""How a model does beside another by the interval of their difference; unknown without one."""
+OfGuess = Literal["better", "worse", "no better", "not shown"]
+"""How a model does beside a guess; not shown where it is better by its value alone."""
+OfChance = Literal["above", "below", "open"]
+Interval = Sequence[float] | None
 
-
-def count_texts(n: Any) -> list[str]:
-    """Write how many scans, subjects and sites there are, those that are recorded: "120 scans"."""
-    counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
-    return [
-        wording.count_text(count, key[:-1]) for key, count in counts.items() if count is not None
-    ]
+SIGNIFICANT = 0.05
+"""A difference is called one by a test below this p-value."""
+NOTABLE_OUTSIDE = 0.3
+"""Share of a map outside the brain from which a reader is warned."""
 
 
-def loss_citations(objective: Mapping[str, Any]) -> list[str]:
-    """Return the references of an objective and its parts, each once."""
-    parts = [objective, *(objective.get("objectives") or {}).values()]
-    return list(dict.fromkeys(str(part["citation"]) for part in parts if part.get("citation")))
+def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
+    """Tell whether the interval of a difference shows the first model to be better, or worse."""
+    if not interval:
+        return "unknown"
+    low, high = interval
+    if low <= 0 <= high:
+        return "open"
+    is_better = (low > 0) == higher_is_better
+    if is_better:
+        return "better"
+    return "worse"
 
 
-def permutation_result(files: EvaluationFolder, metric: str | None) -> dict[str, Any] | None:
-    """Return the permutation test of a metric, with ``p_value = (1 + k)/(1 + n)``; None where there was none."""
-    test = files.summary.permutation
-    p_value = test.p_values.get(metric or "") if test else None
-    if test is None or p_value is None or not test.n:
-        return None
-    k = round(p_value * (1 + test.n)) - 1
-    observed = test.observed.get(metric or "")
-    return {
-        **vars(test),
-        "p_value": p_value,
-        "k": k,
-        "unit": test.unit or "subject",
-        "observed": observed,
+def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) -> str:
+    """Say whether the scan adds to the covariates; another estimator of theirs is named."""
+    if verdict == "unknown":
+        return (
+            "No interval of the difference was computed, so whether the scan adds to "
+            f"{covariates} stays open."
+        )
+    texts = {
+        "better": f"The scan holds information beyond {covariates}: the interval of the "
+        "difference excludes zero.",
+        "worse": f"The scan does worse than {covariates} alone: the interval of the difference "
+        "lies below zero.",
+        "open": f"Whether the scan adds anything to {covariates} is not settled by these data: "
+        "the difference may well be zero.",
     }
+    text = texts[verdict]
+    if not same_estimator:
+        text += (
+            " The covariates do not have the embedding's estimator, which does not fit them: the "
+            "difference is of two estimators as well."
+        )
+    return text
 
 
-_JINJA = jinja2.Environment(
-    loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
-    undefined=jinja2.ChainableUndefined,
-    autoescape=False,  # plain text, which the page escapes
-    extensions=["jinja2.ext.do"],
-)
-_JINJA.filters |= {
-    "number": wording.number_text,
-    "interval": wording.interval_text,
-    "value": value_text,
-    "listed": join_words,
-    "quoted": lambda text: f"“{text}”",
-    "cap": wording.capitalise,
-    "counted": lambda n, noun: wording.count_text(n, noun) if n else f"unrecorded {noun}s",
-}
-_JINJA.globals |= {
-    "metric": wording.describe_metric,
-    "interval_phrase": wording.interval_phrase,
-    "metric_text": wording.metric_text,
-    "metric_range": wording.metric_range,
-    "point": wording.point_estimate,
-    "chance": wording.chance_level,
-    "count_texts": count_texts,
-    "loss_citations": loss_citations,
-}
-_JINJA.globals["naming"] = _JINJA.get_template("naming.j2").module
+def judge_guess(
+    gain: float | None, low: float | None, high: float | None, *, higher_is_better: bool
+) -> OfGuess | None:
+    """Tell how a model does beside a guess by their paired difference; None without any.
 
-
-def naming(what: str, *given: Any) -> str:
-    """Return what something is called in running text, by a macro of ``naming.j2`` such as ``encoder``."""
-    return _one_line(getattr(_JINJA.globals["naming"], what)(*given))
-
-
-def template_of(text: str, words: wording.Words) -> jinja2.Template:
-    """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``.
-
-    A file in the folder of what was evaluated, such as ``images/``, comes before that of all
-    evaluations.
+    An interval that reaches zero, or none, shows nothing: then the value decides between ``not
+    shown`` and ``no better``.
     """
+    if gain is None:
+        return None
+    sign = 1 if higher_is_better else -1
+    if low is not None and high is not None and low * high > 0:
+        if sign * low > 0:
+            return "better"
+        return "worse"
+    if sign * gain > 0:
+        return "not shown"
+    return "no better"
+
+
+def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
+    """Continue a sentence about an unseen site by how a constant guess does there."""
+    if verdict is None:
+        return "; a constant guess was not compared"
+    constant = f"the constant guess ({number_text(guess, digits=2)})"
+    texts = {
+        "better": f"; that is better than {constant}",
+        "worse": f"; that is worse than {constant}, which never looks at a scan",
+        "no better": f"; that is no better than {constant}",
+        "not shown": f"; that this is better than {constant} is not shown by these data",
+    }
+    return texts[verdict]
+
+
+def judge_chance(value: float, low: float | None, high: float | None, *, chance: float) -> OfChance:
+    """Tell whether the interval of a value lies above chance or below; open without an interval."""
+    has_interval = interval_text((low, high)) != DASH
+    if low is None or high is None or not has_interval or low <= chance <= high:
+        return "open"
+    if value > chance:
+        return "above"
+    return "below"
+
+
+def say_chance(verdict: OfChance, chance: float) -> str:
+    """Say how the value at unseen sites compares with chance."""
+    level = number_text(chance, digits=2)
+    if verdict == "open":
+        return f"That it is better than chance ({level}) there is not shown by these data."
+    return f"That is {verdict} chance ({level})."
+
+
+def is_open_ratio(low: float | None, high: float | None) -> bool:
+    """Tell whether the interval of a ratio holds 1, so that a change is not settled."""
+    has_interval = interval_text((low, high)) != DASH
+    return low is not None and high is not None and has_interval and low <= 1 <= high
+
+
+def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str) -> str:
+    """Say how a model of a comparison differs from the reference.
+
+    Better or worse takes both the interval and, where there is one, the `test`. `row` has
+    ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
+    """
+    if row["difference"] and pd.isna(row["low"]):
+        return "differs by an amount that has no interval"
+    if not (row["low"] > 0 or row["high"] < 0):
+        return "cannot be told apart from it by these data"
+    direction = "worse"
+    if (row["difference"] > 0) == higher_is_better:
+        direction = "better"
+    if row["p_adjusted"] >= SIGNIFICANT:
+        return f"looks {direction}, but only the interval says so, not {test}"
+    return f"is {direction}"
+
+
+def say_outside_brain(share: float) -> str:
+    """Say how much of a map lies outside the brain, and what a large share may mean."""
+    text = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
+    if share < NOTABLE_OUTSIDE:
+        return text
     return (
-        _JINJA.select_template([f"{words.kind}/{text}", text])
-        if text.endswith(".j2")
-        else _JINJA.from_string(text)
+        f"{text} A model that looks there may use the skull, the edge of the image or how it was "
+        "registered; or the map is noise, as it is where the model predicts nothing."
     )
-
-
-def write(text: str, files: Any, **names: Any) -> str:
-    """Fill a Jinja text and set it as one line of prose.
-
-    The text sees `files`, its `words`, evaluation.json as `s`, the run as `run`, and `names`.
-    """
-    return _one_line(_fill(text, files, names))
-
-
-def write_paragraphs(text: str, files: Any, **names: Any) -> list[tuple[str, str]]:
-    """Fill a Jinja text of several paragraphs, and return each that says something, with its ``## Heading.``."""
-    parts = [
-        part.partition("\n")
-        for part in re.split(r"^\s*## ", _fill(text, files, names), flags=re.MULTILINE)[1:]
-    ]
-    return [(heading.strip(), _one_line(body)) for heading, _, body in parts if body.strip()]
-
-
-def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: object) -> Section:
-    """Return a section with the title and the lead of ``sections.yaml``; its `name` is the key unless given."""
-    title, lead = (_SECTIONS[key][part].format(**values) for part in ("title", "lead"))
-    return Section(name or key, title, blocks, lead=lead.strip())
-
-
-def _fill(text: str, files: Any, names: dict[str, Any]) -> str:
-    words = getattr(files, "words", wording.SCANS)
-    s = getattr(files, "summary", None)
-    run = getattr(files, "run", {})
-    return template_of(text, words).render(files=files, words=words, s=s, run=run, **names)
-
-
-def _one_line(text: str) -> str:
-    """Join lines, and take out the blanks that conditions leave before punctuation."""
-    return re.sub(r"(?<=\() | (?=[.,;:)])", "", " ".join(text.split()))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import pandas as pd
 
-from neurocontrast.evaluation.record import Evaluation, Increment, Metric, Probe
+from neurocontrast.documents.figures import Increment, Metric
+from neurocontrast.documents.result import Probe, Result
+from neurocontrast.reporting.prose import Verdict, judge_difference
 from neurocontrast.reporting.wording import (
     capitalise,
     describe_metric,
@@ -18,20 +19,24 @@ from neurocontrast.reporting.wording import (
     point_estimate,
 )
 
-Outcome = Literal["worse", "unknown", "open", "better"]
-"""How the embedding does beside a rival; unknown without an interval."""
-_OUTCOMES: tuple[Outcome, ...] = ("worse", "unknown", "open", "better")
+_OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """The least favourable comes first."""
 NETWORK = "the network"
 """What the components of an encoder do without."""
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
 """Shorter names of linear probes in sentences."""
-_VERDICTS: dict[Outcome, str] = {
+_VERDICTS: dict[Verdict, str] = {
     "better": "the embedding does better, by an interval of the difference that excludes zero",
     "worse": "the embedding does worse, by an interval of the difference that excludes zero",
     "open": "that the embedding does better is not shown",
     "unknown": "no interval of the difference was computed",
+}
+
+_OF_GAINS: dict[Verdict, str] = {
+    "better": "which is a gain",
+    "worse": "which is a loss",
+    "open": "no gain is shown",
 }
 
 
@@ -82,21 +87,14 @@ class Rival:
         """Return the metric of the embedding minus the rival's."""
         return self.increment.get(metric, Increment()).difference
 
-    def outcome(self, metric: str) -> Outcome:
+    def outcome(self, metric: str) -> Verdict:
         """Tell whether the interval of the difference shows the embedding to be better, or worse."""
         interval = self.increment.get(metric, Increment()).interval
-        if interval is None:
-            return "unknown"
-        low, high = interval
-        if low <= 0 <= high:
-            return "open"
-        is_better = (low > 0) == describe_metric(metric).higher_is_better
-        if is_better:
-            return "better"
-        return "worse"
+        higher_is_better = describe_metric(metric).higher_is_better
+        return judge_difference(interval, higher_is_better=higher_is_better)
 
 
-def rivals(s: Evaluation) -> list[Rival]:
+def rivals(s: Result) -> list[Rival]:
     """Return the voxels, the regional measures and further models, as far as they were fitted."""
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
@@ -106,20 +104,21 @@ def rivals(s: Evaluation) -> list[Rival]:
         names[key] = (rival.name, rival.what)
     fitted = []
     for key, (name, measures) in names.items():
-        metrics, increment = s.figures(key)
-        if metrics:
-            by = estimator_title(s.estimators.get(key))
-            model = Rival(key, name, measures, metrics, increment, by, of=key)
-            described = s.rivals.get(key)
-            if described is not None:
-                model = replace(
-                    model,
-                    of=described.of or key,
-                    lacks=described.lacks or "",
-                    beside=described.beside or "",
-                    gain=s.gains(key),
-                )
-            fitted.append(model)
+        figures = s.models.get(key)
+        if figures is None or not figures.metrics:
+            continue
+        by = estimator_title(s.estimators.get(key))
+        model = Rival(key, name, measures, figures.metrics, figures.increment, by, of=key)
+        described = s.rivals.get(key)
+        if described is not None:
+            model = replace(
+                model,
+                of=described.of or key,
+                lacks=described.lacks or "",
+                beside=described.beside or "",
+                gain=figures.gain,
+            )
+        fitted.append(model)
     return fitted
 
 
@@ -152,7 +151,7 @@ def strongest(models: list[Rival], metric: str) -> list[Rival]:
     return [model for _, model in best.values()]
 
 
-def say_rivals(s: Evaluation, metric: str) -> str:
+def say_rivals(s: Result, metric: str) -> str:
     """Say of each kind of measures how the embedding does beside the models of them."""
     alike: dict[str, list[Rival]] = {}
     for model in rivals(s):
@@ -177,7 +176,7 @@ def _is_no_part(models: list[Rival]) -> bool:
     return models[0].lacks != NETWORK
 
 
-def _say_gain(s: Evaluation, subject: str, increments: dict[str, Increment], metric: str) -> str:
+def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
     """Say a gain with its interval, and whether that shows the gain to differ from zero."""
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
@@ -185,20 +184,15 @@ def _say_gain(s: Evaluation, subject: str, increments: dict[str, Increment], met
         return f"{subject} is {amount}, and no interval of the difference was computed"
     level = s.bootstrap.level or _LEVEL
     ends = interval_text(gain.interval, digits=2, signed=True)
-    low, high = gain.interval
-    is_lower_better = not describe_metric(metric).higher_is_better
-    verdict = "no gain is shown"
-    if low > 0 or high < 0:
-        verdict = "which is a loss"
-        if (high < 0) == is_lower_better:
-            verdict = "which is a gain"
+    higher_is_better = describe_metric(metric).higher_is_better
+    verdict = judge_difference(gain.interval, higher_is_better=higher_is_better)
     unit = ""
-    if is_lower_better:
+    if not higher_is_better:
         unit = "; negative is better"
-    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {verdict}"
+    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {_OF_GAINS[verdict]}"
 
 
-def say_weights(s: Evaluation) -> str:
+def say_weights(s: Result) -> str:
     """Say how the probe weighed network and components; nothing for features of one block."""
     weights = s.probe.weights
     if not weights:
@@ -260,7 +254,7 @@ def _reach(models: list[Rival], metric: str) -> str:
     return f"{measures}{without} reach {name} {join_words(values)}"
 
 
-def say_estimators(s: Evaluation) -> str:
+def say_estimators(s: Result) -> str:
     """Say which estimator each model has; nothing of earlier versions."""
     names = {"embedding": "embedding"}
     if s.baseline_covariates:

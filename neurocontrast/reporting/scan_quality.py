@@ -20,7 +20,6 @@ from neurocontrast.reporting.blocks import (
     Section,
     render,
 )
-from neurocontrast.reporting.prose import section, write_paragraphs
 from neurocontrast.reporting.style import (
     BASELINE,
     MAIN,
@@ -30,7 +29,8 @@ from neurocontrast.reporting.style import (
     new_figure,
     styled,
 )
-from neurocontrast.reporting.wording import capitalise
+from neurocontrast.reporting.texts import fill_paragraphs, section
+from neurocontrast.reporting.wording import SCANS, capitalise
 
 N_SHOWN = 500
 """Scans of the gallery: a page of more takes long to open."""
@@ -76,7 +76,7 @@ def render_quality(
         Section(
             "limits",
             "What cannot be told",
-            [Items(write_paragraphs("quality.j2", None, n_site=N_SITE))],
+            [Items(fill_paragraphs("quality.j2", SCANS, n_site=N_SITE))],
         ),
     ]
     facts = [

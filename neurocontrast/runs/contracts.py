@@ -9,25 +9,25 @@ from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.files import digest_of_file
 from neurocontrast.losses.registry import describe_objective
+from neurocontrast.runs.components import RunComponents
 from neurocontrast.runs.folder import read_provenance
-from neurocontrast.runs.parts import Parts
 from neurocontrast.training.components import LINEAR_OBJECTIVES
 
 
 def contracts_of(
-    settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, object]
+    settings: Config, components: RunComponents, folder: Path, fitted: Mapping[str, object]
 ) -> list[EncoderDescription]:
     """Describe each encoder of a run before training; `fitted` are facts of the first one."""
     common: Json = {
-        "objective": _describe_objective(settings, parts),
+        "objective": _describe_objective(settings, components),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
-        "n_training_scans": len(parts.data.training_rows),
-        "simulated": parts.cohort.simulated,
+        "n_training_scans": len(components.data.training_rows),
+        "simulated": components.cohort.simulated,
         "provenance": digest_of_file(folder / "provenance.json"),
     }
     augments: list[Json | None] = [None]
-    if parts.objective is not None:
+    if components.objective is not None:
         augments = [settings.augment.model_dump(mode="json")]
     trained_with: list[Json] = [{}]
     if settings.second is not None:
@@ -35,7 +35,7 @@ def contracts_of(
         augments.append(settings.second[1].model_dump(mode="json"))
         trained_with = [{"trained_with": names[1]}, {"trained_with": names[0]}]
     contracts = []
-    for number, (half, augment) in enumerate(zip(parts.source.halves, augments, strict=True)):
+    for number, (half, augment) in enumerate(zip(components.source.halves, augments, strict=True)):
         content = half.contract().content() | {"augment": augment}
         if number:
             content |= trained_with[number] | common
@@ -47,11 +47,11 @@ def contracts_of(
     return list(map(EncoderDescription.model_validate, contracts))
 
 
-def _describe_objective(settings: Config, parts: Parts) -> Json:
+def _describe_objective(settings: Config, components: RunComponents) -> Json:
     """Describe the loss, or the way in which a linear encoder is fitted."""
-    if parts.objective is None:
+    if components.objective is None:
         return dict(LINEAR_OBJECTIVES[settings.encoder.name])
-    described: Json = describe_objective(settings.objective, parts.vectors)
-    if parts.target:
-        described["target"] = parts.target
+    described: Json = describe_objective(settings.objective, components.vectors)
+    if components.target:
+        described["target"] = components.target
     return described

@@ -20,13 +20,13 @@ from neurocontrast.data.sources import Brains
 from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders.members import digest_of_members, has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, digest_of_weights
 from neurocontrast.evaluation import FittedProbe, read_evaluation
 from neurocontrast.evaluation.designs import is_joined
 from neurocontrast.evaluation.members import check_same_members, members_of
-from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE
@@ -34,7 +34,7 @@ from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.progress import Progress
 from neurocontrast.reading import read_json
 from neurocontrast.runs.networks import first_alike
-from neurocontrast.runs.parts import leave_out
+from neurocontrast.runs.skipped import leave_out
 from neurocontrast.seeds import derive_generator
 from neurocontrast.weights import load, names
 

@@ -22,11 +22,11 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import Brains
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.encoders import Encoder
 from neurocontrast.evaluation import Study, plan_study
 from neurocontrast.evaluation.models import GivenModel
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
-from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of
 from neurocontrast.progress import Progress

@@ -17,6 +17,7 @@ from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.provenance import Provenance, RunCohort
 from neurocontrast.documents.simulation import SimulationRecord
+from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
@@ -116,6 +117,19 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
 
 def _name_cohort(cohort: RunCohort) -> str:
     return f"{cohort.source} ({cohort.n_scans} scans, digest {cohort.digest[:12]})"
+
+
+def check_same_number(folder: Path, settings: Config) -> None:
+    """Refuse to continue a run with another number of members."""
+    if not (folder / "config.yaml").is_file():
+        return
+    n_now = settings.training.members
+    n_before = 1
+    if has_members(folder):
+        n_before = len(read_record(folder).seeds)
+    if n_before != n_now:
+        change = f"training.members: was {n_before}, is {n_now}"
+        raise CheckpointError(text_of_changes(folder, [change]))
 
 
 def text_of_changes(folder: Path, changes: Sequence[str]) -> str:

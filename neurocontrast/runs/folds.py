@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.documents.origin import Finetuning
 from neurocontrast.encoders import build_encoder
 from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
 from neurocontrast.evaluation.splits import Split
@@ -45,13 +46,15 @@ def train_folds(plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
     begins_with = "pretrained weights"
     if plan.from_scratch:
         begins_with = "random weights"
-    finetuning = {
-        "begins_with": begins_with,
-        "settings": plan.settings.finetune.model_dump(mode="json"),
-        "augment": plan.augment,
-        "seed": plan.settings.seed,
-        "folds": abouts,
-    }
+    finetuning = Finetuning.model_validate(
+        {
+            "begins_with": begins_with,
+            "settings": plan.settings.finetune.model_dump(mode="json"),
+            "augment": plan.augment,
+            "seed": plan.settings.seed,
+            "folds": abouts,
+        }
+    )
     network = study.models[0]
     assert isinstance(network, GivenModel)
     return replace(

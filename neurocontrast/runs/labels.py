@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cells import Refusal, is_missing
+from neurocontrast.cells import Refusal, is_missing
 from neurocontrast.data.columns import as_age, levels_of, no_column, number_in
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people

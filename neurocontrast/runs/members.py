@@ -8,10 +8,11 @@ weights they have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,14 @@ from neurocontrast.data.problems import first_names
 from neurocontrast.data.sources import AnySource
 from neurocontrast.documents.members import MembersRecord
 from neurocontrast.documents.provenance import Provenance
-from neurocontrast.encoders.members import has_members, join_starts, read_record, write_members
+from neurocontrast.encoders.members import join_starts, read_record, write_members
 from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import hold
+from neurocontrast.parallel.launch import Engine, after_first
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, join_people, version
+from neurocontrast.runs.components import build_components
 from neurocontrast.runs.folder import (
     FREE_TO_DIFFER,
     check_new,
@@ -43,16 +46,9 @@ from neurocontrast.runs.folder import (
     write_provenance,
 )
 from neurocontrast.runs.initial import initial_of_member
-from neurocontrast.runs.parts import (
-    build_parts,
-    leave_out_unlearnable,
-    read_cohort_of,
-    read_skipped,
-)
+from neurocontrast.runs.run import Run
+from neurocontrast.runs.skipped import leave_out_unlearnable, read_skipped
 from neurocontrast.seeds import derive_seed
-
-SourceOf = Callable[[Config], AnySource]
-"""Makes the source of samples of a configuration."""
 
 
 def seed_of_member(seed: int, number: int) -> int:
@@ -202,24 +198,41 @@ def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
     return {**where, "site": tuple(kept)}
 
 
-def open_members(
-    settings: Config,
-    source_of: SourceOf,
-    folder: Path,
-    stack: ExitStack,
-    *,
-    resume: bool,
-    progress: Progress,
-) -> MembersRecord:
+def train_members(run: Run, engine: Engine, progress: Progress) -> None:
+    """Train the members of a run one after the other, each as a run of its own."""
+    with ExitStack() as stack:
+        record = after_first(
+            engine.processes,
+            partial(_open_members, run, stack, progress),
+            MembersRecord.model_validate,
+            tell=methodcaller("model_dump", mode="json"),
+        )
+        n_members = len(record.seeds)
+        for number in range(n_members):
+            progress.message(f"{run.folder}: member {number + 1} of {n_members}.")
+            run_of_member(run, record, number).train(engine, progress)
+        if engine.processes.is_first:
+            _finish_members(run, record)
+            progress.message(f"{run.folder}: all {n_members} members are trained.")
+
+
+def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
+    """Return the run of a member, which begins, or continues where it was stopped."""
+    settings = settings_of_member(run.settings, record, number)
+    folder = folder_of_member(run.folder, number)
+    return replace(run, settings=settings, folder=folder, resumes=True)
+
+
+def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersRecord:
     """Check the members of a run before any is trained, and write or read who they are."""
-    is_new = check_new(folder, resume=resume)
+    settings = run.settings
+    folder = run.folder
+    is_new = check_new(folder, resume=run.resumes)
     if is_new:
-        source = source_of(settings)
-        everybody = read_cohort_of(settings, source)
         # Members leave the same people out, and name them.
-        cohort, _ = leave_out_unlearnable(settings, source, everybody, SILENT)
+        cohort, _ = leave_out_unlearnable(settings, run.source, run.read_cohort(), SILENT)
         record = plan_members(settings, cohort)
-        check_members(settings, record, source_of, cohort)
+        check_members(settings, record, cohort, run.source)
         warn_of_learned_sites(settings, record, cohort, progress)
     else:
         record = read_record(folder)
@@ -241,16 +254,15 @@ def open_members(
 
 
 def check_members(
-    settings: Config, record: MembersRecord, source_of: SourceOf, cohort: Cohort
+    settings: Config, record: MembersRecord, cohort: Cohort, source: AnySource | None = None
 ) -> None:
     """Refuse members that could not be trained on their share of a run's cohort."""
     sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)
     for number in range(len(record.seeds)):
-        member = settings_of_member(settings, record, number)
         seen = cohort
         if record.left_out is not None:
             seen = cohort.subset(~np.isin(sites, record.left_out[number]))
-        build_parts(member, seen, source_of(member))
+        build_components(settings_of_member(settings, record, number), seen, source)
 
 
 def _check_can_continue(folder: Path, settings: Config) -> None:
@@ -262,32 +274,18 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
         raise CheckpointError(text_of_changes(folder, changes))
 
 
-def check_same_number(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run with another number of members."""
-    if not (folder / "config.yaml").is_file():
-        return
-    n_now = settings.training.members
-    n_before = 1
-    if has_members(folder):
-        n_before = len(read_record(folder).seeds)
-    if n_before != n_now:
-        change = f"training.members: was {n_before}, is {n_now}"
-        raise CheckpointError(text_of_changes(folder, [change]))
-
-
-def finish_members(
-    folder: Path, settings: Config, record: MembersRecord, source_of: SourceOf
-) -> None:
+def _finish_members(run: Run, record: MembersRecord) -> None:
     """Write the people of all members, and then the weights, with which the run is finished."""
     if record.weights is not None:
         return
+    folder = run.folder
     folders = list(map(partial(folder_of_member, folder), range(len(record.seeds))))
     provenances = list(map(read_provenance, folders))
     people = join_people(list(map(Provenance.known_people, provenances)))
     skipped = set[str]()
     for member in folders:
         skipped |= set(read_skipped(member))
-    cohort = read_cohort_of(settings, source_of(settings), check_images=False, skipped=skipped)
+    cohort = run.read_cohort(check_images=False, skipped=skipped)
     start = {}
     if provenances[0].has("init"):
         start["init"] = join_starts(list(map(attrgetter("init"), provenances)))
@@ -296,7 +294,7 @@ def finish_members(
         {
             "format": 1,
             "environment": describe_environment(),
-            "seed": settings.seed,
+            "seed": run.settings.seed,
             "cohort": describe_cohort(cohort),
             "simulated": cohort.simulated,
             "simulation": provenances[0].simulation,

@@ -19,7 +19,7 @@ from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.encoders.members import describe_run, members_of, preparation_of
 from neurocontrast.progress import Progress
-from neurocontrast.runs.parts import NONE, leave_out, without
+from neurocontrast.runs.skipped import NONE, leave_out, without
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.data.columns import no_column
 from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
+from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.measure import check, plan_external
 from neurocontrast.evaluation.probes import PROBES
-from neurocontrast.evaluation.record import EmbeddingsOrigin
 from neurocontrast.evaluation.study import External
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress

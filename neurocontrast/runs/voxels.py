@@ -9,12 +9,12 @@ import numpy.typing as npt
 from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.documents.encoder import PreprocessingRecord
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.models import ProbeModel, voxels
 from neurocontrast.evaluation.models.beside import make_beside
 from neurocontrast.evaluation.models.kernel import make_second
 from neurocontrast.evaluation.models.own import keep_fitting
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of

@@ -40,14 +40,6 @@ class TrainingData:
     n_readers: int = 1
     """Threads that read batches."""
 
-    def metadata_of(self, rows: Sequence[int]) -> dict[str, torch.Tensor]:
-        """Return the columns of some rows."""
-        chosen = torch.as_tensor(rows)
-        columns = {}
-        for name, column in self.metadata.items():
-            columns[name] = column[chosen]
-        return columns
-
     def sampler(self, settings: TrainingSettings, seed: int, *, n_encoders: int = 1) -> Sampler:
         """Return the sampler of the training rows; refuse batches too small for the processes.
 
@@ -70,11 +62,29 @@ class TrainingData:
         return sampler
 
 
-def fit_objective(objective: AnyObjective, data: TrainingData) -> None:
+def select_rows(
+    metadata: Mapping[str, torch.Tensor], rows: Sequence[int]
+) -> dict[str, torch.Tensor]:
+    """Return the columns of some rows."""
+    chosen = torch.as_tensor(rows)
+    columns = {}
+    for name, column in metadata.items():
+        columns[name] = column[chosen]
+    return columns
+
+
+def fit_objective(
+    objective: AnyObjective,
+    metadata: Mapping[str, torch.Tensor],
+    *,
+    names: Sequence[str],
+    training_rows: Sequence[int],
+    validation_rows: Sequence[int],
+) -> None:
     """Check a loss on all rows before training, and fit its kernels on the training rows."""
-    objective.check(data.metadata, names=data.names)
-    check_split(data.training_rows, data.validation_rows)
-    objective.fit(data.metadata_of(data.training_rows))
+    objective.check(metadata, names=names)
+    check_split(training_rows, validation_rows)
+    objective.fit(select_rows(metadata, training_rows))
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:

@@ -79,9 +79,16 @@ def fit(
     engine : optional
         What `launch` returned.
     """
-    fit_objective(objective, data)
+    fit_objective(
+        objective,
+        data.metadata,
+        names=data.names,
+        training_rows=data.training_rows,
+        validation_rows=data.validation_rows,
+    )
+    sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
     state = ContrastiveState(
-        model, objective, views, data, settings=settings, seed=seed, engine=engine
+        model, objective, views, data, settings=settings, sampler=sampler, engine=engine
     )
     return train(state, folder, resume=resume, progress=progress)
 

@@ -19,6 +19,7 @@ from neurocontrast.training.batchnorm import (
 )
 from neurocontrast.training.data import AnyObjective, TrainingData, Views
 from neurocontrast.training.optimizers import ParameterGroup, build_optimizer
+from neurocontrast.training.sampling import Sampler
 from neurocontrast.training.settings import TrainingSettings
 
 StateDict = dict[str, object]
@@ -74,7 +75,7 @@ class TrainerState:
         data: TrainingData,
         *,
         settings: TrainingSettings,
-        seed: int,
+        sampler: Sampler,
         engine: Engine | None = None,
         groups: Sequence[ParameterGroup] | None = None,
     ) -> None:
@@ -91,8 +92,7 @@ class TrainerState:
         self.model = model
         self.data = data
         self.settings = settings
-        self.seed = seed
-        self.sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
+        self.sampler = sampler
 
     def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
         """Let several processes have statistics in common, and wait for no gradient that never comes."""
@@ -154,6 +154,11 @@ class TrainerState:
         return tuple(channels)
 
     @property
+    def seed(self) -> int:
+        """Seed of all that is random in the training, which is that of the order of samples."""
+        return self.sampler.seed
+
+    @property
     def is_pair(self) -> bool:
         """Whether two encoders are trained, each on samples of its own."""
         return len(self.model.halves) > 1
@@ -206,14 +211,16 @@ class ContrastiveState(TrainerState):
         data: TrainingData,
         *,
         settings: TrainingSettings,
-        seed: int,
+        sampler: Sampler,
         engine: Engine | None = None,
     ) -> None:
         learnt = list(objective.parameters())
         groups: list[ParameterGroup] | None = None
         if learnt:
             groups = [{"params": list(model.parameters())}, {"params": learnt, "weight_decay": 0.0}]
-        super().__init__(model, data, settings=settings, seed=seed, engine=engine, groups=groups)
+        super().__init__(
+            model, data, settings=settings, sampler=sampler, engine=engine, groups=groups
+        )
         device = self.fabric.device
         self.objective = objective.to(device)
         self.views = views

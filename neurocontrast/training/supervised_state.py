@@ -87,7 +87,9 @@ class SupervisedState(TrainerState):
         seed: int,
     ) -> None:
         groups = parameter_groups(model, settings, pretrained=pretrained)
-        super().__init__(model, data, settings=settings.of_loop, seed=seed, groups=groups)
+        of_loop = settings.of_loop
+        sampler = data.sampler(of_loop, seed, n_encoders=len(model.halves))
+        super().__init__(model, data, settings=of_loop, sampler=sampler, groups=groups)
         self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
         self.labels = labels
         self.view = view
@@ -103,8 +105,8 @@ class SupervisedState(TrainerState):
     def _standardise_numbers(self) -> None:
         """Standardise numbers over the training rows, and begin the head at their mean."""
         values = self.labels.values.astype(float)
-        known = values[np.asarray(self.data.training_rows)]
-        self.scale = float(known.mean()), float(known.std()) or 1.0
+        in_training = values[np.asarray(self.data.training_rows)]
+        self.scale = float(in_training.mean()), float(in_training.std()) or 1.0
         standard = (values - self.scale[0]) / self.scale[1]
         self.values = torch.as_tensor(standard, dtype=torch.float32, device=self.fabric.device)
         self._set_head(torch.zeros(1))
@@ -113,9 +115,9 @@ class SupervisedState(TrainerState):
         """Begin the head at the shares of the classes among the training rows."""
         codes = self.labels.values.astype(np.int64)
         self.values = torch.as_tensor(codes, device=self.fabric.device)
-        known = codes[np.asarray(self.data.training_rows)]
-        counts = torch.as_tensor(np.bincount(known, minlength=n_classes), dtype=torch.float32)
-        self._set_head((counts / len(known)).clamp_min(_LEAST_SHARE).log())
+        in_training = codes[np.asarray(self.data.training_rows)]
+        counts = torch.as_tensor(np.bincount(in_training, minlength=n_classes), dtype=torch.float32)
+        self._set_head((counts / len(in_training)).clamp_min(_LEAST_SHARE).log())
 
     @torch.no_grad()
     def _set_head(self, bias: Tensor) -> None:
@@ -134,40 +136,44 @@ class SupervisedState(TrainerState):
         self.normalise.running_mean.copy_(raw.mean(dim=0))
         self.normalise.running_var.copy_(raw.var(dim=0, unbiased=False))
         features = self.normalise.eval()(raw).double().cpu().numpy()
-        known = self.values[list(self.data.training_rows)].cpu().numpy()
+        in_training = self.values[list(self.data.training_rows)].cpu().numpy()
         penalties: tuple[int, ...] = _PENALTIES
         if not len(self.data.validation_rows):
             penalties = (_PENALTY,)
         for power in penalties:
             if self.labels.n_classes is None:
-                self._begin_as_ridge(features, known, penalty=10.0**power)
+                self._begin_as_ridge(features, in_training, penalty=10.0**power)
             else:
-                self._begin_as_logistic(features, known, inverse_penalty=10.0**-power)
+                self._begin_as_logistic(features, in_training, inverse_penalty=10.0**-power)
             self.keep_if_best(-1, self.validation_loss())
         self.take_best()
 
     def _begin_as_ridge(
-        self, features: npt.NDArray[np.float64], known: npt.NDArray[np.generic], *, penalty: float
+        self,
+        features: npt.NDArray[np.float64],
+        in_training: npt.NDArray[np.generic],
+        *,
+        penalty: float,
     ) -> None:
         """Begin the head as a ridge regression of numbers."""
         # Not at the top: only this one of all trainings needs scikit-learn.
         from sklearn.linear_model import Ridge
 
-        ridge = Ridge(alpha=penalty).fit(features, known)
+        ridge = Ridge(alpha=penalty).fit(features, in_training)
         _copy_rows(self.linear.weight, slice(None), ridge.coef_[None])
         _copy_rows(self.linear.bias, slice(None), np.atleast_1d(ridge.intercept_))
 
     def _begin_as_logistic(
         self,
         features: npt.NDArray[np.float64],
-        known: npt.NDArray[np.generic],
+        in_training: npt.NDArray[np.generic],
         *,
         inverse_penalty: float,
     ) -> None:
         """Begin the outputs of the classes that occur as a logistic regression."""
         from sklearn.linear_model import LogisticRegression
 
-        logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, known)
+        logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, in_training)
         weight = logistic.coef_
         bias = logistic.intercept_
         if len(logistic.classes_) == 2:  # one decision value, as the difference of two outputs

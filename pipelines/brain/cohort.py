@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from neurocontrast.cells import is_missing
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import write_table
 
 __all__ = ["column_of", "draw_subjects", "read_participants", "write_draws"]
-
-_MISSING = ("", "n/a", "nan", "NaN", "NA", "None")
 
 
 def column_of(size: int, seed: int) -> str:
@@ -44,7 +43,7 @@ def draw_subjects(
         Where the table has fewer subjects whose target is known than the largest size.
     """
     owner = "subject_id" if "subject_id" in table else "participant_id"
-    subjects = table[~table[target].isin(_MISSING)].drop_duplicates(owner)
+    subjects = table[~table[target].map(is_missing)].drop_duplicates(owner)
     if sizes and max(sizes) > len(subjects):
         raise DataError(
             f"subjects: {max(sizes)} are asked for, and {len(subjects)} of the clinical table have a value of "

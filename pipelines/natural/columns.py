@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing, matching_columns
+from neurocontrast.cells import is_missing
+from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.load import read_yaml
+from neurocontrast.config.load import read_config, read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.natural.annotation import AnnotationSettings
@@ -274,7 +274,9 @@ class Experiment(Settings):
     @property
     def prepared_images(self) -> dict[str, Any]:
         """Section ``images`` of the experiment's recipe, or else of the reference's recipe, the same for all."""
-        section = read_yaml(Path(self.recipe or self.recipe_of(self.reference))).get("images") or {}
+        section = (
+            read_config(Path(self.recipe or self.recipe_of(self.reference))).get("images") or {}
+        )
         return {**section, **self.images}
 
 

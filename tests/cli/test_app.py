@@ -1,10 +1,5 @@
 """How the command line ends, and what it says."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 
 from neurocontrast.cli import run
@@ -56,33 +51,3 @@ def test_errors_become_one_message_and_an_exit_code(error, code, said, capsys, m
     assert said in shown.err.replace("\n", " ")
     assert "Traceback" not in shown.err
     assert shown.out == ""
-
-
-IMPORTING = """
-import os, signal, sys
-from neurocontrast.cli import main
-class Signal:
-    def find_spec(self, name, path=None, target=None):
-        if name == "neurocontrast.cli.app":
-            try:
-                os.kill(os.getpid(), signal.SIGUSR1)
-            except Exception:
-                pass  # as packages do that try to import others
-sys.meta_path.insert(0, Signal())
-main()
-"""
-
-
-@pytest.mark.parametrize(("command", "code"), [("pretrain", 75), ("embed", -signal.SIGUSR1)])
-def test_sigusr1_while_the_command_is_imported_suspends_pretraining_with_one_message(command, code):
-    said = []
-    for rank in ("0", "1"):
-        place = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": rank, "SLURM_LOCALID": rank}
-        program = [sys.executable, "-c", IMPORTING, command]
-        done = subprocess.run(program, env=os.environ | place, capture_output=True, text=True)
-        assert done.returncode == code
-        said.append(done.stderr)
-    message = (
-        "error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n"
-    )
-    assert said == [message if code == 75 else "", ""]

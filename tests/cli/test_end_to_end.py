@@ -64,6 +64,7 @@ def test_every_command_succeeds_and_leaves_its_files_and_nothing_else(study):
     assert differences["difference"].abs().max() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, monkeypatch, capsys):
     here = tmp_path / "here"
     here.mkdir()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.cli import run
-from neurocontrast.config.load import list_recipes
+from neurocontrast.config.recipes import list_recipes
 from tests.conftest import ROOT
 from tests.heads import write_bids
 

@@ -146,6 +146,7 @@ def test_a_report_says_what_the_network_adds_and_how_the_blocks_were_weighed(eva
         assert sentence in page
 
 
+@pytest.mark.slow
 def test_an_external_test_curve_and_new_sites_follow_the_weights(tables, tmp_path):
     people = read_embeddings(tables["beside"])
     table = people.table.assign(site=np.where(np.arange(len(people.table)) % 2, "one", "two"))

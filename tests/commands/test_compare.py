@@ -116,6 +116,7 @@ def test_a_comparison_names_nobody(folder, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_paired_is_refused(folder, tmp_path):
     with pytest.raises(DataError, match="different target: 'diagnosis' and 'age'"):
         compare([folder / "weak", folder / "weak-age"], out=tmp_path / "c")
@@ -151,6 +152,7 @@ def test_wrong_arguments_are_answered(folder, tmp_path, arguments, message):
         compare([folder / name for name in names], out=tmp_path / "c", **arguments)
 
 
+@pytest.mark.slow
 def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
     source = write(
         tmp_path / "many.parquet", 1.0, site=[f"site-{row % 20:02d}" for row in range(N)]

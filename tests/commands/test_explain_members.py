@@ -96,6 +96,7 @@ def test_another_run_than_that_of_the_evaluation_is_refused(evaluations, run, pe
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_shares_of_linear_members_add_up_to_the_score(people, folder, tmp_path):
     linear = config_of(people) | {"encoder": {"name": "pca", "n_components": 3}}
     run = nc.pretrain(linear, out=tmp_path / "run").location
@@ -106,6 +107,7 @@ def test_shares_of_linear_members_add_up_to_the_score(people, folder, tmp_path):
     assert ranking["value"].sum() == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_scans_are_mapped_by_the_mean_of_their_members(settings, others, cached, tmp_path):
     overrides = ("training.members=2", "training.epochs=1", "encoder.beside={n_components: 2}")
     run = nc.pretrain(settings(*overrides), out=tmp_path / "run")

@@ -98,13 +98,13 @@ def test_the_evaluation_its_report_and_its_table_say_that_members_were_averaged(
     record = whole.record
     assert (record.probe.n_members, record.probe.averaged) == (N, "probabilities")
     assert record.probe.name == "mean of 2 fine-tuned networks"
-    assert record.finetuning["begins_with"] == "pretrained weights"
+    assert record.finetuning.begins_with == "pretrained weights"
     assert record.n.features == N * 8
     epochs = pd.read_csv(whole.folder / "finetuning.tsv", sep="\t")
     assert set(zip(epochs["fold"], epochs["member"], strict=True)) == {
         (fold, member) for fold in range(2) for member in range(N)
     }
-    assert [fold["member"] for fold in record.finetuning["folds"]] == [0, 1, 0, 1]
+    assert [fold.member for fold in record.finetuning.folds] == [0, 1, 0, 1]
     page = nc.report(whole.folder, out=tmp_path / "report.html", figures=False).read_text()
     assert "by the networks of all 2 members, each with a linear head" in page
     assert "the predicted probabilities were averaged" in page
@@ -112,6 +112,7 @@ def test_the_evaluation_its_report_and_its_table_say_that_members_were_averaged(
     assert not (whole.folder / "probe").exists()
 
 
+@pytest.mark.slow
 def test_numbers_and_several_classes_are_averaged(tune, tables, run, tmp_path):
     ages = tune(target="age")
     alone = []
@@ -238,6 +239,7 @@ def test_the_command_takes_a_run_of_members(run, tables, tmp_path, capsys):
     assert "mean of 2 fine-tuned networks" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_networks_of_scans_share_one_pass_of_preparation(settings, others, cached, tmp_path):
     run = nc.pretrain(settings("training.members=2", "training.epochs=1"), out=tmp_path / "run")
     config = cached | {"finetune": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"}}

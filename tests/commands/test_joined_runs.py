@@ -111,6 +111,7 @@ def test_predictions_are_the_mean_of_those_of_each_run_by_itself(tables, tmp_pat
         pd.testing.assert_series_equal(scores["both"], mean, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_members_of_a_run_count_one_by_one(runs, people, tmp_path):
     record = read_json(runs.joined / "members.json")
     origins = [member["run"] for member in record["joined"]]
@@ -161,6 +162,7 @@ def test_a_run_that_was_joined_needs_none_of_those_it_was_made_of(runs, people, 
     np.testing.assert_array_equal(here, read_embeddings(tables["both"]).features)
 
 
+@pytest.mark.slow
 def test_people_of_any_run_are_refused_in_an_evaluation(runs, people, folder, tmp_path):
     listed = pd.read_csv(people, sep="\t", dtype=str)
     for sites, name in ((["a"], "first"), (["b"], "second")):
@@ -195,6 +197,7 @@ def test_people_of_any_run_are_refused_in_an_evaluation(runs, people, folder, tm
     nc.evaluate(table, target="sex", out=tmp_path / "e", **OPTIONS | {"allow_overlap": False})
 
 
+@pytest.mark.slow
 def test_the_report_says_how_many_members_of_which_kinds(runs, people, tmp_path):
     table = nc.embed(
         runs.joined, participants=people, out=tmp_path / "e.parquet", config=MEASURES
@@ -494,6 +497,7 @@ def of_maps(settings, cohort, folder, whole):
     return of_maps, nc.join([whole.location, *of_maps], out=folder / "of_both")
 
 
+@pytest.mark.slow
 def test_members_that_read_other_columns_of_a_table(of_maps, maps, whole, cached, tmp_path):
     runs, joined = of_maps
     table = nc.embed(joined, participants=maps, out=tmp_path / "e.parquet", config=cached).location
@@ -580,6 +584,7 @@ def test_a_changed_map_is_not_taken_from_a_call_that_was_stopped(
     assert keys[1] != keys[4]
 
 
+@pytest.mark.slow
 def test_an_estimator_of_ones_own_and_an_external_test_take_members_of_several_kinds(
     tables, people, runs, tmp_path
 ):
@@ -610,6 +615,7 @@ def test_an_estimator_of_ones_own_and_an_external_test_take_members_of_several_k
     assert read_json(tested.folder / "evaluation.json")["external"]["metrics"]["auc"]["value"] > 0.5
 
 
+@pytest.mark.slow
 def test_a_joined_run_is_explained_by_the_mean_of_its_members(runs, tables, people, tmp_path):
     both = runs.joined.parent / "both"
     evaluated = nc.evaluate(tables["both"], target="age", out=tmp_path / "age", **OPTIONS)
@@ -645,6 +651,7 @@ def test_a_joined_run_is_exported_and_verified_as_one(runs, people, tmp_path):
         nc.pretrain(config, out=tmp_path / "started")
 
 
+@pytest.mark.slow
 def test_a_joined_run_is_fine_tuned_unless_a_member_is_linear(runs, people, tmp_path):
     tuning = {"epochs": 1, "batch_size": 64, "accelerator": "cpu"}
     config = MEASURES | {"finetune": tuning}

@@ -241,6 +241,7 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
         nc.evaluate(embeddings, out=tmp_path / "on", target="sex", **THREE_FOLDS, voxels="on")
 
 
+@pytest.mark.slow
 def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(
     run, of_measures, tmp_path, monkeypatch
 ):
@@ -313,6 +314,7 @@ def planted(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     run, participants, evaluation = planted
     folder = nc.explain(evaluation, run=run, participants=participants)

@@ -138,6 +138,7 @@ def test_the_table_holds_the_features_of_each_member(run, table, people, tmp_pat
     np.testing.assert_allclose(embedded, read.features, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_evaluation_its_probe_and_its_report_say_that_members_were_averaged(
     run, table, people, evaluated, tmp_path
 ):
@@ -179,6 +180,7 @@ class Killing(Listening):
             raise Killed
 
 
+@pytest.mark.slow
 def test_a_table_that_pandas_has_read_keeps_its_members(table, evaluated, tmp_path):
     frame = pd.read_parquet(table)
     frame = frame[frame["sex"].notna()]
@@ -205,6 +207,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_numbers(people, of_two_epochs
     assert read_json(out / "members.json") == read_json(of_two_epochs / "members.json")
 
 
+@pytest.mark.slow
 def test_a_finished_run_stays_as_it_is_and_can_become_longer(run, people, tmp_path):
     out = shutil.copytree(run, tmp_path / "run")
     before = (out / "members.json").read_bytes(), (out / "provenance.json").read_bytes()
@@ -269,6 +272,7 @@ def test_what_takes_one_encoder_says_how_to_take_one_member(run):
     assert load_encoder(run / "members/0")[0].n_features == 22
 
 
+@pytest.mark.slow
 def test_a_bundle_holds_all_members_and_predicts_as_the_run(run, people, evaluated, tmp_path):
     bundled = nc.bundle(run, evaluated.folder, out=tmp_path / "bundle")
     models = bundled / "models"
@@ -334,6 +338,7 @@ def test_scans_without_a_site_and_too_few_sites_are_refused_before_anything_is_w
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "members_see"),
     [

@@ -157,6 +157,7 @@ def test_a_run_of_members_is_no_single_file(run, exported, tmp_path, capsys):
     assert not (tmp_path / "weights.pt").exists()
 
 
+@pytest.mark.slow
 def test_member_k_of_a_new_run_starts_from_member_k(run, people, tmp_path):
     config = config_of(people, members=N, init=str(run), epochs=0)
     started = nc.pretrain(config, out=tmp_path / "started").location

@@ -151,11 +151,12 @@ def test_wrong_columns_are_refused_before_a_scan_is_read(study, tmp_path, capsys
         assert not (tmp_path / "qc").exists()
 
 
+@pytest.mark.slow
 def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, tmp_path, capsys):
     table, found, names = study
     ratings = tmp_path / "ratings.tsv"
     header = "participant_id\tsession\tqc_rating\n"
-    ratings.write_text(f"{header}{names[1]}\t\tFail\n{names[0]}\t\tdoubt\n")
+    ratings.write_text(f"{header}{names[1]}\tNA\tFail\n{names[0]}\t\tdoubt\n{names[2]}\t\tNone\n")
     out = found.page.parent
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
     shown = capsys.readouterr().out
@@ -207,6 +208,7 @@ def test_codes_of_ratings_are_those_of_the_json_file(study, tmp_path):
         stage(table, out, ratings=ratings)
 
 
+@pytest.mark.slow
 def test_a_site_of_ten_scans_of_five_people_has_no_bounds_of_its_own(study, tmp_path):
     table, _, _ = study
     frame = pd.read_csv(table, sep="\t", dtype=str).head(10)

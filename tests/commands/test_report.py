@@ -31,6 +31,7 @@ def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
     assert not list(folder.glob(".tmp*"))
 
 
+@pytest.mark.slow
 def test_out_and_figures(folder, tmp_path):
     page = report(folder, out=tmp_path / "deep" / "page.html")
     assert page == tmp_path / "deep" / "page.html"

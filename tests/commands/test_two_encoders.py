@@ -16,7 +16,8 @@ from neurocontrast.data.sources import source_of
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import build_model, load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
-from neurocontrast.runs.parts import build_parts, read_cohort_of
+from neurocontrast.runs.components import build_components
+from neurocontrast.runs.run import read_cohort_of
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.checkpoints import load_checkpoint
 from neurocontrast.training.sampling import Sampler
@@ -136,7 +137,7 @@ def test_another_loss_and_probes_of_either_encoder(settings, tmp_path):
 def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, measures, tmp_path):
     chosen = settings()
     source = source_of(chosen.data, second=chosen.second)
-    parts = build_parts(chosen, read_cohort_of(chosen, source), source)
+    parts = build_components(chosen, read_cohort_of(chosen, source), source)
     trained = load_checkpoint(pair / "checkpoints/epoch-0002.pt").state["model"]
     tables = {
         ".": {"cache_dir": str(chosen.data.cache_dir)},

@@ -7,7 +7,7 @@ from small_run import metrics, read_json
 
 import neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.runs.parts import build_parts
+from neurocontrast.runs.components import build_components
 
 KERNEL = "[{column: anatomy, type: gaussian, sigma: 1.0, standardise: true}, {column: sex, type: categorical}]"
 
@@ -54,7 +54,7 @@ def test_a_run_states_the_columns_it_compared_and_what_follows_needs_none(
 
 def test_the_kernel_is_standardised_over_the_training_scans(chosen, cohort):
     settings = chosen()
-    parts = build_parts(settings, neurocontrast.data.read_cohort(settings.data.participants))
+    parts = build_components(settings, neurocontrast.data.read_cohort(settings.data.participants))
     trained = parts.data.metadata["anatomy"][list(parts.data.training_rows)].double()
     assert len(parts.data.validation_rows) > 0
     sigma = next(

@@ -39,6 +39,7 @@ def test_scans_that_are_where_the_table_says_are_a_baseline(table, tmp_path):
     assert off["metrics"] == summary["metrics"]
 
 
+@pytest.mark.slow
 def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, others, tmp_path):
     moved = embeddings(
         tmp_path / "e.parquet", table.assign(path=[f"{i}.nii.gz" for i in range(len(table))])

@@ -8,8 +8,9 @@ import yaml
 
 import neurocontrast
 from neurocontrast.cli import run
-from neurocontrast.config import Config, load_config
-from neurocontrast.config.load import describe_recipe, find_config, list_recipes, read_yaml
+from neurocontrast.config import Config, as_config, load_config
+from neurocontrast.config.load import parse_value, read_config, read_yaml, write_out
+from neurocontrast.config.recipes import describe_recipe, find_config, list_recipes
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels.factors import KERNELS
@@ -83,6 +84,68 @@ def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, m
     assert run(["config", "copy", "yaware", "mine.yaml/yaware.yaml"]) == 2
     assert run(["config", "copy", "yaware"]) == 2
     assert (schema.read_text(), (tmp_path / "yaware.yaml").exists()) == ('{"mine": 1}', False)
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_a_recipe_written_out_has_every_key_and_stands_alone(name):
+    text = write_out(list_recipes()[name])
+    content = parse_value(text, place=name)
+    assert "extends" not in content
+    assert content == read_config(list_recipes()[name])
+    assert text.count("#") > 10
+    assert load_config(content) == load_config(name)
+
+
+def test_a_copy_of_a_recipe_that_extends_another_is_whole(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert list_recipes()["conditional_reference"].read_text().count("extends: ") == 1
+    assert run(["config", "copy", "conditional_reference"]) == 0
+    text = (tmp_path / "conditional_reference.yaml").read_text(encoding="utf-8")
+    assert "extends: " not in text
+    assert "learning_rate: 1.0e-4     # [A]" in text
+    assert load_config(tmp_path / "conditional_reference.yaml") == load_config(
+        "conditional_reference"
+    )
+    capsys.readouterr()
+    assert run(["config", "show", "conditional_reference"]) == 0
+    assert capsys.readouterr().out.strip() == text.partition("\n")[2].strip()
+
+
+def test_what_differs_replaces_keys_and_the_objective_whole(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: conditional\ntraining: {epochs: 3}\nobjective: {loss: ntxent}\n")
+    config = load_config(mine)
+    base = load_config("conditional")
+    assert config.training == base.training.model_copy(update={"epochs": 3})
+    assert config.objective.model_dump() == {"loss": "ntxent", "temperature": 0.1}
+    assert (config.data, config.encoder) == (base.data, base.encoder)
+    again = tmp_path / "again.yaml"
+    again.write_text("extends: mine.yaml\nseed: 4\n")
+    assert load_config(again, ["training.epochs=5"]) == config.model_copy(
+        update={"seed": 4, "training": base.training.model_copy(update={"epochs": 5})}
+    )
+    from_python = {"extends": "conditional", "training": {"epochs": 3}}
+    assert as_config(from_python).training == load_config(from_python).training == config.training
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("yawar", r"mine\.yaml: extends: 'yawar' is no recipe\. Did you mean 'yaware'\?"),
+        ("other.yaml", r"mine\.yaml: extends: there is no file '.*other\.yaml'"),
+        ("3", r"mine\.yaml: extends: must be the name of a recipe, or a YAML file, found 3"),
+        ("[yaware]", r"mine\.yaml: extends: must be the name .* found \['yaware'\]"),
+        ("mine.yaml", r"mine\.yaml: extends: 'mine\.yaml' extends this file in turn"),
+        ("circle.yaml", r"circle\.yaml: extends: 'mine\.yaml' extends this file in turn"),
+    ],
+)
+def test_a_base_that_is_unknown_or_goes_in_a_circle_is_refused_with_both_names(
+    base, message, tmp_path
+):
+    (tmp_path / "mine.yaml").write_text(f"extends: {base}\n")
+    (tmp_path / "circle.yaml").write_text("extends: mine.yaml\n")
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / "mine.yaml")
 
 
 def test_the_schema_knows_the_sections_of_every_recipe(capsys):

@@ -9,7 +9,7 @@ import pytest
 import neurocontrast
 from neurocontrast.cli.app import run
 from neurocontrast.config import load_config
-from neurocontrast.config.load import list_recipes
+from neurocontrast.config.recipes import list_recipes
 from neurocontrast.data.advice import RULES, TableContent, advise, recipe_for
 from tests.commands.small_run import PEOPLE
 from tests.conftest import ROOT
@@ -149,6 +149,7 @@ def test_the_pages_begin_with_the_advice():
         assert first == advise(CASES[case][0]).recipe, page
 
 
+@pytest.mark.slow
 def test_check_and_doctor_say_the_same(shared_folder, tmp_path, capsys):
     people = ROOT / "sample" / "participants.tsv"
     assert run(["check", str(people), "--table-only", "-q"]) == 0

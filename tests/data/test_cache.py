@@ -82,6 +82,7 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
     assert load_file(entries_of(cache)[0])["volume"].shape == (1, 20, 22, 16)
 
 
+@pytest.mark.slow
 def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti, monkeypatch):
     monkeypatch.setattr(cache_module, "N_SCANS_A_WORKER", 4)
     more = [*scans, *(str(write_nifti(brain + i, f"more{i}.nii.gz")) for i in range(4))]

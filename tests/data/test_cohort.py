@@ -151,13 +151,13 @@ def test_known_columns_are_found_in_any_case_and_near_misses_suggested(write_tab
 def test_select_and_subset(write_table):
     cohort = read_cohort(
         write_table(
-            HEADER, "s1\ta.nii\t3\tM\tA\tc", "s2\tb.nii\t4\tF\tB\tp", "s3\tc.nii\t5\tF\tn/a\tNone"
+            HEADER, "s1\ta.nii\t3\tM\tA\tc", "s2\tb.nii\t4\tF\tB\tp", "s3\tc.nii\t5\tF\tn/a\tnone"
         )
     )
-    assert list(cohort.select({"diagnosis": "None", "site": "n/a"}).table["participant_id"]) == [
+    assert list(cohort.select({"diagnosis": "none", "site": "n/a"}).table["participant_id"]) == [
         "s3"
     ]
-    with pytest.raises(DataError, match="no value 'n/a'"):  # None is a value, as in "no diagnosis"
+    with pytest.raises(DataError, match="no value 'n/a'"):  # none is a value, as in "no diagnosis"
         cohort.select({"diagnosis": "n/a"})
     assert list(cohort.select({"site": ["A", "B"], "sex": ["female"]}).table["participant_id"]) == [
         "s2"
@@ -175,7 +175,7 @@ def test_select_and_subset(write_table):
     with pytest.raises(ConfigError, match=r"where\.site: the only operator is not"):
         cohort.select({"site": {"nto": ["A"]}})
     with pytest.raises(
-        DataError, match=r"'diagnosis' has no value 'control'.*It has: 'None', 'c', 'p'"
+        DataError, match=r"'diagnosis' has no value 'control'.*It has: 'c', 'none', 'p'"
     ):
         cohort.select({"diagnosis": ["control"]})
     with pytest.raises(DataError, match="no scan is left"):

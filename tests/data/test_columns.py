@@ -3,16 +3,11 @@ import pandas as pd
 import pytest
 import torch
 
-from neurocontrast.data.cells import Refusal, is_missing, number_of
-from neurocontrast.data.columns import as_age, is_numeric, number_in, text_of
+from neurocontrast.cells import Refusal
+from neurocontrast.data.columns import as_age, is_numeric, number_in
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.data.sexes import as_sex
 from neurocontrast.exceptions import DataError
-
-
-def test_spellings_of_missing_and_answers_that_are_none():
-    assert all(map(is_missing, ["", "n/a", "N/A", "NA", "na", "nan", "NaN", "null", "#N/A"]))
-    assert not any(map(is_missing, ["none", "0", "-", "unknown", "no"]))
 
 
 @pytest.mark.parametrize(
@@ -50,17 +45,6 @@ def test_a_column_is_numeric_when_every_known_cell_is():
     assert is_numeric(["1.5", "n/a", "-2", "0", "0.5", ".5", "1e-3"])
     for cells in (["1", "2", "x"], ["001", "2"], ["n/a", ""], ["inf", "1"]):
         assert not is_numeric(cells)
-
-
-def test_text_of_a_value_is_what_a_table_would_hold():
-    assert [text_of(value) for value in (1.0, 0.5, float("nan"), "01", pd.NaT)] == [
-        "1",
-        "0.5",
-        "",
-        "01",
-        "",
-    ]
-    assert (number_of("1e400"), number_of("-2.5")) == (None, -2.5)
 
 
 TABLE = pd.DataFrame(

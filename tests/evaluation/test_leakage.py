@@ -63,6 +63,7 @@ def test_one_image_under_two_names_is_caught():
     assert check_duplicates(TABLE.assign(subject_id=["a", "b", "c", "b"]), features) == []
 
 
+@pytest.mark.slow
 def test_recognising_a_subject_does_not_help(make_cohort):
     """Labels are random, sessions of a subject are alike: whoever parts them by scan finds a strong effect."""
     cohort = make_cohort(60, n_features=60, n_sessions=3, diagnosis=0.0, age=0.0)
@@ -78,6 +79,7 @@ def test_recognising_a_subject_does_not_help(make_cohort):
     assert leaking > 0.75  # so the leak is real, and grouping by subject is what closes it
 
 
+@pytest.mark.slow
 def test_a_label_that_is_the_site_is_no_finding(make_cohort):
     """The features know the site, and the site knows nine labels of ten; within a site there is nothing."""
     cohort = make_cohort(120, n_features=8, diagnosis=0.0, age=0.0, site=3.0, n_sites=2)

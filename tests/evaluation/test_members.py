@@ -153,6 +153,7 @@ def test_a_stored_probe_predicts_the_mean_of_its_members(make_cohort, tmp_path, 
     assert [member.n_features for member in stored.members] == list(SIZES)
 
 
+@pytest.mark.slow
 def test_network_components_and_the_measures_beside_the_embedding_are_averaged_too(make_cohort):
     cohort = cohort_of(make_cohort)
     volume = np.random.default_rng(2).normal(5000, 400, 90)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation import planning, run_study
 from neurocontrast.evaluation.measure.learning import LearningCurve
 from neurocontrast.evaluation.models import ProbeModel, Rival
 from neurocontrast.evaluation.probes import PROBES, Probe
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reporting.rivals import rivals
 from tests.evaluation.quick import evaluate, plan
@@ -34,14 +34,17 @@ def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkey
     study = plan(cohort, **FAST)
     assert [model.name for model in study.models] == ["embedding", "baseline", "noise"]
     found = run_study(study)
-    own = found.evaluation.model_extra
-    assert own["noise"]["auc"]["pooled"] < found.evaluation.metrics["auc"].pooled
-    assert own["noise_increment"]["auc"]["p_value"] < 0.05
-    assert own["noise_seed"] == 0
+    noise = found.evaluation.models["noise"]
+    assert noise.metrics["auc"].pooled < found.evaluation.metrics["auc"].pooled
+    assert noise.increment["auc"].p_value < 0.05
+    content = found.evaluation.content()
+    assert content["noise_seed"] == 0
+    assert content["noise_increment"]["auc"]["p_value"] == noise.increment["auc"].p_value
+    assert "models" not in content
     (rival,) = rivals(found.evaluation)
     assert (rival.key, rival.name, rival.what) == ("noise", "noise", "random numbers")
-    assert rival.metrics["auc"].pooled == own["noise"]["auc"]["pooled"]
-    assert rival.increment["auc"].p_value == own["noise_increment"]["auc"]["p_value"]
+    assert rival.metrics == noise.metrics
+    assert rival.increment == noise.increment
     assert {"noise_auc", "baseline_auc"} <= set(found.tables["folds"])
     assert "noise_score" in found.tables["predictions"]
     assert found.evaluation.metrics == before.evaluation.metrics

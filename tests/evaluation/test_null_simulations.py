@@ -48,6 +48,7 @@ def covered(covers, n):
     return np.mean([covers(seed) for seed in range(n)])
 
 
+@pytest.mark.slow
 def test_labels_permuted_over_sites_find_what_is_not_there(simulations):
     """Sites differ in their share of patients and in their features; within site there is nothing to find."""
     naive = rejected(partial(simulations.permutation_p, scheme="over all sites"), 8)
@@ -77,6 +78,7 @@ def test_the_corrected_t_test_is_near_its_size_and_the_plain_one_is_not(simulati
     assert rejected(simulations.plain_p, 100) > 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metric", ["auc", "balanced_accuracy", "brier", "calibration_slope", "auc near its end"]
 )

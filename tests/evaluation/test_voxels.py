@@ -11,6 +11,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.documents.figures import Metric, ModelFigures
+from neurocontrast.evaluation.model_figures import Figures
 from neurocontrast.evaluation.models import ConstantModel, Rival
 from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
 from neurocontrast.evaluation.results import look_at_rival
@@ -119,7 +121,8 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(measured):
     ],
 )
 def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
-    figures = {"metrics": {metric: {"pooled": ours}}, "voxels": {metric: {"pooled": theirs}}}
+    voxels = ModelFigures(metrics={metric: Metric(pooled=theirs)})
+    figures = Figures({metric: Metric(pooled=ours)}, models={"voxels": voxels})
     model = ConstantModel("voxels", rival=Rival("voxels", "23 principal components", "the scans"))
     found = look_at_rival(figures, model, metric)
     assert bool(found) is warns

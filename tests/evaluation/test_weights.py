@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import EQUAL, WEIGHTS, PairDesign, scaler_of, weighed
 from neurocontrast.evaluation.final_probe import fit_on_all
+from neurocontrast.evaluation.model_figures import Figures
 from neurocontrast.evaluation.models import Model, Rival, fit_probe, voxels
 from neurocontrast.evaluation.models.beside import make_beside
-from neurocontrast.evaluation.results import look_at_rival
+from neurocontrast.evaluation.results import key_beside, look_at_rival
 from tests.evaluation.quick import plan
 
 N_NETWORK = 30
@@ -120,7 +122,7 @@ def test_a_useless_network_costs_little_and_less_than_with_equal_weights(make_co
 
 def test_a_network_that_knows_more_is_listened_to(make_cohort):
     result = run_study(study_of(make_cohort, is_useless=False)).evaluation
-    assert result.metrics["auc"].pooled > result.figures("components")[0]["auc"].pooled + 0.03
+    assert result.metrics["auc"].pooled > result.models["components"].metrics["auc"].pooled + 0.03
     assert result.probe.weights["network"] > EQUAL
     assert not [notice for notice in result.warnings if notice.code == "components_as_good"]
 
@@ -128,9 +130,17 @@ def test_a_network_that_knows_more_is_listened_to(make_cohort):
 def test_a_network_that_adds_nothing_is_no_gain(make_cohort):
     study = study_of(make_cohort, seed=3)
     chosen = run_study(study).evaluation
-    better = chosen.metrics["auc"].pooled > chosen.figures("components")[0]["auc"].pooled
+    better = chosen.metrics["auc"].pooled > chosen.models["components"].metrics["auc"].pooled
     said = {notice.code for notice in chosen.warnings}
     assert ("components_as_good" in said) is not better
+
+
+def aucs(embedding, **others):
+    """Return figures in which each model has an AUC."""
+    models = {
+        name: ModelFigures(metrics={"auc": Metric(pooled=auc)}) for name, auc in others.items()
+    }
+    return Figures({"auc": Metric(pooled=embedding)}, models=models)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +148,9 @@ def test_a_network_that_adds_nothing_is_no_gain(make_cohort):
     [(0.85, "regional_as_good_alone"), (0.8, "regional_as_good"), (0.75, "regional_as_good")],
 )
 def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, code):
-    figures = {
-        "metrics": {"auc": {"pooled": 0.7}},
-        "regional": {"auc": {"pooled": 0.8}},
-        "regional_beside": {"auc": {"pooled": together}},
-    }
+    figures = aucs(embedding=0.7, regional=0.8, regional_beside=together)
     model = Model("regional", rival=Rival("regions", "12 measures", "the measures"))
-    (notice,) = look_at_rival(figures, model, "auc")
+    (notice,) = look_at_rival(figures, model, "auc", beside="regional_beside")
     assert notice.code == code
     assert ("no gain" in notice.message) == (code == "regional_as_good")
 
@@ -154,13 +160,13 @@ def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, cod
     [(0.85, "voxels_kernel_as_good_alone"), (0.8, "voxels_kernel_as_good")],
 )
 def test_a_kernel_is_no_end_where_the_embedding_adds_more_to_a_linear_model(together, code):
-    figures = {
-        "metrics": {"auc": {"pooled": 0.7}},
-        "voxels_kernel": {"auc": {"pooled": 0.8}},
-        "voxels_beside": {"auc": {"pooled": together}},
-    }
-    rival = Rival("voxels", "60 components", "the scans as they are")
-    (notice,) = look_at_rival(figures, Model("voxels_kernel", rival=rival), "auc")
+    figures = aucs(embedding=0.7, voxels_kernel=0.8, voxels_beside=together)
+    rival = Rival("voxels", "60 components", "the scans as they are", of="voxels")
+    model = Model("voxels_kernel", rival=rival)
+    pair = Model("voxels_beside", rival=Rival("both", "both", beside="voxels"))
+    assert key_beside([model], model) == ""
+    beside = key_beside([model, pair], model)
+    (notice,) = look_at_rival(figures, model, "auc", beside=beside)
     assert notice.code == code
     assert ("no gain" in notice.message) == (code == "voxels_kernel_as_good")
 
@@ -221,9 +227,9 @@ def test_a_rival_and_the_embedding_are_two_blocks(make_cohort):
     halves = [scaled[:, :n_first].var(axis=0).sum(), scaled[:, n_first:].var(axis=0).sum()]
     assert halves[0] == pytest.approx(halves[1])
     result = run_study(study).evaluation
-    gain = result.gains("regional_beside")["auc"].difference
-    together = result.figures("regional_beside")[0]["auc"].pooled
-    alone = result.figures("regional")[0]["auc"].pooled
+    gain = result.models["regional_beside"].gain["auc"].difference
+    together = result.models["regional_beside"].metrics["auc"].pooled
+    alone = result.models["regional"].metrics["auc"].pooled
     assert gain == pytest.approx(together - alone)
     assert together > result.metrics["auc"].pooled
 

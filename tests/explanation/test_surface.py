@@ -45,6 +45,7 @@ def test_each_vertex_has_the_value_of_its_region_and_hemisphere(tmp_path):
     assert np.isnan(found["rh"][-1])
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_row_for_each_kind_of_measure(tmp_path):
     labels = find_annotations(write_atlas(tmp_path / "label"), "aparc")
     assert draw_regions(

@@ -70,18 +70,6 @@ def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
         start(devices=4)
 
 
-def test_steps_and_jobs_beside_one_another_meet_at_ports_of_their_own(monkeypatch):
-    def port(job, step):
-        step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="4", JOB_ID=str(job), STEP_ID=str(step))
-        return _environment_of("srun").main_port
-
-    found = [port(job, step) for job in (*range(99_990, 100_010), 109_995) for step in range(8)]
-    assert len(set(found)) == len(found)
-    assert all(15_000 <= each < 32_000 for each in found)
-    monkeypatch.setenv("MASTER_PORT", "12345")
-    assert _environment_of("srun").main_port == 12345
-
-
 def test_gpus_that_are_not_there_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

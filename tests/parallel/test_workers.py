@@ -81,6 +81,7 @@ def faults_and_given_back(*arguments, **environment):
     return map(int, done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_what_is_freed_is_used_again_and_given_back_at_the_end():
     (plain, _), (kept, given_back) = faults_and_given_back("plain"), faults_and_given_back("keep")

@@ -176,6 +176,7 @@ def test_means_and_orderings_are_over_folds_and_seeds(tmp_path):
         summarise_brain(tmp_path, experiment=experiment)
 
 
+@pytest.mark.slow
 def test_a_dry_run_plans_every_variant_seed_and_size(tmp_path):
     said, planned = dry_run(
         link_repository(tmp_path), "brain.smk", "figure=subjects", "seeds=[3,4]"

@@ -96,6 +96,7 @@ def test_an_unknown_key_stops_the_workflow_before_any_job(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_plans_every_variant_seed_and_layer(tmp_path):
     repository = link_repository(tmp_path)
     (repository / "cifar10.tar.xz").touch()
@@ -107,6 +108,7 @@ def test_a_dry_run_plans_every_variant_seed_and_layer(tmp_path):
     assert "--resume" in said
 
 
+@pytest.mark.slow
 def test_a_run_with_milestones_stops_at_each_and_goes_on(tmp_path):
     given = [
         "experiment=linear",

@@ -55,6 +55,7 @@ def test_the_new_table_names_brains_and_tissue_maps(study):
     assert (quality["dice_template"] > 0.85).all()
 
 
+@pytest.mark.slow
 def test_volumes_are_native_and_grow_with_the_cube_of_the_brain(study, tmp_path):
     table, _ = study
     source = nib.load(read_cohort(table).table["path"][0])
@@ -87,6 +88,7 @@ def test_volumes_are_native_and_grow_with_the_cube_of_the_brain(study, tmp_path)
     )  # as `evaluate` reads its covariates
 
 
+@pytest.mark.slow
 def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
     table, _ = study
     frame = (

@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 from neurocontrast.reporting.blocks import Table, list_pictures
-from neurocontrast.reporting.comparison import Comparison, build_comparison, render_comparison
+from neurocontrast.reporting.comparison import (
+    Comparison,
+    ComparisonRecord,
+    build_comparison,
+    render_comparison,
+)
 from tests.reporting.folders import IMAGES
 from tests.reporting.page import Page
 from tests.reporting.test_images import of_brains
@@ -52,9 +57,8 @@ def make(**changes: object) -> Comparison:
     tables = {
         name: changes.pop(name) for name in list(changes) if isinstance(changes[name], pd.DataFrame)
     }
-    made = Comparison(
-        summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES
-    )
+    record = ComparisonRecord.model_validate(summary | changes)
+    made = Comparison(record, *map(pd.DataFrame, (models, differences, curves)), NO_SITES)
     return replace(made, **{name: table.fillna(np.nan) for name, table in tables.items()})
 
 

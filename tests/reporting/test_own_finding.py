@@ -4,9 +4,10 @@ import pandas as pd
 import pytest
 from pydantic import StrictInt
 
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure import check
 from neurocontrast.evaluation.measure.finding import Found
-from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
 from neurocontrast.reporting.blocks import Paragraph, Section

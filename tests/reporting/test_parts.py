@@ -11,7 +11,7 @@ import pytest
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting.blocks import list_pictures
 from neurocontrast.reporting.findings import build_sections, open_folder, render_report
-from neurocontrast.reporting.prose import naming
+from neurocontrast.reporting.naming import name_threshold
 from neurocontrast.reporting.sections.brain import read_map, share_outside
 from neurocontrast.reporting.sections.cohort import list_steps
 from neurocontrast.reporting.sections.external import external_part
@@ -70,7 +70,7 @@ def test_the_page_is_sound(html):
 )
 def test_the_rule_of_the_threshold_is_told(folder, build, rule, values, says):
     files = open_folder(rewrite(folder, threshold={"rule": rule, "values": values}))
-    assert says in naming("threshold", files)
+    assert says in name_threshold(files)
     assert says.lower() in build("errors", files).blocks[0].pictures[0].caption.lower()
 
 

@@ -8,19 +8,18 @@ import pytest
 
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.findings import build_sections, open_folder, render_report
-from neurocontrast.reporting.prose import (
-    loss_citations,
-    naming,
-    permutation_result,
-    write_paragraphs,
-)
+from neurocontrast.reporting.naming import name_kernel, name_objective
+from neurocontrast.reporting.pretraining import Objective
+from neurocontrast.reporting.result_prose import ScanResult, result_prose
 from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.sections.curves import draw_curve
 from neurocontrast.reporting.sections.external import external_part
 from neurocontrast.reporting.sections.folds import table_folds
 from neurocontrast.reporting.sections.methods import write_methods
-from neurocontrast.reporting.sections.result import draw_headline, say_result, table_metrics
+from neurocontrast.reporting.sections.result import draw_headline, table_metrics
+from neurocontrast.reporting.sections.silences import show_silences
 from neurocontrast.reporting.sections.warnings import list_warnings
+from neurocontrast.reporting.texts import permutation_result
 from neurocontrast.reporting.wording import DASH, interval_text, number_text, shorten_paths
 from tests.reporting.folders import INFO
 
@@ -57,21 +56,24 @@ def test_the_increment_is_read_by_its_interval_and_of_errors_less_is_better(
     changed, metric, interval, says
 ):
     increment = {"difference": sum(interval or [0.2]) / 2, "interval": interval}
-    assert says in say_result(changed(increment={metric: increment}), "increment", metric)
+    assert says in ScanResult(changed(increment={metric: increment}), metric).increment()
 
 
 def test_pairs_for_a_clinician(changed):
     values = {"mean": 0.7, "sd": 0.1, "pooled": 0.78, "interval": [0.7, 0.85], "n_folds_defined": 5}
-    text = say_result(
-        changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}), "plain"
-    )
+    text = result_prose(
+        changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}})
+    ).plain()
     assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
     assert "gives 64" in text
-    assert "Knowing only age and head size (TIV)" in say_result(
-        changed(baseline={"auc": values}, baseline_covariates=["age", "tiv"]), "plain"
+    assert (
+        "Knowing only age and head size (TIV)"
+        in result_prose(
+            changed(baseline={"auc": values}, baseline_covariates=["age", "tiv"])
+        ).plain()
     )
     drawn = {"n": 2000, "unit": "subject", "level": 0.95}
-    text = say_result(changed(metrics={"auc": values}, baseline={}, bootstrap=drawn), "reviewer")
+    text = result_prose(changed(metrics={"auc": values}, baseline={}, bootstrap=drawn)).reviewer()
     assert "AUC 0.780 (95% bootstrap over subjects, 2,000 draws: 0.700 to 0.850)" in text
     assert "not a confidence interval" in text
 
@@ -174,10 +176,10 @@ def test_what_is_said_follows_the_evaluation(changed, keys, says, untrue):
     told = [
         methods_of(files),
         draw_headline(files).caption,
-        say_result(files, "plain"),
-        say_result(files, "reviewer"),
+        result_prose(files).plain(),
+        result_prose(files).reviewer(),
     ]
-    text = " ".join(told + [text for _, text in write_paragraphs("silences.j2", files)])
+    text = " ".join(told + [text for _, text in show_silences(files).blocks[0].items])
     assert re.search(says, text)
     assert not re.search(untrue, text)
 
@@ -187,7 +189,7 @@ def test_objective_and_kernel():
         {"column": "age", "type": "gaussian", "sigma": 5.0},
         {"column": "sex", "type": "categorical"},
     ]
-    assert naming("kernel", kernel) == "age (gaussian, sigma 5) × sex (categorical)"
+    assert name_kernel(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
     vector = {
         "column": "anatomy",
         "type": "gaussian",
@@ -196,12 +198,10 @@ def test_objective_and_kernel():
         "columns": ["gm_ml", "wm_ml"],
     }
     text = "anatomy (gaussian, sigma 1, standardise yes, columns gm_ml, wm_ml)"
-    assert naming("kernel", [vector]) == text
-    assert naming("kernel", [vector | {"standardise": False}]) == text.replace(
-        "standardise yes, ", ""
-    )
+    assert name_kernel([vector]) == text
+    assert name_kernel([vector | {"standardise": False}]) == text.replace("standardise yes, ", "")
     assert (
-        naming("kernel", [{"column": "site", "type": "different", "within": 0.0}])
+        name_kernel([{"column": "site", "type": "different", "within": 0.0}])
         == "site (different, within 0)"
     )
     simclr = {
@@ -209,17 +209,24 @@ def test_objective_and_kernel():
         "title": "NT-Xent (SimCLR)",
         "citation": "Chen T. SimCLR. ICML 2020.",
     }
-    assert naming("objective", {**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
     assert (
-        naming("objective", {"loss": "supcon", "label": "diagnosis"})
+        name_objective(Objective.model_validate({**simclr, "kernel": None}))
+        == "NT-Xent (SimCLR), no metadata"
+    )
+    assert (
+        name_objective(Objective.model_validate({"loss": "supcon", "label": "diagnosis"}))
         == "supcon, groups of diagnosis"
     )
     parts = {"a": simclr, "b": {"loss": "fair_cclk", "title": "fair CCL-K", "kernel": kernel[1:]}}
-    assert loss_citations({"loss": "sum", "objectives": parts}) == ["Chen T. SimCLR. ICML 2020."]
-    assert naming("objective", {"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
+    assert Objective.model_validate({"loss": "sum", "objectives": parts}).citations == [
+        "Chen T. SimCLR. ICML 2020."
+    ]
+    assert name_objective(
+        Objective.model_validate({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}})
+    ) == (
         "sum of 1 × (NT-Xent (SimCLR), no metadata) and 0.5 × (fair CCL-K, kernel on sex (categorical))"
     )
-    assert naming("objective", None) == "not recorded"
+    assert name_objective(Objective()) == "not recorded"
 
 
 @pytest.mark.parametrize(
@@ -288,19 +295,19 @@ def test_the_headline_has_three_models(with_voxels, full_folder):
     ],
 )
 def test_the_comparison_is_read_by_its_interval(with_voxels, interval, words):
-    text = say_result(with_voxels(interval=interval), "plain")
+    text = result_prose(with_voxels(interval=interval)).plain()
     assert "without any encoder, reach AUC" in text
     assert words in text
 
 
 def test_a_reviewer_is_told_the_test_and_the_components(with_voxels):
-    text = say_result(with_voxels(), "reviewer")
+    text = result_prose(with_voxels()).reviewer()
     assert "60 principal components of the voxels" in text
     assert (
         "difference −0.050 (−0.090 to −0.010), corrected resampled t-test over folds p = 0.02"
         in text
     )
-    assert "t-test over folds" not in say_result(with_voxels(p_value=None), "reviewer")
+    assert "t-test over folds" not in result_prose(with_voxels(p_value=None)).reviewer()
 
 
 def test_tables_and_methods_have_them(with_voxels):
@@ -325,8 +332,8 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
     assert list(draw_headline(files).numbers["model"])[2:] == ["Only regions"]
     assert {"Regions only", "Minus regions"} <= set(table_metrics(files).header)
     assert "Regions" in table_folds(files).header
-    assert "12 regional measures, without any encoder, reach" in say_result(files, "plain")
-    assert "; 12 regional measures " in say_result(files, "reviewer")
+    assert "12 regional measures, without any encoder, reach" in result_prose(files).plain()
+    assert "; 12 regional measures " in result_prose(files).reviewer()
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
     assert not rivals(external_part(files).summary)
@@ -342,8 +349,8 @@ def test_the_external_baseline_is_named_by_the_covariates_that_it_had(full_folde
 
 def test_one_test_set_is_not_called_out_of_fold(changing, full_folder):
     files = changing(full_folder)(splits="fixed")
-    assert "AUC of the test scans 0." in say_result(files, "reviewer")
-    assert "at sites" not in say_result(files, "sentence")
+    assert "AUC of the test scans 0." in result_prose(files).reviewer()
+    assert "at sites" not in result_prose(files).sentence()
     assert "out-of-fold" not in draw_headline(files).alt
     assert "fitted on the scans of training" in methods_of(files)
     external = json.loads((full_folder / "evaluation.json").read_text())["external"] | {
@@ -407,8 +414,9 @@ def test_the_p_value_is_named(written, files):
     assert "of the same site" in text
     assert "pooled out-of-fold AUC" in text
     assert permutation_result(files, "brier") is None
-    assert "permutation p = 0.004 (3 of 999 permutations within site as good)" in say_result(
-        files, "reviewer"
+    assert (
+        "permutation p = 0.004 (3 of 999 permutations within site as good)"
+        in result_prose(files).reviewer()
     )
 
 

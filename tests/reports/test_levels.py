@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import neurocontrast
+from neurocontrast.cells import level_of
 from neurocontrast.data.cohort import read_cohort
-from neurocontrast.data.columns import level_of, levels_of
+from neurocontrast.data.columns import levels_of
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.embedding import write_embeddings
 from neurocontrast.evaluation import ComBat, Residualiser, covariate_encoder

@@ -201,6 +201,7 @@ def test_finetune_leaves_them_out(tables, run, tmp_path, capsys):
     assert predictions["participant_id"].nunique() == 38
 
 
+@pytest.mark.slow
 def test_predict_and_explain_follow(tables, run, tmp_path):
     whole, lacking, _ = tables
     options = {"participants": whole, "out": tmp_path / "e.parquet"}

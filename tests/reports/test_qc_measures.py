@@ -112,6 +112,7 @@ def run(tmp_path_factory):
     return neurocontrast.pretrain(settings, participants=table, out=folder / "run")
 
 
+@pytest.mark.slow
 def test_with_a_run_people_are_compared_with_those_learned_from(run, tmp_path, capsys):
     measured = people_with_measures()
     measured.measures["Left-Putamen"] *= 1.5

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import neurocontrast
+from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study, search
 from neurocontrast.evaluation.designs import standardised
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
@@ -27,13 +28,12 @@ from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.models.own import find_picked_columns
 from neurocontrast.evaluation.models.voxels import make, voxel_products
-from neurocontrast.evaluation.record import Increment, Metric
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reporting import rivals
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.folder import read_folder
+from neurocontrast.reporting.result_prose import result_prose
 from neurocontrast.reporting.sections.methods import write_methods
-from neurocontrast.reporting.sections.result import say_result
 from tests.evaluation.quick import FAST, evaluate_study, warnings
 
 N_SCANS = 120
@@ -129,11 +129,11 @@ class TestTheUsersEstimator:
         assert set(evaluation.table["estimator"]) == {"StandardScaler + SVR"}
         files = read_folder(tmp_path / "out")
         reach = "8 regional measures, without any encoder, reach MAE"
-        assert reach in say_result(files, "plain")
+        assert reach in result_prose(files).plain()
         named = "embedding, covariates and regions by StandardScaler + SVR"
-        assert named in say_result(files, "plain")
-        assert named in say_result(files, "reviewer")
-        assert "8 regional measures by StandardScaler + SVR" in say_result(files, "sentence")
+        assert named in result_prose(files).plain()
+        assert named in result_prose(files).reviewer()
+        assert "8 regional measures by StandardScaler + SVR" in result_prose(files).sentence()
         methods = " ".join(paragraph for _, paragraph in write_methods(files, Citations()))
         assert methods.count("in the same folds by StandardScaler + SVR") == 2
         page = evaluation.report().read_text()
@@ -183,7 +183,7 @@ class TestTheUsersEstimator:
         )
         assert evaluation.record.estimators["baseline"].name == "ridge"
         assert evaluation.record.estimators["regional"].name == "PCA + Ridge"
-        said = say_result(read_folder(tmp_path / "out"), "plain")
+        said = result_prose(read_folder(tmp_path / "out")).plain()
         assert "The covariates do not have the embedding's estimator" in said
         assert "covariates by ridge regression" in said
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from neurocontrast import index
+from neurocontrast.cells import Refusal
 from neurocontrast.data import read_cohort
-from neurocontrast.data.cells import Refusal
 from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.descriptions import decode_column
 from neurocontrast.data.sexes import plain_word, read_sexes

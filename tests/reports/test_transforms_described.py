@@ -241,6 +241,7 @@ def test_generators_of_random_numbers_are_refused(generator):
         describe(Settings(1.0, generator))
 
 
+@pytest.mark.slow
 def test_a_description_is_the_same_in_another_process():
     code = (
         "import json; from functools import partial;"

@@ -47,6 +47,7 @@ def test_prepared_brains_have_no_such_warning(cohort, capsys):
     assert "neurocontrast pretrain" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"), [(head_of, "are whole heads"), (native, "are not in MNI space")]
 )

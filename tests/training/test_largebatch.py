@@ -55,9 +55,16 @@ def start(model, micro, *, objective=None, given=None, made_views=views, engine=
     chosen = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
     content = given or data(metadata=METADATA)
     objective = objective or OBJECTIVES["y-Aware"]()
-    fit_objective(objective, content)
+    fit_objective(
+        objective,
+        content.metadata,
+        names=content.names,
+        training_rows=content.training_rows,
+        validation_rows=content.validation_rows,
+    )
+    sampler = content.sampler(chosen, 7)
     return ContrastiveState(
-        model, objective, made_views, content, settings=chosen, seed=7, engine=engine
+        model, objective, made_views, content, settings=chosen, sampler=sampler, engine=engine
     )
 
 

@@ -78,14 +78,10 @@ OBJECTIVES = {
 def state_of(objective, views=plain_views, **settings):
     columns = {name: METADATA[name] for name in objective.columns}
     model = build_model(EncoderSettings(name="lenet", projection=(16, 8)))
-    return ContrastiveState(
-        model,
-        objective,
-        views,
-        tiny.data(metadata=columns),
-        settings=TrainingSettings(batch_size=5, accelerator="cpu", **settings),
-        seed=0,
-    )
+    data = tiny.data(metadata=columns)
+    chosen = TrainingSettings(batch_size=5, accelerator="cpu", **settings)
+    sampler = data.sampler(chosen, 0)
+    return ContrastiveState(model, objective, views, data, settings=chosen, sampler=sampler)
 
 
 @pytest.mark.parametrize("micro_batch_size", [None, 2])

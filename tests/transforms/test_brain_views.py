@@ -163,6 +163,7 @@ def test_no_two_numbers_of_a_view_are_alike_and_each_operation_has_its_own():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.8, 1.2])
 def test_scale_is_a_factor_on_lengths_of_the_brain(scale):
     x = normalised_brain("zscore-brain", 0)

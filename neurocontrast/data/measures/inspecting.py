@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.cells import text_of
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
-from neurocontrast.data.columns import first_of, text_of
+from neurocontrast.data.columns import first_of
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.contract import ways_out
 from neurocontrast.data.measures.finding import Choice, holds_measures

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.cells import is_missing
+from neurocontrast.cells import is_missing
 from neurocontrast.data.codes import base_name
 from neurocontrast.data.measures.names import Region, region_of
 from neurocontrast.data.measures.sheets import Sheet

@@ -10,13 +10,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import pandas as pd
 
-from neurocontrast.data.columns import (
-    IDENTIFIERS,
-    SESSIONS,
-    first_of,
-    identifier_column,
-    text_of,
-)
+from neurocontrast.cells import text_of
+from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json

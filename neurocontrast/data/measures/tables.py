@@ -11,8 +11,7 @@ from typing import NoReturn
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.cells import is_missing
-from neurocontrast.data.columns import text_of
+from neurocontrast.cells import is_missing, text_of
 from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.longitudinal import scan_of_stream
 from neurocontrast.data.layouts.tree import identity_of

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from neurocontrast.data.cells import is_missing
+from neurocontrast.cells import is_missing
 from neurocontrast.data.columns import is_numeric
 from neurocontrast.data.layouts.tree import joined_path, read_tree
 from neurocontrast.data.problems import N_SHOWN, Problems, shown

@@ -12,14 +12,16 @@ import pandas as pd
 from pydantic import StrictBool, StrictFloat, StrictInt
 
 from neurocontrast.data.columns import levels_of
-from neurocontrast.evaluation import record
+from neurocontrast.documents.figures import Interval
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Counts
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
 from neurocontrast.evaluation.designs import Design
 from neurocontrast.evaluation.measure.finding import Found, Inputs
 from neurocontrast.evaluation.members import map_design
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
-from neurocontrast.evaluation.record import Counts, Interval, Notice, Part
 from neurocontrast.evaluation.rows import draw_subjects, is_number
 from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
 from neurocontrast.evaluation.study import Study
@@ -29,7 +31,7 @@ from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.seeds import derive_seed
 
 
-class OpenBHB(record.Section):
+class OpenBHB(ResultSection):
     """The OpenBHB score with its parts."""
 
     score: StrictFloat | None = None

@@ -22,8 +22,11 @@ from neurocontrast.data.levels import (
     numbers_of,
     unseen_levels,
 )
+from neurocontrast.documents.figures import Increment, Interval
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import record
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Counts
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.designs import (
     blocks_of,
     check_same_blocks,
@@ -53,7 +56,6 @@ from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
 )
-from neurocontrast.evaluation.record import Counts, Increment, Interval, Notice, Part
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     check_rows,
@@ -77,7 +79,7 @@ _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
 """Columns whose values name people or places, and so are other ones in an external test set."""
 
 
-class ExternalMetric(record.Section):
+class ExternalMetric(ResultSection):
     """A metric of the external test set."""
 
     value: StrictFloat | None = None
@@ -85,7 +87,7 @@ class ExternalMetric(record.Section):
     reason: str | None = None
 
 
-class ExternalRival(record.Section):
+class ExternalRival(ResultSection):
     """A model without an encoder on the external test set, and the embedding minus it."""
 
     metrics: dict[str, ExternalMetric] = {}

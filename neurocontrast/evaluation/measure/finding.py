@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.distribution import Reference
 from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.evaluation.study import Study
 from neurocontrast.progress import SILENT, Progress
 

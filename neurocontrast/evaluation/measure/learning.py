@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
-from neurocontrast.evaluation import record
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.measure.finding import Found, Inputs
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -19,7 +19,6 @@ from neurocontrast.evaluation.metrics import (
     compute_metrics,
     finite_or_none,
 )
-from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.study import Study
@@ -29,7 +28,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator, derive_seed
 
 
-class LearningPoint(record.Section):
+class LearningPoint(ResultSection):
     """A metric with a number of training subjects."""
 
     n_train: StrictInt

@@ -12,6 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
+from neurocontrast.documents.figures import Estimate
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import Counts
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.finding import Found, Inputs
@@ -26,7 +30,6 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.models import ConstantModel, Model, OutOfFold
 from neurocontrast.evaluation.models.covariates import with_covariates
-from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.evaluation.study import Study
@@ -34,14 +37,14 @@ from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
 
 
-class SkippedSite(Section):
+class SkippedSite(ResultSection):
     """A site that was not left out, and why."""
 
     site: str
     why: str = ""
 
 
-class SitePredictability(Section):
+class SitePredictability(ResultSection):
     """How well the site is predicted from the embedding."""
 
     balanced_accuracy: StrictFloat | None = None

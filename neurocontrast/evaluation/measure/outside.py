@@ -5,15 +5,14 @@
 import numpy as np
 from pydantic import StrictFloat, StrictInt
 
-from neurocontrast.evaluation import record
+from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.distribution import DistributionError, Reference, count_outside
 from neurocontrast.evaluation.measure.finding import Found, Inputs
-from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.study import Study
 
 
-class SiteOutside(record.Section):
+class SiteOutside(ResultSection):
     """Scans of a site, those of them outside, and the median percentile of their distances."""
 
     site: str | None

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.levels import UnseenLevelError, inferred, level_column, unseen_levels
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.encoding import covariate_encoder, new_levels_allowed
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
 from neurocontrast.evaluation.models.own import why_unfit
 from neurocontrast.evaluation.notices import look_at_covariates
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows, is_number, row_names
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.designs import WEIGHTS, scaler_of, weighed
 from neurocontrast.evaluation.estimators import EstimatorError, describe_own
 from neurocontrast.evaluation.members import Designs, designs_of
 from neurocontrast.evaluation.models.fitting import Prediction, constant_prediction, fit_each
 from neurocontrast.evaluation.probes import PROBES, Probe
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import Floats, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.models.own import keep_fitting
-from neurocontrast.evaluation.record import Notice
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.study import Study

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.estimators import EstimatorError, describe_own
 from neurocontrast.evaluation.members import designs_of
 from neurocontrast.evaluation.models.fitting import fit_probe
 from neurocontrast.evaluation.models.model import ProbeModel
-from neurocontrast.evaluation.record import Notice
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.members import Designs

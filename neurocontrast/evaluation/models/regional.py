@@ -11,10 +11,10 @@ import pandas as pd
 from neurocontrast.data.measures.names import Kind, region_of
 from neurocontrast.data.measures.units import People, check_units_of_people
 from neurocontrast.data.measures.unmarked import check_codes
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.models.covariates import CovariateDesign
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.models.own import keep_fitting
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import choose_numbers, row_names, sites_of_rows
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.decomposition import KernelPCA
 
+from neurocontrast.documents.result import VoxelsAbout
 from neurocontrast.evaluation.designs import one_thread
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.rows import Floats, Rows
@@ -63,11 +64,13 @@ def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel
     rival = Rival(
         "voxels", f"{n_components} principal components of the voxels", "the scans as they are"
     )
-    keys = {"voxels_about": dict(about) | {"n_components": n_components}}
+    described = VoxelsAbout.model_validate(
+        {**about, "n_components": n_components}, context="writing"
+    )
     return ProbeModel(
         "voxels",
         ComponentsDesign(products),
         study.estimator,
         rival=rival,
-        about=keys,
+        about={"voxels_about": described},
     )

@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from neurocontrast.cells import is_missing
 from neurocontrast.data.columns import levels_of
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.notices import scan_codes
-from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     Rows,
@@ -66,8 +67,10 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
     file = Path(path)
     remedy = "Give the splits.tsv of an evaluation."
     frame = read_table(file, needed=_NEEDED, dtype=str, remedy=remedy)
-    frame["session"] = frame["session"].replace("n/a", "") if "session" in frame else ""
-    frame["fold"] = frame["fold"].replace({"": str(_NEVER_TESTED), "n/a": str(_NEVER_TESTED)})
+    if "session" not in frame:
+        frame["session"] = ""
+    frame["session"] = frame["session"].mask(frame["session"].map(is_missing), "")
+    frame["fold"] = frame["fold"].mask(frame["fold"].map(is_missing), str(_NEVER_TESTED))
     for name in ("repeat", "fold"):
         frame[name] = _whole_numbers(frame[name], file.name)
     if frame.empty:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.data.listing import read_table
-from neurocontrast.documents.explanation import TopRegion
+from neurocontrast.documents.explanation import ExplanationRecord, TopRegion
 from neurocontrast.reporting.blocks import (
     Block,
     Column,
@@ -25,9 +25,11 @@ from neurocontrast.reporting.blocks import (
     note,
     pictures,
 )
+from neurocontrast.reporting.explanation import ExplainedBlock, Explanation
 from neurocontrast.reporting.finding import Finding
-from neurocontrast.reporting.folder import EvaluationFolder, ExplainedBlock, Explanation
-from neurocontrast.reporting.prose import section, write, write_paragraphs
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.naming import quoted
+from neurocontrast.reporting.prose import say_outside_brain
 from neurocontrast.reporting.style import (
     WIDTH,
     Picture,
@@ -36,10 +38,19 @@ from neurocontrast.reporting.style import (
     draw_intervals,
     styled,
 )
+from neurocontrast.reporting.texts import section, write_paragraphs
+from neurocontrast.reporting.wording import value_text
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _N_REGIONS = 20
+_NAMES_OF_REGIONS = (
+    "Near: the region whose centre, of Dosenbach et al. (2010) or Seitzman et al. (2020), is the "
+    "nearest. PFC, FC: prefrontal, frontal cortex (a: anterior, d: dorsal, l: lateral, m: medial, "
+    "v: ventral); ACC: anterior cingulate; IPL, IPS: inferior parietal lobule, intraparietal "
+    "sulcus; SMA: supplementary motor area; TPJ: temporoparietal junction. A peak is no more "
+    "precise than the cube that was replaced."
+)
 _UNREADABLE = (OSError, ValueError, EOFError, ImageFileError)
 
 
@@ -48,33 +59,70 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     explanation = files.explanation
     if explanation is None:
         return None
-    blocks: list[Block] = [Facts(write_paragraphs("brain.j2", files))]
-    doubts = [("Note.", warning) for warning in explanation.about.warnings]
+    blocks: list[Block] = [Facts(write_paragraphs("brain_facts.j2", files))]
+    doubts = [("Note.", warning) for warning in explanation.record.warnings]
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
-        return section("regions", [*blocks, *_ranking(files, explanation)], name="brain")
-    regions = explanation.about.top_regions[:10]
-    colours = write("brain.j2", files, what="colours")
+        return section("regions", [*blocks, *_ranking(explanation)], name="brain")
+    regions = explanation.record.top_regions[:10]
+    colours = say_colours(explanation)
     try:
         image = read_map(explanation.map_path)
         blocks += pictures(*_draw_whole(image, colours), wide=True)
-        blocks.append(note(write("brain.j2", files, what="outside", share=share_outside(image))))
+        blocks.append(note(say_outside_brain(share_outside(image))))
     except _UNREADABLE as error:
         blocks.append(_not_shown(explanation.map_path, error))
-    blocks += [_region_table(regions, write("brain.j2", files, what="names"))] if regions else []
+    blocks += [_region_table(regions)] if regions else []
     for block in explanation.blocks:
-        blocks += _block_map(files, block, colours)
+        blocks += _block_map(block, colours)
     return section("brain", blocks)
 
 
-def _block_map(files: EvaluationFolder, block: ExplainedBlock, colours: str) -> list[Block]:
+def say_colours(explanation: Explanation) -> str:
+    """Say what the two colours of a map mean."""
+    positive = explanation.record.positive
+    towards = quoted(positive) if positive else "a higher predicted value"
+    orange = f"what is there speaks for {towards}"
+    purple = "against it"
+    if explanation.is_share:
+        orange = (
+            f"scans with a higher score towards {towards} owe it to what is there, by this share of "
+            "the difference"
+        )
+        purple = "what is there works against it"
+    return (
+        f"Orange (solid outline at half the maximum): {orange}; purple (dashed outline): {purple}. "
+        "Only the brain of the template is drawn. L and R are the person's left and right."
+    )
+
+
+def say_block(block: ExplainedBlock) -> str:
+    """Say which share of the differences in score a block of features carries."""
+    carries = "carries" if block.name == "network" else "carry"
+    return (
+        f"The map of the {block.name}, which {carries} {value_text(block.share)} of the differences "
+        "in score; the maps of all blocks add up to the whole map."
+    )
+
+
+def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
+    """Say of how many measures a ranking shows the first, and how to read their intervals."""
+    return (
+        f"The {n_shown} of {record.n_measures or n_shown} measures with the largest share. "
+        f"Intervals are of 95% over {record.n_resamples} resamples of {record.n_units} "
+        f"{record.resampled}s. Measures that go together share what they carry: one that is not "
+        "listed can matter as much as its neighbour."
+    )
+
+
+def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
     """Return the slices of the map of one block of features."""
     assert block.map_path is not None
     try:
         image = read_map(block.map_path)
     except _UNREADABLE as error:
         return [_not_shown(block.map_path, error)]
-    title = write("brain.j2", files, what="block", block=block)
+    title = say_block(block)
     return pictures(*_draw(image, f"brain_{block.name}", title, colours, [_SLICES]), wide=True)
 
 
@@ -83,7 +131,7 @@ def _not_shown(path: Path, error: Exception) -> Block:
     return note(f"Not shown: the map {path.name} ({error}). Run “neurocontrast explain” again.")
 
 
-def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
+def _ranking(explanation: Explanation) -> list[Block]:
     """Return the measures that carry most, as a figure and a table, with their intervals."""
     needed = ["region", "value", "low", "high"]
     columns = [
@@ -109,7 +157,7 @@ def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
         *pictures(picture),
         *pictures(_surface(explanation), wide=True),
         make_table("The same as numbers.", rows, columns),
-        note(write("brain.j2", files, what="ranking", n=len(rows))),
+        note(say_ranking(explanation.record, len(rows))),
     ]
 
 
@@ -132,7 +180,7 @@ def _surface(explanation: Explanation) -> Picture | None:
     )
 
 
-def _region_table(regions: Sequence[TopRegion], explanation: str) -> Table:
+def _region_table(regions: Sequence[TopRegion]) -> Table:
     columns = (
         Column("Peak", "number", "heading"),
         Column("Near", "region", "text", reason="no region within 20 mm, or scans not in MNI152"),
@@ -143,7 +191,7 @@ def _region_table(regions: Sequence[TopRegion], explanation: str) -> Table:
     for number, region in enumerate(regions, start=1):
         rows.append({"number": number, **region.content()})
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
-    return make_table(caption, rows, columns, note=explanation)
+    return make_table(caption, rows, columns, note=_NAMES_OF_REGIONS)
 
 
 @dataclass(frozen=True)

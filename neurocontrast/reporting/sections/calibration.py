@@ -6,7 +6,7 @@ from neurocontrast.reporting import style
 from neurocontrast.reporting.blocks import Section, pictures
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import section
+from neurocontrast.reporting.texts import section
 
 
 def show_calibration(files: EvaluationFolder) -> Section | None:

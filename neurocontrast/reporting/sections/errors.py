@@ -10,9 +10,9 @@ from neurocontrast.reporting import style
 from neurocontrast.reporting.blocks import Section, pictures
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.naming import name_threshold
 from neurocontrast.reporting.predictions import pool_repeats, tested_rows
 from neurocontrast.reporting.privacy import OLDEST_SHOWN
-from neurocontrast.reporting.prose import naming
 from neurocontrast.reporting.style import about_thinning, draw_groups, thin_rows
 from neurocontrast.reporting.wording import number_text, point_estimate
 
@@ -48,7 +48,7 @@ def _count_text(n: float) -> str:
 def draw_confusion(files: EvaluationFolder) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
     numbers = count_confusion(files)
-    rule = naming("threshold", files)
+    rule = name_threshold(files)
     n_classes = len(files.classes)
     totals = numbers.sum(axis=1)
     many = n_classes > _MAX_CELLS

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation.measure.external import (
     ExternalMetric,
     ExternalTest,
     measure_external_test,
 )
-from neurocontrast.evaluation.record import Metric
 from neurocontrast.reporting.blocks import (
     Block,
     Facts,
@@ -22,13 +22,13 @@ from neurocontrast.reporting.blocks import (
 )
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import section, write_paragraphs
-from neurocontrast.reporting.rivals import rivals, say_rivals
+from neurocontrast.reporting.rivals import say_rivals
 from neurocontrast.reporting.sections.curves import draw_curve
 from neurocontrast.reporting.sections.errors import draw_confusion, draw_predicted
 from neurocontrast.reporting.sections.outside import outlyingness_blocks
 from neurocontrast.reporting.sections.result import table_metrics
 from neurocontrast.reporting.sections.sites import site_blocks
+from neurocontrast.reporting.texts import count_texts, section
 
 
 def show_external(files: EvaluationFolder) -> Section | None:
@@ -37,7 +37,7 @@ def show_external(files: EvaluationFolder) -> Section | None:
     about = files.summary.part(ExternalTest)
     if part is None or about is None:
         return None
-    blocks: list[Block] = [Facts(write_paragraphs("external.j2", files, about=about))]
+    blocks: list[Block] = [Facts(list_tested(files, about))]
     blocks.append(table_metrics(part, caption="Metrics of the external test set."))
     beside = say_rivals(part.summary, part.leading[0])
     if beside:
@@ -84,6 +84,23 @@ def show_external(files: EvaluationFolder) -> Section | None:
     )
 
 
+def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[str, str]]:
+    """List the table and the size of the external test set, and who had been seen before."""
+    facts = [
+        ("Embeddings", external.file or "not recorded"),
+        ("Size", ", ".join(count_texts(external.n)) or "not recorded"),
+    ]
+    if external.threshold:
+        facts.append(("Called positive from", f"{external.threshold:.3f}"))
+    if external.digest:
+        facts.append(("Digest", f"{external.digest[:16]}…"))
+    seen = f"{external.n_overlap:,}"
+    if "external_overlap_unknown" in [warning.code for warning in files.summary.warnings]:
+        seen += " (who was in pretraining could not be checked)"
+    facts.append(("Subjects seen before (pretraining, cross-validation)", seen))
+    return facts
+
+
 def _tested(files: EvaluationFolder) -> pd.DataFrame | None:
     return files.table("external_predictions", "y_true", "y_score")
 
@@ -96,6 +113,10 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     threshold = files.summary.threshold.model_copy(
         update={"rule": external.threshold, "values": []}
     )
+    models = {}
+    for key, rival in external.rivals.items():
+        metrics = _as_metrics(rival.metrics)
+        models[key] = ModelFigures(metrics=metrics, increment=rival.increment)
     changes = {
         "n": external.n,
         "metrics": _as_metrics(external.metrics),
@@ -106,11 +127,8 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
         "outlyingness": external.outlyingness,
         "permutation": None,
         "splits": "fixed",
-        **dict.fromkeys(each.key for each in rivals(files.summary)),
+        "models": models,
     }
-    for key, rival in external.rivals.items():
-        changes[key] = _as_metrics(rival.metrics)
-        changes[f"{key}_increment"] = rival.increment
     tested = _tested(files)
     sites = files.table("external_sites", "site", "n")
     tested = files.predictions.iloc[:0] if tested is None else tested

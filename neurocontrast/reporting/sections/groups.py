@@ -4,8 +4,8 @@ from neurocontrast.evaluation.measure.groups import measure_groups
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import section
 from neurocontrast.reporting.sections.sites import table_parts
+from neurocontrast.reporting.texts import section
 
 
 def show_groups(files: EvaluationFolder) -> Section | None:

@@ -3,8 +3,8 @@
 from neurocontrast.reporting.blocks import Block, Facts, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import write_paragraphs
 from neurocontrast.reporting.sections.cohort import flow_table, list_steps
+from neurocontrast.reporting.texts import write_paragraphs
 
 
 def show_images(files: EvaluationFolder) -> Section:

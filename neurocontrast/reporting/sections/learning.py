@@ -13,8 +13,8 @@ from neurocontrast.reporting import style
 from neurocontrast.reporting.blocks import Section, pictures
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder, Results
-from neurocontrast.reporting.prose import section
 from neurocontrast.reporting.rivals import rivals
+from neurocontrast.reporting.texts import section
 from neurocontrast.reporting.wording import Words, capitalise, leading_metrics, number_text
 
 

@@ -1,12 +1,21 @@
 """Methods to be pasted into a paper."""
 
+from functools import partial
+
 from neurocontrast.evaluation.designs import WEIGHTS
+from neurocontrast.evaluation.measure.confounds import Confounds
+from neurocontrast.evaluation.measure.learning import LearningCurve
 from neurocontrast.evaluation.probes import N_LANDMARKS, NYSTROM
 from neurocontrast.reporting.blocks import Block, Citations, Numbered, Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import permutation_result, section, template_of, write_paragraphs
 from neurocontrast.reporting.rivals import say_weights
+from neurocontrast.reporting.texts import (
+    permutation_result,
+    section,
+    template_of,
+    write_paragraphs,
+)
 from neurocontrast.reporting.wording import join_words, lower_first
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
@@ -16,33 +25,53 @@ _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 def show_methods(files: EvaluationFolder) -> Section:
     """Return the paragraphs of a methods section with their references."""
     cite = Citations()
-    blocks: list[Block] = [
-        Paragraph(text, label=label) for label, text in write_methods(files, cite)
-    ]
+    blocks: list[Block] = []
+    for label, text in write_methods(files, cite):
+        blocks.append(Paragraph(text, label=label))
     return section("methods", [*blocks, Numbered("References", cite.listed())])
 
 
 def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, str]]:
     """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
-    labels = [files.describe(key).label for key in files.metrics]
+    s = files.summary
+    shared = {
+        "files": files,
+        "s": s,
+        "run": files.run,
+        "words": files.words,
+        "cite": cite,
+        "codes": [warning.code for warning in s.warnings],
+    }
+    of_findings = []
+    for finding in files.findings:
+        if finding.methods and finding.fits(files):
+            template = template_of(finding.methods, files.words)
+            record = None if finding.record is None else s.part(finding.record)
+            # Rendered in its place, so that references are numbered in the order of the text.
+            of_findings.append(partial(template.render, **shared, record=record))
     return write_paragraphs(
         "methods.j2",
         files,
         cite=cite,
-        parts=[
-            template_of(each.methods, files.words)
-            for each in files.findings
-            if each.methods and each.fits(files)
-        ],
-        labels=[
-            label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels
-        ],
+        codes=shared["codes"],
+        of_findings=of_findings,
+        confounds=s.part(Confounds) or Confounds(),
+        curve=s.part(LearningCurve) or LearningCurve(),
+        labels=list(map(partial(_metric_label, files), files.metrics)),
         headline=files.headline,
         nystrom={"n": N_LANDMARKS, "citation": NYSTROM},
-        weights=say_weights(files.summary),
+        weights=say_weights(s),
         grid_of_weights=join_words(list(map("{:g}".format, sorted(WEIGHTS)))),
         permutation=permutation_result(files, files.headline),
     )
+
+
+def _metric_label(files: EvaluationFolder, metric: str) -> str:
+    """Name a metric within a sentence."""
+    label = files.describe(metric).label
+    if label.startswith(_PROPER_NAMES):
+        return label
+    return lower_first(label)
 
 
 METHODS = Finding("methods", show_methods)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from neurocontrast.documents.figures import Estimate
 from neurocontrast.evaluation.measure.new_site import NewSite, measure_new_sites
-from neurocontrast.evaluation.record import Estimate
 from neurocontrast.reporting.blocks import (
     Block,
     Column,
@@ -21,7 +21,14 @@ from neurocontrast.reporting.blocks import (
 )
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import section, write
+from neurocontrast.reporting.prose import (
+    OfGuess,
+    is_open_ratio,
+    judge_chance,
+    judge_guess,
+    say_chance,
+    say_guess,
+)
 from neurocontrast.reporting.style import (
     INK,
     PALETTE,
@@ -30,9 +37,14 @@ from neurocontrast.reporting.style import (
     distinct_labels,
     draw_intervals,
 )
+from neurocontrast.reporting.texts import one_line, section, write
 from neurocontrast.reporting.wording import (
+    DASH,
     capitalise,
+    describe_metric,
     estimate_text,
+    interval_phrase,
+    interval_text,
     is_error,
     leading_metrics,
     number_text,
@@ -68,7 +80,8 @@ def show_new_site(files: EvaluationFolder) -> Section:
         return replace(section("new_site", [note(text)]), lead="")
     rows = site_rows(files, metric)
     quote = say_new_site(files)
-    details = write("new_site.j2", files, n_sites=len(rows) - 1)
+    block = files.summary.part(NewSite)
+    details = write("new_site.j2", files, n_sites=len(rows) - 1, block=block)
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
     blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
     blocks += pictures(draw_new_sites(files, metric))
@@ -106,45 +119,84 @@ def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
-def judge_constant(files: EvaluationFolder, metric: str) -> str | None:
-    """Say how the embedding at unseen sites compares with the constant guess; None without their paired difference.
-
-    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its
-    interval.
-    """
+def judge_constant(files: EvaluationFolder, metric: str) -> OfGuess | None:
+    """Tell how the embedding at unseen sites compares with the constant guess; None without their paired difference."""
     gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
-    if gain is None or gain.value is None or constant_estimate(files, metric) is None:
+    if gain is None or constant_estimate(files, metric) is None:
         return None
-    sign = -1 if is_error(metric) else 1
-    if gain.low is not None and gain.high is not None and gain.low * gain.high > 0:
-        return "better" if sign * gain.low > 0 else "worse"
-    return "not shown" if sign * gain.value > 0 else "no better"
+    return judge_guess(gain.value, gain.low, gain.high, higher_is_better=not is_error(metric))
+
+
+def _beside_constant(files: EvaluationFolder, metric: str) -> str:
+    constant = constant_estimate(files, metric)
+    guess = None if constant is None else constant.value
+    return say_guess(judge_constant(files, metric), guess)
 
 
 def say_new_site(files: EvaluationFolder) -> str | None:
-    """Say what an unseen site costs, and whether anything is left there; None where it is not known."""
+    """Say the price of an unseen site, and whether anything is left there; None where nothing is known."""
     key = new_site_metric(files)
     unseen = _estimate(files, "unseen", "embedding", key) if key else None
-    block = files.summary.part(NewSite)
-    if key is None or unseen is None or block is None:
+    if key is None or unseen is None or unseen.value is None:
         return None
-    errors = block.ratio.get("embedding", {})
-    names: dict[str, Any] = {
-        "key": key,
-        "unseen": unseen,
-        "home": _estimate(files, "home", "embedding", key),
-        "grown": _ratio(files, key),
-        "is_error": is_error(key),
-        "level": files.chance(key),
-        "error": next(
-            (name for name in ("brier", "log_loss", "mae") if name in errors and name != key), None
-        ),
-        "ratio": lambda name: _ratio(files, name),
-        "judge": lambda name: judge_constant(files, name),
-        "constant": lambda name: constant_estimate(files, name),
-        "shown": lambda found: estimate_text(found.value, (found.low, found.high)),
-    }
-    return write("new_site.j2", files, what="quote", **names)
+    name = "mean absolute error" if key == "mae" else describe_metric(key).name
+    years = " years" if files.target == "age" else ""
+    scans = "" if unseen.n is None else f"; {unseen.n:,} scans"
+    ends = interval_text((unseen.low, unseen.high), digits=2)
+    text = (
+        f"At a site that the model has not seen, the {name} of {files.target} is "
+        f"{number_text(unseen.value, digits=2)}{years} "
+        f"({interval_phrase(files.level, ends)}{scans})"
+    )
+    home = _shown(_estimate(files, "home", "embedding", key))
+    if is_error(key):
+        return one_line(f"{text}{_grown(files, key, home)}{_beside_constant(files, key)}.")
+    if home:
+        text += f", against {home} at sites that it knows"
+    sentences = [f"{text}."]
+    chance = files.chance(key)
+    if chance is not None:
+        verdict = judge_chance(unseen.value, unseen.low, unseen.high, chance=chance)
+        sentences.append(say_chance(verdict, chance))
+    sentences.append(_say_error(files, key))
+    return one_line(" ".join(sentences))
+
+
+def _shown(estimate: Estimate | None) -> str:
+    """Write an estimate with its interval; empty without any."""
+    if estimate is None or estimate.value is None:
+        return ""
+    return estimate_text(estimate.value, (estimate.low, estimate.high))
+
+
+def _grown(files: EvaluationFolder, key: str, home: str) -> str:
+    """Continue a sentence about an error by its ratio to the error at known sites."""
+    known = f"{home or 'that'} at sites that it knows"
+    ratio = _ratio(files, key)
+    if ratio is None or ratio.value is None:
+        return f", against {known}"
+    between = interval_text((ratio.low, ratio.high), digits=2)
+    if between == DASH:
+        between = "no interval"
+    the = "the " if home else ""
+    text = f", {number_text(ratio.value, digits=2)} times ({between}) {the}{known}"
+    if is_open_ratio(ratio.low, ratio.high):
+        text += " (whether that is a change at all, these data do not settle)"
+    return text
+
+
+def _say_error(files: EvaluationFolder, key: str) -> str:
+    """Say how much a further metric, which is an error, grows at unseen sites; empty without any."""
+    record = files.summary.part(NewSite) or NewSite()
+    for error in ("brier", "log_loss", "mae"):
+        if error in record.ratio.get("embedding", {}) and error != key:
+            ratio = _shown(_ratio(files, error))
+            if not ratio:
+                return ""
+            label = describe_metric(error).label
+            beside = _beside_constant(files, error)
+            return f"The {label} there is {ratio} times that at known sites{beside}."
+    return ""
 
 
 def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:

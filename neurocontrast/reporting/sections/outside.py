@@ -4,7 +4,15 @@ from neurocontrast.evaluation.measure.outside import Outlyingness, measure_outly
 from neurocontrast.reporting.blocks import Block, Column, Facts, Section, make_table, note
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import section, write_paragraphs
+from neurocontrast.reporting.texts import section
+from neurocontrast.reporting.wording import number_text
+
+_REFERENCES = {
+    "other subjects": "the scans of all other subjects",
+    "other sites": "the scans of all other sites",
+    "training folds": "the scans of the training folds",
+    "probe": "the scans that the probe was fitted on",
+}
 
 
 def show_outside(files: EvaluationFolder) -> Section | None:
@@ -13,12 +21,30 @@ def show_outside(files: EvaluationFolder) -> Section | None:
     return section("outlyingness", blocks) if blocks else None
 
 
+def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
+    """List how many scans lie outside, of which reference, and how many would by chance."""
+    n = outlyingness.n or 0
+    n_outside = outlyingness.n_outside or 0
+    counts = f"{n_outside:,} of {n:,} scans"
+    if n:
+        counts += f" ({n_outside / n:.1%})"
+    reference = outlyingness.reference or "not recorded"
+    facts = [("Outside", counts), ("Compared with", _REFERENCES.get(reference, reference))]
+    threshold = outlyingness.threshold_percentile
+    if threshold is not None:
+        by_chance = number_text(n * (1 - threshold / 100), digits=1)
+        percentile = f"percentile {threshold:g} of the Mahalanobis distance"
+        facts.append(("Called outside beyond", percentile))
+        facts.append(("By chance it would be", f"about {by_chance} scans"))
+    return facts
+
+
 def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Block]:
     """Return counts and the table of sites; empty if scans outside were not looked for."""
     block = files.summary.part(Outlyingness)
     if block is None:
         return []
-    blocks: list[Block] = [Facts(write_paragraphs("outside.j2", files, block=block), title)]
+    blocks: list[Block] = [Facts(list_outside(block), title)]
     if block.note:
         blocks.append(note(block.note))
     rows = [

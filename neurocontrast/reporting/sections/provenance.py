@@ -53,8 +53,10 @@ def show_provenance(files: EvaluationFolder) -> Section:
     content = files.summary.content()
     recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
     if "bootstrap" in recorded:
-        unit = files.words.unit_of(recorded["bootstrap"].get("unit"))
-        recorded["bootstrap"] = recorded["bootstrap"] | {"unit": unit}
+        bootstrap = files.summary.bootstrap
+        unit = files.words.unit_of(bootstrap.unit)
+        drawn = bootstrap.model_copy(update={"unit": unit})
+        recorded["bootstrap"] = drawn.model_dump(mode="json", exclude_unset=True)
     blocks: list[Block] = [record_block("Record (evaluation.json)", recorded)]
     if files.config_text:
         blocks.append(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from neurocontrast.evaluation.record import Increment, Metric
+from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.reporting import style
 from neurocontrast.reporting.blocks import (
     Block,
@@ -19,16 +19,16 @@ from neurocontrast.reporting.blocks import (
 )
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import naming, permutation_result, write
+from neurocontrast.reporting.naming import name_covariates
+from neurocontrast.reporting.result_prose import result_prose
 from neurocontrast.reporting.rivals import (
     Rival,
     rivals,
     say_estimators,
-    say_rivals,
-    say_weights,
     strongest,
 )
 from neurocontrast.reporting.style import Series, draw_intervals, tabulate_estimates
+from neurocontrast.reporting.texts import permutation_result, within_text
 from neurocontrast.reporting.wording import (
     capitalise,
     describe_metric,
@@ -44,47 +44,15 @@ from neurocontrast.reporting.wording import (
 
 def show_result(files: EvaluationFolder) -> Section:
     """Return the headline: numbers in large print, the plain sentences, the intervals, all metrics."""
+    result = result_prose(files)
     words = [
-        Paragraph(say_result(files, "plain"), label="In plain words.", role="quote"),
-        Paragraph(say_result(files, "reviewer"), label="For a methods reviewer.", role="quote"),
+        Paragraph(result.plain(), label="In plain words.", role="quote"),
+        Paragraph(result.reviewer(), label="For a methods reviewer.", role="quote"),
     ]
     blocks: list[Block] = [Cards(_cards(files))] if files.headline else []
     compared = files.summary.baseline_covariates or rivals(files.summary)
     blocks += [Columns(words, pictures(draw_headline(files)))] if compared else words
     return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
-
-
-def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> str:
-    """Say what the headline metric, or `key`, means.
-
-    `what` is ``sentence`` (one for the head of the page), ``plain`` (all without a technical term),
-    ``reviewer`` (all, with what a reviewer asks for first), ``p`` (what permutation p-values are),
-    ``data`` (its size), ``increment`` or ``rivals`` (whether the embedding adds to the covariates;
-    to voxels and regional measures).
-    """
-    key = key or files.headline
-    models = rivals(files.summary)
-    return write(
-        "result.j2",
-        files,
-        what=what,
-        key=key,
-        permutation=permutation_result(files, key),
-        others=models,
-        strongest=strongest(models, key or ""),
-        verdict=say_rivals(files.summary, key or ""),
-        estimators=say_estimators(files.summary),
-        weights=say_weights(files.summary),
-        same_estimator=_same_estimator(files),
-    )
-
-
-def _same_estimator(files: EvaluationFolder) -> bool:
-    """Tell whether embedding and covariates have estimators of one name, as far as was written."""
-    estimators = files.summary.estimators
-    if files.summary.finetuning or not {"embedding", "baseline"} <= set(estimators):
-        return True
-    return estimators["embedding"].name == estimators["baseline"].name
 
 
 def _cards(files: EvaluationFolder) -> list[Card]:
@@ -104,7 +72,9 @@ def _cards(files: EvaluationFolder) -> list[Card]:
         _card(
             files, key, " of the embedding", s.metrics[key], f"; {better} is better", strong=True
         ),
-        _card(files, key, f" of {naming('covariates', files)} only", s.baseline.get(key)),
+        _card(
+            files, key, f" of {name_covariates(s.baseline_covariates)} only", s.baseline.get(key)
+        ),
         Card(
             "Difference",
             number_text(increment.difference, digits=2, signed=True),
@@ -202,7 +172,7 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         )
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
-        texts.append(say_result(files, "p"))
+        texts.append(say_permutation(files))
     models = rivals(s)
     for rival in models:
         reason = "not tested: no better or worse, too few folds, or sites held out"
@@ -254,7 +224,7 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
         "mean": values.mean,
         "mean_reason": undefined,
         "sd": values.sd,
-        "p": tested["p_value"] if tested else None,
+        "p": tested.p_value if tested else None,
     }
     if values.sd is not None:
         row["mean_detail"] = f"± {number_text(values.sd)}, {n_defined} folds"
@@ -270,6 +240,23 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
         }
         row |= ends(f"{name}_gain", gain.interval)
     return row
+
+
+def say_permutation(files: EvaluationFolder) -> str:
+    """Say how permutation p-values are made, for the table of metrics."""
+    test = files.summary.permutation
+    assert test is not None, "asked for with a permutation test alone"
+    held = within_text(test.within_site, test.within_fold)
+    within = f" within {held}" if held else ""
+    text = (
+        "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = "
+        f"{test.n or 0:,} permutations of labels between {test.unit or 'subject'}s{within}; k of "
+        "them did at least as well."
+    )
+    if files.headline:
+        label = files.describe(files.headline).label
+        text += f" {label} is the primary metric; p-values are not adjusted for the others."
+    return text
 
 
 RESULT = Finding("result", show_result)

@@ -1,16 +1,22 @@
 """What a reader must not read into the report."""
 
+from neurocontrast.evaluation.measure.external import ExternalTest
+from neurocontrast.evaluation.measure.new_site import NewSite
 from neurocontrast.reporting.blocks import Items, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.prose import write_paragraphs
+from neurocontrast.reporting.texts import write_paragraphs
 
 
 def show_silences(files: EvaluationFolder) -> Section:
     """Return what a reader must not read into the report."""
-    return Section(
-        "silences", "What this report does not say", [Items(write_paragraphs("silences.j2", files))]
+    paragraphs = write_paragraphs(
+        "silences.j2",
+        files,
+        external=files.summary.part(ExternalTest),
+        new_site=files.summary.part(NewSite),
     )
+    return Section("silences", "What this report does not say", [Items(paragraphs)])
 
 
 SILENCES = Finding("silences", show_silences)

@@ -8,7 +8,7 @@ from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.predictions import class_scores, pool_repeats
 from neurocontrast.reporting.privacy import OLDEST_SHOWN, name_scans, rough_ages
-from neurocontrast.reporting.prose import section
+from neurocontrast.reporting.texts import section
 
 _N_WORST = 10
 

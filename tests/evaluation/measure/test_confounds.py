@@ -68,6 +68,7 @@ def test_the_openbhb_score_is_made_of_its_parts(marked):
     json.dumps(marked.evaluation.content(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_features_without_site_score_better(make_cohort):
     cohorts = [make_cohort(200, site=site, age=1.5) for site in (0.0, 1.0)]
     scores = [
@@ -87,6 +88,7 @@ def test_a_label_coded_by_site_is_flagged_twice_and_one_that_is_not_never(make_c
     assert "site_predictable" not in quick.warnings(evaluate(make_cohort(150, site=0.0)))
 
 
+@pytest.mark.slow
 def test_combat_hides_the_site_and_leaves_no_score_of_unseen_sites(make_cohort):
     result = evaluate(make_cohort(150, site=1.0), harmonise="combat", n_bootstraps=0, n_folds=3)
     found = result.evaluation.content()["confounds"]

@@ -150,6 +150,7 @@ def test_a_subject_of_two_sites_is_never_trained_on_while_one_is_unseen(make_coh
         assert split.held_out_site not in set(study.sites[split.train])
 
 
+@pytest.mark.slow
 def test_many_sites_are_left_out_in_groups(make_cohort):
     study = plan(make_cohort(700, n_sites=25), n_folds=2)
     found = plan_sites_left_out(study)

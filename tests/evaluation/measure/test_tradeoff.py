@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from neurocontrast.evaluation.record import Evaluation
-from neurocontrast.reporting.compared import at_unseen_sites, tradeoff_table
+from neurocontrast.documents.result import Result
+from neurocontrast.evaluation.measure.comparison import at_unseen_sites, tradeoff_table
+from neurocontrast.reporting.compared import compared_evaluation
 from neurocontrast.reporting.folder import EvaluationFolder
 
 OUTSIDE = {"n": 50, "n_outside": 4}
@@ -23,7 +24,7 @@ def evaluated(
         "splits": "stratified",
     }
     empty = pd.DataFrame()
-    found = Evaluation.model_validate(base | summary)
+    found = Result.model_validate(base | summary)
     tested = pd.DataFrame({"repeat": 0, "fold": [0, 1], "site": site})
     return EvaluationFolder(Path(), found, tested, empty, empty, tables={"confounds": confounds})
 
@@ -39,12 +40,13 @@ def block(unseen: float) -> dict:
 
 
 def tabulate(*values: float, **evaluations: EvaluationFolder) -> pd.DataFrame:
+    compared = {name: compared_evaluation(files) for name, files in evaluations.items()}
     rows = [
         {"model": name, "metric": "mae", "value": value, "low": value - 1, "high": value + 1}
-        | at_unseen_sites(files, "mae")
-        for (name, files), value in zip(evaluations.items(), values, strict=True)
+        | at_unseen_sites(compared[name], "mae")
+        for name, value in zip(evaluations, values, strict=True)
     ]
-    return tradeoff_table(evaluations, pd.DataFrame(rows)).set_index("model")
+    return tradeoff_table(compared, pd.DataFrame(rows)).set_index("model")
 
 
 def test_the_table_takes_what_each_evaluation_has():

@@ -10,10 +10,10 @@ import yaml
 from pydantic import ValidationError
 
 import neurocontrast
+from neurocontrast.documents.result import Result
 from neurocontrast.evaluation import Notice, read_evaluation
 from neurocontrast.evaluation.measure.confounds import Confounds
 from neurocontrast.evaluation.measure.new_site import NewSite
-from neurocontrast.evaluation.record import compose_evaluation
 from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import evaluate
 
@@ -74,12 +74,95 @@ def test_all_problems_are_named_at_once(tmp_path):
 
 
 def test_a_key_that_the_file_does_not_know_is_not_written():
+    result = Result.model_validate(LEAST)
+    records = {NewSite.key: NewSite}
     with pytest.raises(ValidationError, match="Counts has no field 'brains'"):
-        compose_evaluation(LEAST | {"n": {"brains": 3}})
+        result.with_parts({"new_site": {"n": {"brains": 3}}}, records)
+
+
+@pytest.mark.parametrize("key", ["metrics", "models"])
+def test_a_finding_may_not_write_over_the_result(key):
+    with pytest.raises(ValueError, match=f"has the key '{key}'"):
+        Result.model_validate(LEAST).with_parts({key: 3}, {})
+
+
+MAE = {"mae": {"pooled": 5.0, "interval": [4.0, 6.0]}}
+LESS = {"mae": {"difference": -1.0, "p_value": 0.5}}
+
+
+def test_figures_of_each_model_are_read_from_their_keys_and_written_back(tmp_path):
+    content = LEAST | {
+        "rivals": {"noise": {"name": "noise", "what": "random numbers"}},
+        "estimators": {"embedding": {}, "baseline": {}, "dummy": {"name": "ridge"}},
+        "voxels": MAE,
+        "voxels_increment": LESS,
+        "noise": MAE,
+        "noise_increment": LESS,
+        "noise_gain_increment": LESS,
+        "dummy": MAE,
+        "headcount": 3,
+    }
+    result = read_evaluation(write(tmp_path, **content))
+    assert list(result.models) == ["voxels", "noise", "dummy"]
+    noise = result.models["noise"]
+    assert noise.metrics["mae"].interval == (4.0, 6.0)
+    assert noise.increment["mae"].p_value == 0.5
+    assert noise.gain["mae"].difference == -1.0
+    assert result.models["voxels"].gain == result.models["dummy"].increment == {}
+    assert result.headcount == 3
+    assert result.content() == content
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ({"voxels": {"mae": {"pooled": "low"}}}, "'voxels.mae.pooled': must be a valid number"),
+        (
+            {"voxels_increment": {"mae": {"difference": "low"}}},
+            "'voxels_increment.mae.difference': must be a valid number",
+        ),
+        (
+            {"regional_gain_increment": {"mae": {"p_value": "low"}}},
+            "'regional_gain_increment.mae.p_value': must be a valid number",
+        ),
+        ({"regional": "low"}, "'regional': must be a valid dictionary"),
+        ({"run": {"epochs": "low"}}, "'run.epochs': must be a valid integer"),
+        ({"objective": {"title": ["low"]}}, "'objective.title': must be a valid string"),
+        ({"environment": {"packages": "low"}}, "'environment.packages': must be a valid dict"),
+        (
+            {"embeddings": {"environment": {"created": ["low"]}}},
+            "'embeddings.environment.created': must be a valid string",
+        ),
+        ({"simulation": {"settings": "low"}}, "'simulation.settings': must be a valid dict"),
+        ({"finetuning": {"folds": [{"fold": "low"}]}}, "'finetuning.folds.0.fold': must be a v"),
+        ({"finetuning": "low"}, "'finetuning': must be a valid dictionary"),
+    ],
+)
+def test_a_fault_of_each_section_is_named(content, fault, tmp_path):
+    with pytest.raises(DataError) as error:
+        read_evaluation(write(tmp_path, **content))
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / 'evaluation.json'}: {fault}")
+    assert "found " in message
+    assert "low" in message
+
+
+def test_sections_of_other_commands_are_written_as_they_were_read(tmp_path):
+    content = LEAST | {
+        "run": {"name": None, "epochs": 3, "encoder": {"name": "mlp", "width": 4}, "more": [1]},
+        "objective": {"loss": "yaware", "temperature": 0.1},
+        "environment": {"neurocontrast": "0.1", "host": "x"},
+        "simulation": None,
+        "finetuning": {"begins_with": "random weights", "folds": [{"fold": 0, "best_loss": 0.1}]},
+    }
+    result = read_evaluation(write(tmp_path, **content))
+    assert result.content() == content
+    assert result.run.epochs == 3
+    assert result.finetuning.from_scratch
 
 
 PACKAGE = Path(neurocontrast.__file__).parent
-TEXTS = yaml.safe_load((PACKAGE / "evaluation" / "warnings.yaml").read_text())
+TEXTS = yaml.safe_load((PACKAGE / "documents" / "warnings.yaml").read_text())
 
 
 def calls():

@@ -1,0 +1,82 @@
+"""Cells of tables: one rule for missing ones, for numbers, and for the spelling of levels such as sites."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+import numpy as np
+
+from neurocontrast.files import composed, trimmed
+
+_MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a", "#null!", "<na>", "."})
+"""Marks in lower case, which are read in any case."""
+_MISSING_IN_PYTHON = frozenset({"None", "NaT"})
+"""Python's own words in Python's own spelling: ``none``, as in "no diagnosis", is a value."""
+_MISSING_OF_PANDAS = ("NAType", "NaTType")
+"""Classes of pandas' missing values, by name: losses read cells, and load no pandas."""
+WORDS_FOR_MISSING = frozenset(("missing", "not available", "not recorded", "no data"))
+"""Words that say "not known" and are no marks: they are decoded or refused, and never guessed."""
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Reason why a cell has no value: the rule of its column, and a hint for all cells."""
+
+    rule: str
+    hint: str = ""
+
+
+def is_missing(cell: str) -> bool:
+    """Say whether a cell means "not known".
+
+    Such are the empty cell, ".", n/a, na, nan, null, <NA>, #N/A and #NULL! in any case, and None
+    and NaT as Python writes them.
+
+    Examples
+    --------
+    >>> [is_missing(cell) for cell in ("n/a", "NaN", "None", "none", "unknown", "0")]
+    [True, True, True, False, False, False]
+    """
+    return cell.lower() in _MISSING or cell in _MISSING_IN_PYTHON
+
+
+def number_of(cell: str) -> float | None:
+    """Return the number in a cell, with a decimal point, or None if the cell holds none."""
+    if not _NUMBER.fullmatch(cell):
+        return None
+    value = float(cell)
+    if not np.isfinite(value):
+        return None
+    return value
+
+
+def text_of(value: object) -> str:
+    """Return a table value as text: missing is "", a whole number has no point, a day no time."""
+    if value is None or type(value).__name__ in _MISSING_OF_PANDAS:
+        return ""
+    if isinstance(value, datetime):
+        return str(value).removesuffix(" 00:00:00")
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    if np.isnan(value):
+        return ""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+@lru_cache(maxsize=65_536)
+def spelling_of(text: str) -> str:
+    """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
+    spelled = trimmed(composed(text))
+    whole = _WHOLE.fullmatch(spelled)
+    return whole.group(1) if whole else spelled
+
+
+def level_of(value: object) -> str | None:
+    """Return a cell as the name of a level in one spelling, and None where the cell is missing."""
+    spelled = spelling_of(text_of(value))
+    if is_missing(spelled):
+        return None
+    return spelled

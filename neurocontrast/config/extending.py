@@ -1,0 +1,105 @@
+"""Configurations that extend a recipe: what differs replaces keys of its sections, as content and as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+EXTENDS = "extends"
+_WHOLE = ("objective",)
+"""Sections that are replaced whole: which keys they have depends on their component."""
+_SECTION = re.compile(r"(\w+):")
+_KEY = re.compile(r"  (\w+):")
+
+
+def extend(base: Mapping[str, Any], differences: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections of a base with the keys that differ; the section `objective` is replaced whole.
+
+    Examples
+    --------
+    >>> from neurocontrast.config.extending import extend
+    >>> extend({"training": {"epochs": 50, "batch_size": 64}}, {"training": {"epochs": 10}})
+    {'training': {'epochs': 10, 'batch_size': 64}}
+    """
+    extended = dict(base)
+    for name, section in differences.items():
+        earlier = extended.get(name)
+        extended[name] = section
+        if name in _WHOLE:
+            continue
+        if isinstance(earlier, Mapping) and isinstance(section, Mapping):
+            extended[name] = {**earlier, **section}
+    return extended
+
+
+@dataclass
+class _Section:
+    """The lines of a section: its first line, and the lines of each key with the comments above it."""
+
+    name: str
+    first: str
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    last: list[str] = field(default_factory=list)
+    """Comments and empty lines below the last key."""
+
+    def lines(self) -> list[str]:
+        """Return the section as text."""
+        lines = [self.first]
+        for of_key in self.keys.values():
+            lines += of_key
+        return lines + self.last
+
+    def extended(self, differences: _Section) -> _Section:
+        """Return the section with the keys that differ."""
+        if self.name in _WHOLE or not differences.keys:
+            return _Section(self.name, differences.first, differences.keys, self.last)
+        return _Section(self.name, self.first, {**self.keys, **differences.keys}, self.last)
+
+
+def extend_text(base: str, differences: str) -> str:
+    """Return a recipe written out: the comment of the text that extends, every key with the comment of its line.
+
+    Both texts are in the layout of the recipes: a line a key, two spaces below its section.
+    """
+    _, sections = _parse(base)
+    comment, changed = _parse(differences)
+    for name, section in changed.items():
+        if name == EXTENDS:
+            continue
+        if name in sections:
+            section = sections[name].extended(section)
+        sections[name] = section
+    lines = list(comment)
+    for section in sections.values():
+        lines += section.lines()
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _parse(text: str) -> tuple[list[str], dict[str, _Section]]:
+    """Return the comment before the first section, and the sections by their names."""
+    comment: list[str] = []
+    sections: dict[str, _Section] = {}
+    section: _Section | None = None
+    of_key: list[str] | None = None
+    for line in text.splitlines():
+        start = _SECTION.match(line)
+        if start is not None:
+            section = _Section(start[1], line)
+            sections[section.name] = section
+            of_key = None
+            continue
+        if section is None:
+            comment.append(line)
+            continue
+        start = _KEY.match(line)
+        if start is not None:
+            of_key = [*section.last, line]
+            section.last = []
+            section.keys[start[1]] = of_key
+        elif of_key is not None and line.startswith("   "):
+            of_key.append(line)
+        else:
+            section.last.append(line)
+    return comment, sections

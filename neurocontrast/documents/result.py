@@ -1,0 +1,323 @@
+"""``evaluation.json``: the result of an evaluation, which findings, reports and comparisons read.
+
+Attributes have the names of the keys. What the models of a study leave is in this module; each
+finding has a record of its own, which `Result.part` reads.
+"""
+
+# ruff: noqa: D101, RUF012 - the names of sections say what they are; pydantic copies the defaults of its models
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.figures import (
+    Increment,
+    Metric,
+    ModelFigures,
+    gather_models,
+    place_in_file,
+    spread_models,
+)
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.origin import (
+    WrittenEnvironment,
+    WrittenFinetuning,
+    WrittenObjective,
+    WrittenRun,
+    WrittenSimulation,
+)
+from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_json
+
+FILE = "evaluation.json"
+FORMAT = 1
+_REMEDY = "Run 'neurocontrast evaluate' again."
+
+P = TypeVar("P", bound=Part)
+
+
+class ModelNames(ResultSection):
+    """Names of a model beside the embedding, in tables and in sentences."""
+
+    name: str
+    what: str
+    of: str | None = None
+    """Key of the first model of the same measures, of which this is a second one."""
+    lacks: str | None = None
+    """Part of the embedding that the model does without; None for a model without an encoder."""
+    beside: str | None = None
+    """Key of the model whose features have the embedding beside them, as a second block."""
+
+
+class Counts(ResultSection):
+    scans: StrictInt | None = None
+    subjects: StrictInt | None = None
+    sites: StrictInt | None = None
+    features: StrictInt | None = None
+    excluded: dict[str, StrictInt] = {}
+
+
+class Probe(ResultSection):
+    name: str | None = None
+    own: StrictBool = False
+    estimator: str | None = None
+    title: str | None = None
+    citation: str | None = None
+    strength_name: str | None = None
+    strength: StrictFloat | None = None
+    why_not_stored: str | None = None
+    inner_splits: str | None = None
+    blocks: str | None = None
+    """``joined`` for features of several encoders, ``beside`` for a network and its components."""
+    weights: dict[str, StrictFloat] = {}
+    """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
+    fold_weights: dict[str, list[StrictFloat | None]] = {}
+    """The same of each fold, in the order of ``folds.tsv``."""
+    n_members: StrictInt | None = None  # to each of which the estimator was fitted
+    averaged: str | None = None  # over members: ``probabilities``, ``decision values``, ``numbers``
+
+
+class Threshold(ResultSection):
+    rule: StrictFloat | str | None = None
+    values: list[StrictFloat | None] = []
+
+
+class Bootstrap(ResultSection):
+    n: StrictInt | None = None
+    method: str | None = None
+    unit: str | None = None
+    n_units: StrictInt | None = None
+    level: StrictFloat | None = None
+
+
+class FixedSplit(ResultSection):
+    column: str | None = None
+    n: dict[str, StrictInt] = {}
+    chosen_on: str | None = None
+    refit_on: list[str] = []
+    n_fitted: StrictInt | None = None
+    n_pretrained: dict[str, StrictInt | None] = {}
+    n_duplicates: dict[str, StrictInt] = {}
+
+
+class Permutation(ResultSection):
+    n: StrictInt | None = None
+    unit: str | None = None
+    within_site: StrictBool | None = None
+    within_fold: StrictBool | None = None
+    share_moved: StrictFloat | None = None
+    repeat: StrictInt | None = None
+    observed: dict[str, StrictFloat | None] = {}
+    p_values: dict[str, StrictFloat | None] = {}
+    seconds: StrictFloat | None = None
+
+    @property
+    def units_within(self) -> list[str]:
+        """Groups of scans within which labels were exchanged: ``site``, ``fold``."""
+        units = []
+        if self.within_site:
+            units.append("site")
+        if self.within_fold:
+            units.append("fold")
+        return units
+
+
+class VoxelsAbout(ResultSection):
+    spacing_mm: StrictFloat | None = None
+    mask: str | None = None
+    n_voxels: StrictInt | None = None
+    smooth_mm: StrictFloat | None = None
+    standardised: str | None = None
+    n_components: StrictInt | None = None
+
+
+class EmbeddingsOrigin(ResultSection):
+    file: str | None = None
+    digest: str | None = None
+    cohort_source: str | None = None
+    cohort_digest: str | None = None
+    max_missing: float | None = None  # share of measures a person might lack, if not the run's
+    environment: WrittenEnvironment | None = None
+    layer: str = "encoder"
+
+
+def _as_notice(warning: object) -> object:
+    """Take a bare sentence for a warning: none must be lost over its form."""
+    if isinstance(warning, str):
+        return {"code": "", "message": warning}
+    return warning
+
+
+class Result(ResultSection):
+    """The content of ``evaluation.json``; keys that are not fields are those of findings.
+
+    `models` is no key of the file: it holds the figures of each model beside the embedding, which
+    are under keys of their own there (`neurocontrast.documents.figures`).
+    """
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
+
+    format: StrictInt
+    target: str
+    kind: Literal["binary", "multiclass", "continuous"]
+    classes: list[str] = []
+    positive: str | None = None
+    splits: str
+    splitter: str | None = None
+    splits_digest: str | None = None
+    n_folds: StrictInt = 1
+    n_repeats: StrictInt = 1
+    seed: StrictInt | None = None
+    probe: Probe = Probe()
+    estimators: dict[str, Probe] = {}
+    """Estimator of each model by its key; earlier versions wrote the embedding's alone (`probe`)."""
+    n: Counts
+    metrics: dict[str, Metric]
+    baseline: dict[str, Metric] = {}
+    increment: dict[str, Increment] = {}
+    split: FixedSplit | None = None
+    permutation: Permutation | None = None
+    rivals: dict[str, ModelNames] = {}
+    """Models that the embedding is tested against; their figures are in `models`."""
+    models: dict[str, ModelFigures] = {}
+    """Figures of each model beside the embedding and the covariates, by its key."""
+    voxels_about: VoxelsAbout = VoxelsAbout()
+    regional_columns: list[str] = []
+    threshold: Threshold = Threshold()
+    baseline_covariates: list[str] = []
+    warnings: list[Annotated[Notice, BeforeValidator(_as_notice)]] = []
+    bootstrap: Bootstrap = Bootstrap()
+    allow_overlap: StrictBool = False
+    n_overlap: StrictInt = 0
+    overlap_by: list[str] | None = None
+    """How people of pretraining were looked for: ``identifiers``, ``contents``; None of earlier
+    versions, which compared identifiers as they were written."""
+    simulated: StrictBool = False
+    simulation: WrittenSimulation | None = None
+    run: WrittenRun | None = None
+    objective: WrittenObjective | None = None
+    environment: WrittenEnvironment | None = None
+    embeddings: EmbeddingsOrigin = EmbeddingsOrigin()
+    finetuning: WrittenFinetuning | None = None
+    """How a network was trained in every fold; None for a probe on frozen features."""
+    software: list[str] = []
+
+    @model_validator(mode="after")
+    def _check_classes(self) -> Result:
+        if self.kind == "binary" and (len(self.classes) != 2 or self.positive not in self.classes):
+            raise ValueError(
+                "a binary target needs two classes, one of them the positive one; "
+                f"found classes {self.classes!r}, positive {self.positive!r}"
+            )
+        if self.kind == "multiclass" and len(self.classes) < 3:
+            raise ValueError(
+                f"a multiclass target needs three classes or more, found {self.classes!r}"
+            )
+        return self
+
+    def part(self, kind: type[P]) -> P | None:
+        """Return the record of a finding, or None if it was not measured; DataError names a wrong key."""
+        content = (self.model_extra or {}).get(kind.key)
+        if content is None or isinstance(content, kind):
+            return content
+        try:
+            return kind.model_validate(content)
+        except ValidationError as error:
+            raise DataError(_explain_faults(FILE, error, kind.key)) from None
+
+    def with_parts(self, parts: Mapping[str, object], records: Mapping[str, type[Part]]) -> Result:
+        """Return the result with the records of findings by their keys.
+
+        A key that a record does not have is a mistake in code, and so is the name of a field of
+        `Result` as the key of a finding.
+        """
+        checked = {}
+        for key, content in parts.items():
+            if key in type(self).model_fields:
+                raise ValueError(f"evaluation.json has the key '{key}': a finding needs another")
+            checked[key] = content
+            if key in records and isinstance(content, Mapping):
+                checked[key] = records[key].model_validate(content, context="writing")
+        return self.model_copy(update=checked)
+
+    def content(self) -> Json:
+        """Return the content of the file: every key that has a value, those of findings last."""
+        dumped = self.model_dump(mode="json", exclude_unset=True)
+        models = dumped.pop("models", {})
+        content = {}
+        for key in type(self).model_fields:
+            if key in dumped:
+                content[key] = dumped.pop(key)
+        return {**content, **spread_models(models), **dumped}
+
+
+def read_evaluation(path: str | os.PathLike[str]) -> Result:
+    """Read ``evaluation.json``, of this version or an earlier one.
+
+    Parameters
+    ----------
+    path : path
+        The file, or the folder that holds it.
+
+    Returns
+    -------
+    Result
+        Typed content; what an earlier version did not write has its default.
+
+    Raises
+    ------
+    DataError
+        Naming the file, and every key that is missing or holds something else than it should.
+    """
+    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    content = read_json(file, remedy=_REMEDY)
+    if content.get("format") != FORMAT:
+        raise DataError(
+            f"{file}: format must be {FORMAT}, found {content.get('format')!r}. It was written by "
+            "another version of neurocontrast: evaluate again with this one, or report with that "
+            "one."
+        )
+    try:
+        return Result.model_validate(gather_models(content))
+    except ValidationError as error:
+        raise DataError(_explain_faults(str(file), error)) from None
+
+
+def _explain_faults(file: str, error: ValidationError, *place: str) -> str:
+    """Say which keys of a file are missing, and which hold something else than they must.
+
+    `place` are the keys that lead to the section.
+    """
+    faults = []
+    for problem in error.errors():
+        key = ".".join(map(str, place_in_file((*place, *problem["loc"]))))
+        faults.append(_explain_fault(key, problem))
+    return f"{file}: {'; '.join(faults)}. {_REMEDY}"
+
+
+def _explain_fault(key: str, problem: ErrorDetails) -> str:
+    kind = problem["type"]
+    if kind == "missing":
+        return f"'{key}' is missing"
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    found = f"{problem['input']!r:.60}"
+    if kind == "literal_error":
+        return f"{key} must be one of {problem['ctx']['expected']}, found {found}"
+    return f"'{key}': {problem['msg'].replace('Input should', 'must')}, found {found}"

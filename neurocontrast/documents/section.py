@@ -1,0 +1,42 @@
+"""Base of the sections of ``evaluation.json``: typed, and checked when they are written too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
+
+from neurocontrast.exceptions import one_of
+
+
+class ResultSection(BaseModel):
+    """A section of the file. Null means that a key is absent; keys of other versions are skipped."""
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, content: object, info: ValidationInfo) -> object:
+        if not isinstance(content, Mapping):
+            return content
+        unknown = [name for name in content if name not in cls.model_fields]
+        if unknown and info.context == "writing" and cls.model_config.get("extra") != "allow":
+            raise ValueError(f"{cls.__name__} has no field {one_of(unknown)}")
+        stated = {}
+        for name, value in content.items():
+            if value is not None or not cls._has_default(name):
+                stated[name] = value
+        return stated
+
+    @classmethod
+    def _has_default(cls, name: str) -> bool:
+        """Tell whether a field has a default other than None, which takes the place of null."""
+        field = cls.model_fields.get(name)
+        return field is not None and field.default is not None and not field.is_required()
+
+
+class Part(ResultSection):
+    """The record of a finding: a section of ``evaluation.json`` under a key of its own."""
+
+    key: ClassVar[str]

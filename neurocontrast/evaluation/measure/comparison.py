@@ -1,0 +1,246 @@
+"""Differences of models on the same folds, pair by pair, and how well each tells the site."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.documents.figures import Estimate
+from neurocontrast.documents.result import Result
+from neurocontrast.evaluation.measure.confounds import site_reading
+from neurocontrast.evaluation.measure.new_site import NewSite
+from neurocontrast.evaluation.measure.outside import Outlyingness
+from neurocontrast.evaluation.metrics import RANKED, top_hits
+from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.rows import site_names
+from neurocontrast.evaluation.significance import fold_p_value, holm, mcnemar_test
+from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
+from neurocontrast.seeds import derive_seed
+
+PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
+"""The metric that is set against the site, by kind of target."""
+
+Texts = npt.NDArray[np.object_]
+SCAN_KEYS = ["participant_id", "session"]
+
+
+@dataclass(frozen=True)
+class ComparedEvaluation:
+    """An evaluation as a comparison measures it.
+
+    `predictions` and `folds` are its tables, `confounds` is one too where it was measured;
+    `sites_tested` says where tested scans are from, as `EvaluationFolder.sites_tested`, and
+    `fixed` whether there is one test set that was given beforehand.
+    """
+
+    record: Result
+    predictions: pd.DataFrame
+    folds: pd.DataFrame
+    confounds: pd.DataFrame | None
+    sites_tested: str
+    fixed: bool
+
+
+def compare_models(
+    evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return a table of models, and one of the differences of every other model from the first.
+
+    Intervals are BCa intervals over resamples, the same for all models, of what the first
+    evaluation resampled. ``p_value`` is of the corrected resampled t-test over folds, or, of the
+    one test set of the fixed design, of `_paired_test`; ``p_adjusted`` counts the comparisons of a
+    metric (Holm). Where sites are held out, folds are no random draws, and both are empty. Of
+    several classes of the fixed design, figures that rank have no interval.
+    """
+    reference, *others = evaluations
+    first = evaluations[reference]
+    target, units = _target_of(first)
+    models = {name: _out_of_fold(evaluation, target) for name, evaluation in evaluations.items()}
+    drawn = bootstrap_metrics(
+        target,
+        models,
+        units,
+        n_bootstraps=n_bootstraps,
+        seed=derive_seed("compare", seed),
+        rows=models[reference].tested,
+        plain=RANKED if first.fixed and target.kind == "multiclass" else (),
+    )
+    table = []
+    differences = []
+    for metric in target.metric_names:
+        for name in models:
+            table.append(
+                {"model": name, "metric": metric, **drawn[name][metric].figure(level=level)}
+            )
+        rows_of_metric = []
+        for name in others:
+            figure = (drawn[name][metric] - drawn[reference][metric]).figure(level=level)
+            row = {
+                "metric": metric,
+                "model": name,
+                "reference": reference,
+                "difference": figure.pop("value"),
+            }
+            if first.fixed:
+                test = _paired_test(target, metric, models[name], models[reference], units)
+            else:
+                test = _test_over_folds(evaluations[name].folds, first.folds, metric)
+            rows_of_metric.append(row | figure | test)
+        adjusted = holm([row["p_value"] for row in rows_of_metric])
+        differences += [
+            row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)
+        ]
+    return pd.DataFrame(table), pd.DataFrame(differences)
+
+
+def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
+    """Return the target of each scan, and the units that a bootstrap resamples."""
+    record = evaluation.record
+    rows = evaluation.predictions.drop_duplicates(SCAN_KEYS)
+    classes = tuple(record.classes)
+    values = rows["y_true"].to_numpy()
+    if record.kind != "continuous":
+        values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
+    target = Target(record.target, record.kind, values, classes, record.positive)
+    subjects = rows["subject_id"].to_numpy(dtype=object)
+    unit = record.bootstrap.unit or "subject"
+    return target, choose_units(unit, site_names(rows["site"]), subjects, target=target.name).labels
+
+
+def score_columns(record: Result) -> list[str]:
+    """Return the columns of scores in ``predictions.tsv``: one a class of several, else one."""
+    if record.kind == "multiclass":
+        return [f"score_{name}" for name in record.classes]
+    return ["y_score"]
+
+
+def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
+    """Return predictions as arrays (repeat, scan); scans in the order of `_target_of`."""
+    table = evaluation.predictions
+    n = len(target.values)
+    n_repeats = int(table["repeat"].max()) + 1
+    place = table["repeat"].to_numpy(), table.groupby(SCAN_KEYS, sort=True).ngroup().to_numpy()
+    columns = score_columns(evaluation.record)
+    scores = np.full((n_repeats, n, len(columns)), np.nan)
+    scores[place] = table[columns].to_numpy(dtype=float)
+    decisions = np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    folds[place] = table["fold"]
+    if target.kind != "continuous":
+        decisions[place] = pd.Categorical(table["y_pred"], categories=target.classes).codes
+    return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds)
+
+
+def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:
+    name = metric.removesuffix("_within_fold")  # within one fold, the two are one
+    model, reference = (
+        table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference)
+    )
+    if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
+        return {"n_folds": 0, "p_value": None, "test": None}
+    differences = (model[name] - reference[name]).dropna()
+    p_value = fold_p_value(differences, model)
+    test = "nadeau-bengio" if len(differences) > 1 and model["held_out_site"].isna().all() else None
+    return {"n_folds": len(differences), "p_value": p_value, "test": test}
+
+
+def _paired_test(
+    target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
+) -> dict[str, Any]:
+    """Return the p-value of McNemar's test of a share of images of one test set; None of another metric.
+
+    The test takes images for independent draws: there is none where units hold several.
+    """
+    rows = model.tested
+    found = {"n_folds": 1, "p_value": None, "test": None}
+    truth = target.values[rows]
+    both = (model, reference)
+    if len(set(units[rows])) < len(rows):
+        return found
+    hits = [each.decisions[0, rows] == truth for each in both]
+    if metric == "top5_accuracy":
+        hits = [top_hits(truth, each.scores[0, rows]) >= 0.5 for each in both]
+    elif target.kind == "binary" and metric in ("sensitivity", "specificity"):
+        hits = [each[truth == (metric == "sensitivity")] for each in hits]
+    elif metric != "accuracy":
+        return found
+    return found | {"p_value": mcnemar_test(*hits), "test": "mcnemar"}
+
+
+def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
+    """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
+    new_site = evaluation.record.part(NewSite) or NewSite()
+    found = dict[str, float | None]()
+    for name in ("unseen", "ratio"):
+        estimate = getattr(new_site, name).get("embedding", {}).get(metric, Estimate())
+        found |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return found
+
+
+_TRADEOFF = [
+    "site_balanced_accuracy",
+    "site_low",
+    "site_high",
+    "site_chance",
+    "metric",
+    "known",
+    "known_low",
+    "known_high",
+    "unseen",
+    "unseen_low",
+    "unseen_high",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "constant",
+    "n",
+    "n_outside",
+]
+
+
+def tradeoff_table(
+    evaluations: Mapping[str, ComparedEvaluation], models: pd.DataFrame
+) -> pd.DataFrame:
+    """Return one row a model: how well the site can be told, and the target at known and unseen sites.
+
+    `models` has the rows of one metric. Where an evaluation holds sites out, its own figures are of
+    unseen sites. The table is empty where no evaluation has anything to say of sites.
+    """
+    rows = []
+    for row in models.to_dict("records"):
+        own: Mapping[Any, Any] = row
+        evaluation = evaluations[row["model"]]
+        place = evaluation.sites_tested
+        new_site = evaluation.record.part(NewSite) or NewSite()
+        outside = evaluation.record.part(Outlyingness) or Outlyingness()
+        reading = site_reading(evaluation.confounds)
+        site = (
+            {} if reading is None else reading.reindex(["value", "low", "high", "chance"]).to_dict()
+        )
+        if (
+            place == "mixed"
+        ):  # scans without a site, or some sites held out: not all figures are of known sites
+            own = new_site.home.get("embedding", {}).get(row["metric"], Estimate()).model_dump()
+            place = "known"
+        rows.append(
+            row
+            | {
+                "site_balanced_accuracy": site.get("value"),
+                **{f"site_{key}": site.get(key) for key in ("low", "high", "chance")},
+                place: own["value"],
+                f"{place}_low": own["low"],
+                f"{place}_high": own["high"],
+                "constant": new_site.unseen.get("constant", {})
+                .get(row["metric"], Estimate())
+                .value,
+                "n": outside.n,
+                "n_outside": outside.n_outside,
+            }
+        )
+    table = pd.DataFrame(rows).reindex(columns=["model", *_TRADEOFF])
+    measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
+    return table if measured else table.iloc[:0]

@@ -1,0 +1,102 @@
+"""Folder of ``neurocontrast explain``, read: a map or ranking, and the maps of blocks."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from neurocontrast.documents.explanation import (
+    EXPLANATION_FILE,
+    BlockShare,
+    ExplanationRecord,
+)
+from neurocontrast.documents.result import FORMAT
+from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_json
+from neurocontrast.reporting.wording import value_text
+
+_SETTINGS = {
+    "method": "Method",
+    "n_subjects": "Subjects",
+    "target": "Target",
+    "positive": "Positive class",
+    "score": "Score",
+    "n_members": "Members",
+    "n_of_class": "Subjects by class",
+    "patch_mm": "Edge of a cube, mm",
+    "smooth_mm": "Smoothing, mm",
+    "spacing_mm": "Voxel size, mm",
+    "shape": "Voxels",
+    "seed": "Seed",
+}
+"""Keys that are shown, with their labels."""
+_REMEDY = "Run 'neurocontrast explain' again."
+
+
+@dataclass(frozen=True)
+class ExplainedBlock:
+    """A block of an encoder's features: its share of the differences in score, and its map.
+
+    Of regional measures `map_path` is None: the ranking has a column of the block's name.
+    """
+
+    name: str
+    share: float
+    map_path: Path | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Result of ``neurocontrast explain``: ``explain.json``, its map, and the blocks' maps."""
+
+    record: ExplanationRecord
+    map_path: Path
+    blocks: tuple[ExplainedBlock, ...] = ()
+
+    @property
+    def is_share(self) -> bool:
+        """Whether values are shares of the differences in score; early versions show changes."""
+        return self.record.quantity.startswith("share")
+
+    def settings(self) -> list[tuple[str, str]]:
+        """List the settings that are recorded, with their labels."""
+        content = self.record.content()
+        shown = []
+        for key, label in _SETTINGS.items():
+            if content.get(key) is not None:
+                shown.append((label, value_text(content[key])))
+        return shown
+
+
+def read_explanation(folder: Path) -> Explanation | None:
+    """Read the folder of an explanation; None without ``explain.json``."""
+    file = folder / EXPLANATION_FILE
+    if not file.is_file():
+        return None
+    content = read_json(file, remedy=_REMEDY)
+    if content.get("format") != FORMAT:
+        raise DataError(
+            f"{file}: format must be {FORMAT}, found {content.get('format')!r}. It was written by "
+            f"another version of neurocontrast. {_REMEDY}"
+        )
+    record = ExplanationRecord.of(content, file, remedy=_REMEDY)
+    # The name of a file in this folder, and no way out of it.
+    path = folder / Path(record.map).name
+    if not path.is_file():
+        raise DataError(f"{path}: the map of the explanation is missing. {_REMEDY}")
+    blocks = []
+    for block in record.blocks:
+        blocks.append(ExplainedBlock(block.name, block.share, _map_of(block, path)))
+    return Explanation(record, path, tuple(blocks))
+
+
+def _map_of(block: BlockShare, map_path: Path) -> Path | None:
+    """Return the map of a block beside that of the whole score; None in a ranking of measures."""
+    if map_path.suffix == ".tsv":
+        return None
+    if block.map is None:
+        raise DataError(
+            f"{map_path.with_name(EXPLANATION_FILE)}: the block '{block.name}' lacks map. {_REMEDY}"
+        )
+    path = map_path.with_name(Path(block.map).name)
+    if not path.is_file():
+        raise DataError(f"{path}: the map of the block '{block.name}' is missing. {_REMEDY}")
+    return path

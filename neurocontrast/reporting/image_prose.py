@@ -1,0 +1,43 @@
+"""The result of natural images in sentences, whose texts are in ``templates/images``."""
+
+from dataclasses import dataclass
+
+from neurocontrast.documents.figures import Metric
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.texts import write
+from neurocontrast.reporting.wording import describe_metric, point_estimate
+
+
+@dataclass(frozen=True)
+class ImageResult:
+    """Sentences about a metric of natural images, whose texts are in ``templates/images``."""
+
+    files: EvaluationFolder
+    key: str | None
+
+    def _write(self, name: str) -> str:
+        metric = self.files.metrics.get(self.key or "") or Metric()
+        return write(
+            f"images/result_{name}.j2",
+            self.files,
+            key=self.key,
+            values=metric,
+            value=point_estimate(metric),
+            named=describe_metric(self.key or "", self.files.words),
+        )
+
+    def sentence(self) -> str:
+        """Say the result in one sentence, for the head of the page."""
+        return self._write("sentence")
+
+    def plain(self) -> str:
+        """Say the whole result without a technical term."""
+        return self._write("plain")
+
+    def reviewer(self) -> str:
+        """Say the whole result with the details that a reviewer asks for first."""
+        return self._write("reviewer")
+
+    def data(self) -> str:
+        """Say which images were evaluated."""
+        return self._write("data")

@@ -1,0 +1,276 @@
+"""Names of the parts of an evaluation in running text: its encoder, pretraining, folds and probe."""
+
+from collections.abc import Mapping, Sequence
+
+from neurocontrast.documents.document import Json
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.pretraining import EncoderOfRun, MemberKind, Objective, Pretraining
+from neurocontrast.reporting.wording import Words, join_words, value_text
+
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+_ENCODERS = {
+    "densenet121": "DenseNet121",
+    "densenet_small": "small DenseNet",
+    "lenet": "LeNet",
+    "lenet5": "LeNet-5",
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet_small": "small ResNet",
+}
+_LINEAR = {"pca": "principal components of ", "lda": "linear discriminants of subjects over "}
+_DESIGNS = {
+    "leave-site-out": "one site left out at a time",
+    "file": "read from a split file",
+    "fixed": "one split into training, validation and test, given beforehand",
+}
+_PROBES = {
+    "logistic": "logistic regression",
+    "ridge": "ridge regression",
+    "knn": "k-nearest-neighbour classifier",
+    "sgd": "linear softmax classifier by stochastic gradient descent",
+}
+_COLUMNS = {"tiv": "head size (TIV)"}
+_MOST_NAMED = 6
+"""Classes up to which a title names each."""
+
+
+def quoted(name: object) -> str:
+    """Put a name in quotes."""
+    return f"“{name}”"
+
+
+def name_target(files: EvaluationFolder) -> str:
+    """Name the prediction: the target, and the classes if there are few."""
+    text = f"Predicting {files.target}"
+    if files.kind == "binary":
+        return f"{text}: {quoted(files.positive)} against {quoted(files.negative)}"
+    if len(files.classes) > _MOST_NAMED:
+        return f"{text}: {len(files.classes)} classes"
+    if files.classes:
+        return f"{text}: {join_words(list(map(quoted, files.classes)))}"
+    return text
+
+
+def name_column(column: str) -> str:
+    """Name a column of the table."""
+    return _COLUMNS.get(column, column)
+
+
+def name_covariates(columns: Sequence[str]) -> str:
+    """List the covariates of the baseline."""
+    return join_words(list(map(name_column, columns))) or "the covariates"
+
+
+def name_kernel(factors: Sequence[Json]) -> str:
+    """Write a kernel as the product of its factors, each with its settings."""
+    return " × ".join(map(_name_factor, factors))
+
+
+def _name_factor(factor: Json) -> str:
+    settings = [str(factor.get("type") or "kernel")]
+    for key, value in factor.items():
+        is_usual = key in ("type", "column") or (key, value) == ("missing", "error")
+        if not is_usual and value is not None and value is not False:
+            settings.append(f"{key} {value_text(value)}")
+    return f"{factor.get('column') or '?'} ({', '.join(settings)})"
+
+
+def name_objective(objective: Objective) -> str:
+    """Name a loss with the metadata that it uses, or the sum of several."""
+    if not objective.loss:
+        return "not recorded"
+    if objective.objectives is not None:
+        parts = []
+        for key, part in objective.objectives.items():
+            weight = value_text(objective.weights.get(key, 1))
+            parts.append(f"{weight} × ({name_objective(part)})")
+        return f"sum of {join_words(parts)}"
+    return f"{objective.title or objective.loss}{_name_metadata(objective)}"
+
+
+def _name_metadata(objective: Objective) -> str:
+    if objective.loss == "none":
+        return ""
+    if objective.kernel:
+        text = f", kernel on {name_kernel(objective.kernel)}"
+        if objective.negatives:
+            text += f", negatives weighted by {name_kernel(objective.negatives)}"
+        return text
+    if objective.column:
+        return f" of {objective.column}"
+    groups = objective.label or objective.cluster
+    if groups:
+        return f", groups of {groups}"
+    return ", no metadata"
+
+
+def name_runs(kind: MemberKind) -> str:
+    """List the runs that the members of a kind come from, in quotes."""
+    return join_words(list(map(quoted, kind.runs)))
+
+
+def name_pretraining(run: Pretraining, objective: Objective) -> str:
+    """Name the loss of a run, or of each joined encoder, or of each kind of member."""
+    losses = []
+    named = []
+    for name, block in run.blocks.items():
+        losses.append(name_objective(block.objective))
+        named.append(f"{quoted(name)}: {losses[-1]}")
+    for kind in run.kinds:
+        epochs = ""
+        epochs_are_shared = run.epochs and objective.content()
+        if kind.epochs and kind.objective.loss != "none" and not epochs_are_shared:
+            epochs = f", for {kind.epochs} epochs"
+        losses.append(name_objective(kind.objective) + epochs)
+        named.append(f"{name_runs(kind)}: {losses[-1]}")
+    if len(set(losses)) > 1:
+        return join_words(named)
+    if losses:
+        return losses[0]
+    return name_objective(objective)
+
+
+def name_architecture(words: Words, encoder: EncoderOfRun) -> str:
+    """Name a network, or the linear model of voxels or measures."""
+    name = encoder.architecture
+    samples = "voxels"
+    if encoder.preprocessing.kind == "measures":
+        samples = "regional measures"
+    text = name or "encoder not recorded"
+    if name in _LINEAR:
+        text = _LINEAR[name] + samples
+    elif name in _ENCODERS:
+        text = _ENCODERS[name] + words.network
+    if encoder.stem and "resnet" in name:
+        text += f", stem {encoder.stem}"
+    return text
+
+
+def name_encoder(files: EvaluationFolder) -> str:
+    """Name the encoder with its number of features, or each of several."""
+    run = files.run
+    if run.blocks:
+        blocks = []
+        for name, block in run.blocks.items():
+            network = name_architecture(files.words, block.run)
+            blocks.append(f"{quoted(name)} ({network}, {block.n_features} features)")
+        return join_words(blocks)
+    if len(run.kinds) > 1:
+        n_members = sum(kind.n_members or 0 for kind in run.kinds)
+        of_head = files.summary.embeddings.layer == "head"
+        kinds = []
+        for kind in run.kinds:
+            kinds.append(_name_kind(files.words, kind, of_head=of_head))
+        return f"{n_members} members of {len(kinds)} kinds: {join_words(kinds)}"
+    network = name_architecture(files.words, run)
+    if run.members:
+        n_features = run.members[0].n_features
+        return f"{len(run.members)} members, each a {network} with {n_features} features"
+    if files.summary.n.features:
+        return f"{network}, {files.summary.n.features} features"
+    return network
+
+
+def _name_kind(words: Words, kind: MemberKind, *, of_head: bool) -> str:
+    components = ""
+    if kind.beside is not None and not of_head:
+        components = f" ({kind.beside.n_components} of them components beside the network)"
+    network = name_architecture(words, kind)
+    members = f"{kind.n_members} × {network} with {kind.n_features} features"
+    return f"{members}{components} ({name_runs(kind)})"
+
+
+def name_splits(files: EvaluationFolder) -> str:
+    """Say how the folds were made; of a fixed split, the sizes of its parts."""
+    s = files.summary
+    if files.fixed:
+        parts = []
+        for name, count in files.parts.items():
+            parts.append(f"{count:,} {PARTS[name]}")
+        return f"fixed split: {join_words(parts) or '?'}"
+    folds = name_folds(s.n_folds, s.n_repeats)
+    return f"{folds}, {name_design(s.splits, s.splitter, s.n.sites)}"
+
+
+def name_folds(n_folds: int | None, n_repeats: int | None) -> str:
+    """Write the number of folds and repeats."""
+    text = f"{n_folds or '?'} folds"
+    if (n_repeats or 1) > 1:
+        text += f" × {n_repeats} repeats"
+    return text
+
+
+def name_design(splits: str, splitter: str | None, n_sites: int | None) -> str:
+    """Say by which rule folds were made."""
+    if splits == "custom":
+        return f"made by {splitter}"
+    if splits != "stratified":
+        return _DESIGNS.get(splits, splits)
+    if n_sites:
+        return "stratified by target × site"
+    return "stratified by the target"
+
+
+def name_probe(files: EvaluationFolder) -> str:
+    """Name the estimator that predicts from the embedding."""
+    usual = "logistic"
+    if files.kind == "continuous":
+        usual = "ridge"
+    name = files.summary.probe.name or usual
+    if name == "logistic" and files.kind == "multiclass":
+        return "multinomial logistic regression"
+    return _PROBES.get(name, name)
+
+
+def name_estimator(files: EvaluationFolder, model: str) -> str:
+    """Name the estimator of another model; empty where an earlier version did not write any."""
+    estimator = files.summary.estimators.get(model)
+    if estimator is None:
+        return ""
+    name = estimator.name or ""
+    return _PROBES.get(name, estimator.title or name)
+
+
+def say_overlap(who: str, compared: Sequence[str] | None) -> str:
+    """Say by what nobody of the tested people was found in pretraining."""
+    if "contents" in (compared or ()):
+        return (
+            f"{who} had been in the pretraining cohort, by identifiers and by the content of what "
+            "the encoder read."
+        )
+    return (
+        f"{who} had an identifier of the pretraining cohort; whether people had been in it under "
+        "other identifiers was not checked."
+    )
+
+
+def name_threshold(files: EvaluationFolder) -> str:
+    """Say by which rule a scan was given to a class."""
+    rule = files.summary.threshold.rule
+    values = [value for value in files.summary.threshold.values if value is not None]
+    if files.kind != "binary":
+        share = " beside each class's share of the training fold" * (rule == "prevalence")
+        return f"by the highest probability{share}"
+    if isinstance(rule, float):
+        return f"at the threshold {rule:g}"
+    if rule in (None, "half"):
+        return "at the threshold 0.5"
+    ends = ""
+    if values:
+        ends = f" ({min(values):.2f} to {max(values):.2f} over folds)"
+    how = f"set by the rule {rule}"
+    if rule == "prevalence":
+        how = "set to the share of positives in the training fold"
+    return f"at the threshold of each fold{ends}, {how}"
+
+
+def list_settings(settings: Mapping[str, object], leave: Sequence[str] = ()) -> str:
+    """List settings by name; millimetres are a unit of the value."""
+    listed = []
+    for key, value in settings.items():
+        if value in (None, 0, "none", False) or key in leave:
+            continue
+        unit = " mm" if key.endswith("_mm") else ""
+        name = key.replace("_mm", "").replace("_", " ")
+        listed.append(f"{name} {value_text(value)}{unit}")
+    return "; ".join(listed)

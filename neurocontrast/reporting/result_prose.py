@@ -1,0 +1,349 @@
+"""The result in sentences: for the head of the page, in plain words, and for a methods reviewer."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from neurocontrast.documents.figures import Increment, Metric
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.image_prose import ImageResult
+from neurocontrast.reporting.naming import name_covariates, name_probe, name_splits
+from neurocontrast.reporting.prose import judge_difference, say_increment
+from neurocontrast.reporting.rivals import (
+    Rival,
+    rivals,
+    say_estimators,
+    say_rivals,
+    say_weights,
+    strongest,
+)
+from neurocontrast.reporting.texts import (
+    count_texts,
+    counted,
+    one_line,
+    permutation_result,
+)
+from neurocontrast.reporting.wording import (
+    DASH,
+    Named,
+    capitalise,
+    describe_metric,
+    interval_text,
+    number_text,
+    point_estimate,
+)
+
+_NO_FIGURE = "No figure of merit could be computed from these scans"
+
+
+class ResultProse(Protocol):
+    """Sentences about a metric of an evaluation."""
+
+    def sentence(self) -> str:
+        """Say the result in one sentence, for the head of the page."""
+
+    def plain(self) -> str:
+        """Say the whole result without a technical term."""
+
+    def reviewer(self) -> str:
+        """Say the whole result with the details that a reviewer asks for first."""
+
+    def data(self) -> str:
+        """Say how much was evaluated."""
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """Sentences about a metric of an evaluation of scans; `key` is None without any metric."""
+
+    files: EvaluationFolder
+    key: str | None
+
+    @property
+    def metric(self) -> Metric:
+        """Figures of the metric; empty where it was not computed."""
+        return self.files.metrics.get(self.key or "") or Metric()
+
+    @property
+    def named(self) -> Named:
+        """Names of the metric."""
+        return describe_metric(self.key or "", self.files.words)
+
+    @property
+    def value(self) -> float | None:
+        """Value of the embedding."""
+        return point_estimate(self.metric)
+
+    @property
+    def baseline(self) -> float | None:
+        """Value of the covariates alone; None without covariates."""
+        s = self.files.summary
+        if not s.baseline_covariates:
+            return None
+        return point_estimate(s.baseline.get(self.key or ""))
+
+    @property
+    def covariates(self) -> str:
+        """Covariates of the baseline, listed."""
+        return name_covariates(self.files.summary.baseline_covariates)
+
+    @cached_property
+    def rivals(self) -> list[Rival]:
+        """Further models beside the embedding."""
+        return rivals(self.files.summary)
+
+    def data(self) -> str:
+        """Say how many scans, subjects and sites were evaluated."""
+        return ", ".join(count_texts(self.files.summary.n))
+
+    def sentence(self) -> str:
+        """Say the result in one sentence, for the head of the page."""
+        value = self.value
+        if value is None:
+            return f"{_NO_FIGURE}."
+        files = self.files
+        text = f"{self.named.label} of {files.target}: {number_text(value, digits=2)}"
+        alone = None
+        if self.key == "auc" and files.kind == "binary":
+            text = (
+                f"Of 100 pairs of a “{files.positive}” and a “{files.negative}” scan, the model "
+                f"puts {value * 100:.0f} in the right order"
+            )
+            alone = ""
+        elif self.key == "balanced_accuracy":
+            text = (
+                f"The model gives {value * 100:.0f} of 100 scans the right class, every class "
+                "counting the same"
+            )
+            alone = ""
+        elif self.key == "mae":
+            text = (
+                f"The model misses {files.target} by {self._amount(value)}{self._unit} on average"
+            )
+            alone = "by "
+        if alone is not None and self.baseline is not None:
+            text += f", and {self.covariates} alone {alone}{self._amount(self.baseline)}"
+        for rival in strongest(self.rivals, self.key or ""):
+            by = "by " if self.key == "mae" else ""
+            amount = self._amount(rival.value(self.key or ""))
+            text += f"; {rival.named}{rival.without} {by}{amount}"
+        return one_line(f"{text}{self._where()}")
+
+    def _where(self) -> str:
+        n_sites = self.files.summary.n.sites
+        if not n_sites or n_sites < 2:
+            return "."
+        places = {
+            "unseen": ", at sites that it was not fitted on.",
+            "known": ", at sites that it was fitted on.",
+        }
+        return places.get(self.files.sites_tested, ".")
+
+    @property
+    def _unit(self) -> str:
+        if self.files.target == "age":
+            return " years"
+        return ""
+
+    def _amount(self, value: float | None) -> str:
+        """Write a value as the sentence of the metric needs."""
+        if value is None:
+            return DASH
+        if self.key == "mae":
+            return number_text(value, digits=1 if abs(value) >= 1 else 3)
+        if self.key in ("auc", "balanced_accuracy"):
+            return f"{value * 100:.0f}"
+        return number_text(value, digits=2)
+
+    def plain(self) -> str:
+        """Say the whole result without a technical term."""
+        value = self.value
+        if value is None:
+            return f"{_NO_FIGURE}; see the warnings and the fold table for why."
+        s = self.files.summary
+        simulated = "This is about groups in this study and is no diagnosis of any one person."
+        if s.simulated:
+            simulated = "The data are simulated: this says nothing about patients."
+        sentences = [
+            *self._plain_values(value),
+            self.increment(),
+            say_rivals(s, self.key or ""),
+            say_weights(s),
+            say_estimators(s),
+            simulated,
+        ]
+        return one_line(" ".join(sentences))
+
+    def _plain_values(self, value: float) -> list[str]:
+        """Say the value of the embedding, and the value of the covariates."""
+        files = self.files
+        knowing = f"Knowing only {self.covariates}, and not the scan"
+        baseline = self.baseline
+        if self.key == "auc" and files.kind == "binary":
+            sentences = [
+                f"Take one scan labelled “{files.positive}” and one labelled “{files.negative}” at "
+                "random: the model gives the higher score to the right one in "
+                f"{value * 100:.0f} of 100 such pairs{self._within(100, 0)}; guessing would give 50."
+            ]
+            if baseline is not None:
+                sentences.append(f"{knowing}, gives {baseline * 100:.0f}.")
+            return sentences
+        if self.key == "balanced_accuracy":
+            guess = ""
+            if files.classes:
+                guess = f"; guessing would give {100 / len(files.classes):.0f}"
+            sentences = [
+                f"With every class counting the same, {value * 100:.0f} of 100 scans are given the "
+                f"right class of {files.target}{self._within(100, 0)}{guess}."
+            ]
+            if baseline is not None:
+                sentences.append(f"{knowing}, gives {baseline * 100:.0f}.")
+            return sentences
+        if self.key == "mae":
+            digits = 1 if abs(value) >= 1 else 3
+            sentences = [
+                f"The predicted {files.target} misses the true one by "
+                f"{number_text(value, digits=digits)}{self._unit} on average"
+                f"{self._within(1, digits)}."
+            ]
+            if baseline is not None:
+                miss = number_text(baseline, digits=digits)
+                sentences.append(f"{knowing}, the miss is {miss}{self._unit}.")
+            return sentences
+        sentences = [
+            f"{self.named.label} of {files.target}: {number_text(value, digits=2)}"
+            f"{self._within(1, 2)}."
+        ]
+        if baseline is not None:
+            alone = number_text(baseline, digits=2)
+            sentences.append(f"With {self.covariates} alone: {alone}.")
+        return sentences
+
+    def _within(self, scale: float, digits: int) -> str:
+        interval = self.metric.interval
+        if not interval:
+            return ""
+        low = number_text(interval[0] * scale, digits=digits)
+        high = number_text(interval[1] * scale, digits=digits)
+        return f" ({self.files.percent} interval {low} to {high})"
+
+    def increment(self) -> str:
+        """Say whether the embedding adds to the covariates."""
+        s = self.files.summary
+        change = s.increment.get(self.key or "", Increment())
+        if not s.baseline_covariates or change.difference is None:
+            return "What the scan adds to the covariates was not computed."
+        verdict = judge_difference(change.interval, higher_is_better=self.named.higher_is_better)
+        return say_increment(verdict, self.covariates, same_estimator=_same_estimator(self.files))
+
+    def reviewer(self) -> str:
+        """Say the whole result with the details that a reviewer asks for first."""
+        s = self.files.summary
+        opening = f"{self._fitting()}; {self._people()}; {name_splits(self.files)}."
+        if self.key is None:
+            return one_line(f"{opening} No metric was defined.")
+        figures = f"{self._pooled()}{self._over_folds()}{self._beside_covariates()}"
+        for rival in self.rivals:
+            figures += self._beside_rival(rival)
+        return one_line(f"{opening} {figures}. {say_weights(s)} {say_estimators(s)}")
+
+    def _fitting(self) -> str:
+        s = self.files.summary
+        where = "inside each training fold"
+        if self.files.fixed:
+            where = "on the scans of training"
+        if s.finetuning:
+            return f"{capitalise(s.probe.name or '')}, trained end to end {where}"
+        probe = name_probe(self.files)
+        if not s.probe.own:
+            probe = f"standardisation and {probe}"
+        return f"Frozen features, {probe} fitted {where}"
+
+    def _people(self) -> str:
+        n = self.files.summary.n
+        scans = counted(n.scans, "scan")
+        return f"{scans} of {counted(n.subjects, 'subject')} at {counted(n.sites, 'site')}"
+
+    def _pooled(self) -> str:
+        s = self.files.summary
+        name = f"Pooled out-of-fold {self.named.name}"
+        if self.files.fixed:
+            name = f"{capitalise(self.named.name)} of the test scans"
+        text = f"{name} {number_text(self.value)}"
+        if not self.metric.interval:
+            return text
+        of_units = f" over {s.bootstrap.unit}s" if s.bootstrap.unit else ""
+        draws = f", {s.bootstrap.n:,} draws" if s.bootstrap.n else ""
+        ends = interval_text(self.metric.interval)
+        return f"{text} ({self.files.percent} bootstrap{of_units}{draws}: {ends})"
+
+    def _over_folds(self) -> str:
+        metric = self.metric
+        if metric.mean is None or self.files.fixed:
+            return ""
+        spread = "" if metric.sd is None else f", SD {number_text(metric.sd)}"
+        return (
+            f"; mean over folds {number_text(metric.mean)}{spread} (a spread between folds, not a "
+            "confidence interval)"
+        )
+
+    def _beside_covariates(self) -> str:
+        s = self.files.summary
+        text = ""
+        if self.baseline is not None:
+            text = f"; covariates alone ({self.covariates}) {number_text(self.baseline)}"
+        if s.baseline_covariates:
+            change = _change_text(s.increment.get(self.key or "", Increment()))
+            if change:
+                text += f"; difference {change}"
+        return text + self._permuted()
+
+    def _permuted(self) -> str:
+        test = permutation_result(self.files, self.key)
+        if test is None:
+            return ""
+        within = f" within {test.within}" if test.within else ""
+        return (
+            f"; one-sided permutation p = {test.p_value:.3g} ({test.k:,} of {test.n:,} "
+            f"permutations{within} as good)"
+        )
+
+    def _beside_rival(self, rival: Rival) -> str:
+        key = self.key or ""
+        if key not in rival.metrics:
+            return ""
+        beside = rival.increment.get(key, Increment())
+        text = f"; {rival.named} {number_text(point_estimate(rival.metrics[key]))}"
+        change = _change_text(beside)
+        if change:
+            text += f", difference {change}"
+        if beside.p_value is not None:
+            text += f", corrected resampled t-test over folds p = {beside.p_value:.3g}"
+            if beside.p_adjusted is not None:
+                text += f" ({beside.p_adjusted:.3g} by Holm, for {len(self.rivals)} models)"
+        return text
+
+
+def _same_estimator(files: EvaluationFolder) -> bool:
+    """Tell whether embedding and covariates have estimators of one name, as far as was written."""
+    estimators = files.summary.estimators
+    if files.summary.finetuning or not {"embedding", "baseline"} <= set(estimators):
+        return True
+    return estimators["embedding"].name == estimators["baseline"].name
+
+
+def result_prose(files: EvaluationFolder) -> ResultProse:
+    """Return the sentences about the headline metric, for scans or for images."""
+    if files.words.kind == "images":
+        return ImageResult(files, files.headline)
+    return ScanResult(files, files.headline)
+
+
+def _change_text(change: Increment) -> str:
+    """Write a difference with its interval; empty without any."""
+    if change.difference is None:
+        return ""
+    ends = interval_text(change.interval, signed=True)
+    if ends == DASH:
+        ends = "no interval"
+    return f"{number_text(change.difference, signed=True)} ({ends})"

@@ -1,0 +1,183 @@
+"""Texts of the report from Jinja templates, which lay out and take every name from here."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jinja2
+import yaml
+
+from neurocontrast.documents.result import Counts
+from neurocontrast.reporting import naming, wording
+from neurocontrast.reporting.blocks import Block, Section
+from neurocontrast.reporting.folder import TEMPLATES, EvaluationFolder
+from neurocontrast.reporting.wording import join_words, value_text
+
+_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
+    (TEMPLATES / "sections.yaml").read_text("utf-8")
+)
+
+
+def count_texts(n: Counts) -> list[str]:
+    """Write how many scans, subjects and sites are recorded: "120 scans"."""
+    texts = []
+    for count, noun in ((n.scans, "scan"), (n.subjects, "subject"), (n.sites, "site")):
+        if count is not None:
+            texts.append(wording.count_text(count, noun))
+    return texts
+
+
+def counted(n: int | None, noun: str) -> str:
+    """Write a count with its noun, or that it is not recorded."""
+    if not n:
+        return f"unrecorded {noun}s"
+    return wording.count_text(n, noun)
+
+
+@dataclass(frozen=True)
+class PermutationResult:
+    """Permutation test of a metric, with ``p_value = (1 + k)/(1 + n)``.
+
+    `k` of `n` permutations of labels between units were at least as good as observed; `within`
+    names where labels stayed, such as ``site and fold``.
+    """
+
+    n: int
+    k: int
+    p_value: float
+    unit: str
+    within_site: bool
+    within_fold: bool
+
+    @property
+    def within(self) -> str:
+        """Where labels were exchanged; empty for everywhere."""
+        return within_text(self.within_site, self.within_fold)
+
+    @property
+    def among(self) -> str:
+        """Continue "labels were exchanged between subjects"."""
+        if self.within_site and self.within_fold:
+            return " of the same site and test fold"
+        if self.within_site:
+            return " of the same site"
+        if self.within_fold:
+            return " of the same test fold"
+        return ""
+
+
+def within_text(within_site: bool | None, within_fold: bool | None) -> str:
+    """Name where labels of a permutation test were exchanged; empty for everywhere."""
+    places = []
+    if within_site:
+        places.append("site")
+    if within_fold:
+        places.append("fold")
+    return " and ".join(places)
+
+
+def permutation_result(files: EvaluationFolder, metric: str | None) -> PermutationResult | None:
+    """Return the permutation test of a metric; None where there was none."""
+    test = files.summary.permutation
+    p_value = test.p_values.get(metric or "") if test else None
+    if test is None or p_value is None or not test.n:
+        return None
+    return PermutationResult(
+        n=test.n,
+        k=round(p_value * (1 + test.n)) - 1,
+        p_value=p_value,
+        unit=test.unit or "subject",
+        within_site=bool(test.within_site),
+        within_fold=bool(test.within_fold),
+    )
+
+
+def _unique(values: Sequence[object]) -> list[object]:
+    return list(dict.fromkeys(values))
+
+
+_JINJA = jinja2.Environment(
+    loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # plain text, which the page escapes
+    extensions=["jinja2.ext.do"],
+)
+_JINJA.filters |= {
+    "number": wording.number_text,
+    "interval": wording.interval_text,
+    "value": value_text,
+    "listed": join_words,
+    "quoted": naming.quoted,
+    "cap": wording.capitalise,
+    "counted": counted,
+    "once": _unique,
+    "settings": naming.list_settings,
+}
+_JINJA.globals |= {
+    "metric": wording.describe_metric,
+    "point": wording.point_estimate,
+    "metric_text": wording.metric_text,
+    "metric_range": wording.metric_range,
+    "chance": wording.chance_level,
+    "naming": naming,
+}
+
+
+def template_of(text: str, words: wording.Words) -> jinja2.Template:
+    """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``.
+
+    A file in the folder of what was evaluated, such as ``images/``, comes before that of all
+    evaluations.
+    """
+    if text.endswith(".j2"):
+        return _JINJA.select_template([f"{words.kind}/{text}", text])
+    return _JINJA.from_string(text)
+
+
+def write(text: str, files: EvaluationFolder, **names: object) -> str:
+    """Fill a Jinja text and set it as one line of prose.
+
+    The text sees `files`, their `words`, evaluation.json as `s`, the run as `run`, and `names`; a
+    name that is none of them is an error.
+    """
+    return one_line(_fill(text, files.words, _names_of(files) | names))
+
+
+def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> list[tuple[str, str]]:
+    """Fill a Jinja text of several paragraphs, and return each that says something, with its ``## Heading.``."""
+    return split_paragraphs(_fill(text, files.words, _names_of(files) | names))
+
+
+def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tuple[str, str]]:
+    """Fill a Jinja text of several paragraphs from `names` alone, for pages without an evaluation."""
+    return split_paragraphs(_fill(text, words, names))
+
+
+def split_paragraphs(text: str) -> list[tuple[str, str]]:
+    """Split a text at its lines ``## Heading.``; paragraphs that say nothing are left out."""
+    paragraphs = []
+    for part in re.split(r"^\s*## ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = part.partition("\n")
+        if body.strip():
+            paragraphs.append((heading.strip(), one_line(body)))
+    return paragraphs
+
+
+def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: object) -> Section:
+    """Return a section with the title and the lead of ``sections.yaml``; its `name` is the key unless given."""
+    title = _SECTIONS[key]["title"].format(**values)
+    lead = _SECTIONS[key]["lead"].format(**values)
+    return Section(name or key, title, blocks, lead=lead.strip())
+
+
+def _names_of(files: EvaluationFolder) -> dict[str, object]:
+    return {"files": files, "s": files.summary, "run": files.run}
+
+
+def _fill(text: str, words: wording.Words, names: Mapping[str, object]) -> str:
+    return template_of(text, words).render(words=words, **names)
+
+
+def one_line(text: str) -> str:
+    """Join lines, and take out the blanks that conditions leave before punctuation."""
+    return re.sub(r"(?<=\() | (?=[.,;:)])", "", " ".join(text.split()))

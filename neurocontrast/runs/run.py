@@ -1,0 +1,366 @@
+"""A run that is to be trained: created, or continued where it was stopped.
+
+Everything is checked before the first scan is prepared, and nothing is written before that. The
+first process of several opens the run; the others follow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import pandas as pd
+
+from neurocontrast.config import AnyConfig, Config
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.sources import AnySource
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import Samples
+from neurocontrast.encoders.weights import SECOND, save_model
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import hold
+from neurocontrast.parallel.launch import Engine, after_first
+from neurocontrast.progress import Progress
+from neurocontrast.runs.answer import keep_answer
+from neurocontrast.runs.components import RunComponents, build_components
+from neurocontrast.runs.contracts import contracts_of
+from neurocontrast.runs.folder import (
+    check_can_continue,
+    check_new,
+    check_same_number,
+    continue_run,
+    is_finished,
+    read_preprocessing,
+    read_provenance,
+    start_run,
+)
+from neurocontrast.runs.initial import restore_initial
+from neurocontrast.runs.inputs import Inputs, check_machine, read_settings
+from neurocontrast.runs.skipped import (
+    NONE,
+    SKIPPED,
+    leave_out,
+    leave_out_unlearnable,
+    make_ready,
+    read_skipped,
+    without,
+    write_skipped,
+)
+from neurocontrast.runs.views import warn_of_other_views
+from neurocontrast.training.components import Facts, fit_beside, fit_components
+from neurocontrast.training.loop import train
+from neurocontrast.training.state import ContrastiveState
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that has begun on disk, or that continues."""
+
+    is_new: bool
+    components: RunComponents | None = None
+    """Data, network and loss; None where the run is finished."""
+    skipped: list[str] = field(default_factory=list)
+    """Names of the scans that are left out."""
+
+    def for_others(self) -> Json:
+        """Return all that the other processes must know, JSON-ready."""
+        samples = None
+        if self.components is not None:
+            samples = self.components.source.contract().content()
+        return {"is_new": self.is_new, "samples": samples, "skipped": self.skipped}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Configuration, folder and source of the samples of a run that is to be trained.
+
+    Parameters
+    ----------
+    settings : Config
+        Configuration of the run.
+    folder : Path
+        Directory of the run.
+    source : source
+        Where samples come from, before anything is learned of them.
+    resumes : bool
+        Whether a run that is in `folder` is continued; where there is none it begins.
+
+    Examples
+    --------
+    >>> from neurocontrast.runs.run import Run
+    >>> run = Run.create("yaware", "runs/first")  # doctest: +SKIP
+    >>> run.components().model  # doctest: +SKIP
+    """
+
+    settings: Config
+    folder: Path
+    source: AnySource
+    resumes: bool = False
+
+    @classmethod
+    def create(
+        cls, config: AnyConfig | None, out: str | os.PathLike[str], inputs: Inputs | None = None
+    ) -> Self:
+        """Check a configuration for a run in an empty folder; nothing is written yet."""
+        return cls._checked(config, Path(out), inputs or Inputs(), resumes=False)
+
+    @classmethod
+    def resume(
+        cls,
+        out: str | os.PathLike[str],
+        config: AnyConfig | None = None,
+        inputs: Inputs | None = None,
+    ) -> Self:
+        """Check that a run can continue, by default with its own configuration, or begin where there is none."""
+        return cls._checked(config, Path(out), inputs or Inputs(), resumes=True)
+
+    @classmethod
+    def _checked(
+        cls, config: AnyConfig | None, folder: Path, inputs: Inputs, *, resumes: bool
+    ) -> Self:
+        """Refuse, before any process starts, a run that could not be trained."""
+        settings = inputs.with_table(read_settings(config, folder, resumes=resumes))
+        check_same_number(folder, settings)
+        check_machine(settings)
+        settings = inputs.with_transforms(settings)
+        source = inputs.source(settings)
+        # Refuses views, and needs a package for some images: before anything is written.
+        source.views(settings.augment, seed=settings.seed)
+        return cls(settings, folder, source, resumes)
+
+    def read_cohort(self, *, check_images: bool = True, skipped: Collection[str] = ()) -> Cohort:
+        """Read the rows of the table that the configuration keeps, without those that were skipped."""
+        return read_cohort_of(
+            self.settings, self.source, check_images=check_images, skipped=skipped
+        )
+
+    def components(self, cohort: Cohort | None = None, *, is_new: bool = True) -> RunComponents:
+        """Build data, network and loss; refuse what cannot be trained. By default of the whole table."""
+        if cohort is None:
+            cohort = self.read_cohort()
+        return build_components(self.settings, cohort, self.source, is_new=is_new)
+
+    def train(self, engine: Engine, progress: Progress) -> None:
+        """Open the run in the first process and then in the others, train, and save the encoder."""
+        with ExitStack() as stack:
+            opened = after_first(
+                engine.processes,
+                partial(self._open, stack, progress),
+                self._follow,
+                tell=OpenedRun.for_others,
+            )
+            components = opened.components
+            if components is None:
+                progress.message(
+                    f"{self.folder}: this run is finished; there is nothing to continue."
+                )
+                return
+            if self.settings.training.init is not None:
+                restore_initial(components.model.halves[0], self.folder)
+            if components.objective is None:
+                self._fit_linear(components, progress)
+            else:
+                self._train_network(components, engine, resume=not opened.is_new, progress=progress)
+
+    def save(
+        self,
+        components: RunComponents,
+        progress: Progress,
+        *,
+        fitted: Facts | None = None,
+        beside: Facts | None = None,
+        **facts: Json,
+    ) -> None:
+        """Write the known answer of each encoder, and then the encoders, with which the run is finished.
+
+        Parameters
+        ----------
+        components : RunComponents
+            Components with trained weights.
+        progress : Progress
+            Receives progress messages.
+        fitted, beside : dict, optional
+            Facts of linear components, in place of a network or beside it.
+        **facts
+            Other sections of ``encoder.json``.
+        """
+        contracts = contracts_of(self.settings, components, self.folder, fitted or {})
+        if beside is not None:
+            contracts[0] = contracts[0].with_keys(beside=beside)
+        folders = (self.folder, self.folder / SECOND)
+        rows = components.data.training_rows
+        for folder, half, source in zip(
+            folders, components.model.halves, components.source.halves, strict=False
+        ):
+            keep_answer(folder, half.encoder, source, components.cohort, rows, progress)
+        save_model(
+            self.folder,
+            components.model,
+            contracts,
+            run=self.folder,
+            heads=components.objective is not None,
+            **facts,
+        )
+        progress.message(f"{self.folder}: finished.")
+
+    def _fit_linear(self, components: RunComponents, progress: Progress) -> None:
+        """Fit a linear encoder in one pass, and save it."""
+        fitted = fit_components(
+            components.model.encoder,
+            components.data,
+            components.training_subjects,
+            seed=self.settings.seed,
+            progress=progress,
+        )
+        self.save(components, progress, fitted=fitted)
+
+    def _train_network(
+        self, components: RunComponents, engine: Engine, *, resume: bool, progress: Progress
+    ) -> None:
+        """Train the network in all processes, and save it in the first."""
+        assert components.objective is not None
+        assert components.sampler is not None
+        state = ContrastiveState(
+            components.model,
+            components.objective,
+            components.source.views(self.settings.augment, seed=self.settings.seed),
+            components.data,
+            settings=self.settings.training,
+            sampler=components.sampler,
+            engine=engine,
+        )
+        result = train(state, self.folder, resume=resume, progress=progress)
+        if not engine.processes.is_first:
+            return
+        beside = None
+        if self.settings.encoder.beside is not None:
+            beside = fit_beside(
+                components.model.encoder,
+                components.data,
+                components.training_subjects,
+                seed=self.settings.seed,
+                progress=progress,
+            )
+        self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
+
+    def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
+        """Check everything, prepare the scans, and write what begins a run; `stack` holds its lock."""
+        is_new = check_new(self.folder, resume=self.resumes)
+        if not is_new and is_finished(self.folder, self.settings):
+            check_can_continue(self.folder, self.settings, self._cohort_if_there())
+            return OpenedRun(is_new=False)
+        recorded = [] if is_new else read_skipped(self.folder)
+        cohort = self.read_cohort(skipped=recorded)
+        for warning in cohort.warnings:
+            progress.warning(warning)
+        if not is_new:
+            check_can_continue(self.folder, self.settings, cohort)
+        cohort, unlearnable = leave_out_unlearnable(
+            self.settings, self.source, cohort, progress, is_new=is_new
+        )
+        components = self.components(cohort, is_new=is_new)
+        for warning in components.columns_of_no_effect():
+            progress.warning(warning)
+        stack.enter_context(hold(self.folder, progress))
+        if check_new(self.folder, resume=not is_new) != is_new:
+            raise ConfigError(
+                f"out: '{self.folder}' has changed while this command began. Start it again."
+            )
+        if is_new:
+            opened = self._begin(components, unlearnable, progress)
+        else:
+            opened = replace(self._continue(components, progress), skipped=recorded)
+        # What a killed process left half-written.
+        for path in list(self.folder.rglob(".tmp-*")):
+            path.unlink(missing_ok=True)
+        return opened
+
+    def _cohort_if_there(self) -> Cohort | None:
+        """Read the table of a finished run, which needs its scans and their table no more, if it is there."""
+        table = self.source.table
+        is_there = isinstance(table, pd.DataFrame) or (table is not None and Path(table).is_file())
+        if not is_there:
+            return None
+        return self.read_cohort(check_images=False, skipped=read_skipped(self.folder))
+
+    def _begin(
+        self, components: RunComponents, unlearnable: pd.DataFrame, progress: Progress
+    ) -> OpenedRun:
+        """Prepare the scans of a new run, and write its start."""
+        cohort = components.cohort
+        skipped = NONE
+        if self.source.skips:
+            cohort, skipped = leave_out(components.source, cohort, progress)
+            if len(skipped):
+                components = self.components(cohort)
+            skipped = pd.concat([unlearnable, skipped], ignore_index=True)
+        source = components.source.fitted(cohort, components.data.training_rows, progress)
+        components = components.with_source(source)
+        make_ready(source, cohort, progress)
+        for doubt in source.doubts(cohort):
+            progress.warning(doubt)
+        self._warn_of_probe(components, progress)
+        self._write_start(components, skipped, progress)
+        return OpenedRun(True, components, skipped["scan"].tolist())
+
+    def _write_start(
+        self, components: RunComponents, skipped: pd.DataFrame, progress: Progress
+    ) -> None:
+        """Write which scans are left out, the weights to start from, ``provenance.json`` and ``config.yaml``."""
+        cohort = components.cohort
+        facts = components.facts() | self.source.record(cohort) | {"n_skipped": len(skipped)}
+        contents = components.source.contents(cohort, progress)
+        write_skipped(self.folder / SKIPPED, skipped)
+        people = None
+        if components.start is not None:
+            samples = components.source.halves[0].contract()
+            components.start.keep(components.model.halves[0], self.folder, samples, progress)
+            facts["init"] = components.start.start
+            people = components.start.people
+        start_run(self.folder, self.settings, cohort, facts, contents=contents, earlier=people)
+
+    def _continue(self, components: RunComponents, progress: Progress) -> OpenedRun:
+        """Prepare the scans of a run that continues as they were when it began."""
+        cohort = components.cohort
+        self.source.check_unchanged(cohort, read_provenance(self.folder), self.folder)
+        source = read_preprocessing(self.folder, components.source)
+        if source is None:
+            source = components.source.fitted(cohort, components.data.training_rows, progress)
+        components = components.with_source(source)
+        make_ready(source, cohort, progress)
+        self._warn_of_probe(components, progress)
+        if components.objective is not None:
+            warn_of_other_views(source, self.folder, progress)
+        continue_run(self.folder, self.settings, progress)
+        return OpenedRun(False, components)
+
+    def _warn_of_probe(self, components: RunComponents, progress: Progress) -> None:
+        """Warn of probes during training that have no scans to be scored on."""
+        if self.settings.training.probe_every and not len(components.data.validation_rows):
+            progress.warning(
+                "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no "
+                "scans to score it on."
+            )
+
+    def _follow(self, told: Mapping[str, Any]) -> OpenedRun:
+        """Open the run as the first process has opened it, in another."""
+        if told["samples"] is None:
+            return OpenedRun(told["is_new"])
+        components = self.components(self.read_cohort(skipped=told["skipped"]), is_new=False)
+        samples = Samples.model_validate(told["samples"])
+        source = components.source.as_in_run(samples)
+        return OpenedRun(told["is_new"], components.with_source(source), told["skipped"])
+
+
+def read_cohort_of(
+    settings: Config, source: AnySource, *, check_images: bool = True, skipped: Collection[str] = ()
+) -> Cohort:
+    """Return the rows of the table of samples that a configuration keeps, without those that a run has skipped."""
+    assert source.table is not None
+    cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
+    return without(cohort, skipped) if skipped else cohort

@@ -1,0 +1,114 @@
+"""Scans of a table that a run cannot use and leaves out, where it is told so.
+
+They are named on the screen and in ``skipped.tsv``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.config import Config
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.listing import read_table
+from neurocontrast.data.sources import AnySource, BrainVolumes
+from neurocontrast.exceptions import CheckpointError, DataError
+from neurocontrast.files import write_table
+from neurocontrast.progress import Progress
+
+SKIPPED = "skipped.tsv"
+"""Table of a run with the scans that were left out, where there are any: ``scan`` and ``reason``."""
+NONE = pd.DataFrame({"scan": [], "reason": []}, dtype=object)
+"""The table where no scan is left out."""
+_N_SHOWN = 10
+
+
+def without(cohort: Cohort, names: Collection[str]) -> Cohort:
+    """Return the cohort without the scans that have one of these names."""
+    return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
+
+
+def make_ready(source: AnySource, cohort: Cohort, progress: Progress) -> None:
+    """Prepare the scans of a cohort; where some cannot be used, the error says how to leave them out."""
+    try:
+        source.make_ready(cohort, progress)
+    except DataError as error:
+        if not isinstance(source, BrainVolumes) or type(error) is not DataError or len(cohort) == 1:
+            raise
+        raise DataError(
+            f"{error}\nTo leave such scans out, set data.skip_unreadable=true (--skip)."
+        ) from error
+
+
+def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
+    """Prepare the scans of a cohort; return those that can be used, and a table of the others, to be written.
+
+    Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
+    empty.
+    """
+    if not source.skips:
+        make_ready(source, cohort, progress)
+        return cohort, NONE
+    return _without_failures(cohort, source.failures(cohort, progress), progress)
+
+
+def leave_out_unlearnable(
+    settings: Config,
+    source: AnySource,
+    cohort: Cohort,
+    progress: Progress,
+    *,
+    is_new: bool = True,
+) -> tuple[Cohort, pd.DataFrame]:
+    """Leave out the rows whose tables show that a new run cannot use them, if `source` skips.
+
+    A run that continues is without the rows that it left out when it began.
+    """
+    if not (source.skips and is_new):
+        return cohort, NONE
+    return _without_failures(cohort, source.unlearnable(cohort, settings.seed), progress)
+
+
+def _without_failures(
+    cohort: Cohort, failures: Mapping[int, str], progress: Progress
+) -> tuple[Cohort, pd.DataFrame]:
+    """Return the rows without a failure, and the table of the others, of which a warning tells."""
+    names = cohort.names()
+    rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]
+    skipped = pd.DataFrame(rows, columns=["scan", "reason"], dtype=object)
+    if len(skipped) == len(cohort):
+        raise DataError(
+            f"{cohort.source.name}: none of {len(cohort)} scans can be used, for instance: "
+            f"{skipped['reason'].iloc[0]}"
+        )
+    if len(skipped):
+        n_people = cohort.table["subject_id"].iloc[list(failures)].nunique()
+        people = f", of {n_people} people," if n_people < len(rows) else ""
+        lines = [f"{len(rows)} of {len(cohort)} scans{people} cannot be used and are left out:"]
+        for scan, reason in rows[:_N_SHOWN]:
+            lines.append(f"  {scan}: {reason}")
+        if len(rows) > _N_SHOWN:
+            lines.append(f"  … and {len(rows) - _N_SHOWN} more")
+        progress.warning("\n".join(lines))
+    return without(cohort, set(skipped["scan"])), skipped
+
+
+def write_skipped(path: Path, skipped: pd.DataFrame) -> None:
+    """Write the table of scans that were left out; where there are none, an earlier one is removed."""
+    if len(skipped):
+        write_table(path, skipped)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read_skipped(folder: Path) -> list[str]:
+    """Return the names of the scans that a run has left out."""
+    path = folder / SKIPPED
+    if not path.is_file():
+        return []
+    skipped = read_table(
+        path, needed=["scan"], error=CheckpointError, remedy="Copy the run again.", dtype=str
+    )
+    return skipped["scan"].tolist()

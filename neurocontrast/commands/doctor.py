@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from neurocontrast.config import as_config
+from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.sources import source_of
 from neurocontrast.encoders import build_model, check_shape
@@ -15,7 +15,7 @@ from neurocontrast.parallel.devices import describe_processor, usable_accelerato
 from neurocontrast.progress import SILENT
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.components import build_components
-from neurocontrast.runs.inputs import AnyConfig, with_folder_of_init
+from neurocontrast.runs.inputs import with_folder_of_init
 from neurocontrast.runs.members import check_members, plan_members, start_of_member
 from neurocontrast.runs.skipped import leave_out_unlearnable
 from neurocontrast.torch_state import in_default_torch_state

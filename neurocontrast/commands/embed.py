@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.columns import Where
 from neurocontrast.data.listing import AnyTable
@@ -58,7 +58,7 @@ def embed(
     participants: AnyTable,
     out: str | os.PathLike[str],
     images_root: str | os.PathLike[str] | None = None,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: AnyConfig | None = None,
     transforms: Compose | Sequence[Transform] | None = None,
     overwrite: bool = False,
     progress: Progress | bool | None = None,

@@ -1,19 +1,18 @@
 """Where in the brain a frozen encoder and the probe of an evaluation look."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 from nibabel.affines import apply_affine
 
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
@@ -105,7 +104,7 @@ def explain(
     out: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
     atlas: str | os.PathLike[str] | None = None,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: AnyConfig | None = None,
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> Path:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.evaluate import EvaluationResult
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
 from neurocontrast.documents.result import FILE
@@ -46,7 +46,7 @@ def finetune(
     target: str | None = None,
     from_scratch: bool = False,
     images_root: str | os.PathLike[str] | None = None,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: AnyConfig | None = None,
     transforms: Compose | Sequence[Transform] | None = None,
     overwrite: bool = False,
     progress: Progress | bool | None = None,

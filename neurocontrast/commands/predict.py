@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from neurocontrast.commands.predicting import (
     tell_rows,
 )
 from neurocontrast.commands.written import Written
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data.listing import AnyTable, read_table
 from neurocontrast.display import as_progress
 from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
@@ -80,7 +79,7 @@ def predict(
     out: str | os.PathLike[str] | None = None,
     run: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: AnyConfig | None = None,
     calibrate: AnyTable | None = None,
     features: bool = False,
     overwrite: bool = False,
@@ -306,7 +305,7 @@ def _weights_at(
 def _read_features(
     fitted: FittedProbe,
     people: AnyEmbeddings,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
+    config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], Description, list[str]]:
     """Return the rows and features of an embeddings table, what is recorded of it, and doubts about how it is read."""
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):

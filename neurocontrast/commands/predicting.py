@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from neurocontrast.commands.written import Written
-from neurocontrast.config import Config
+from neurocontrast.config import AnyConfig
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.provenance import Description
 from neurocontrast.reporting.wording import number_text
@@ -27,7 +26,7 @@ class Request:
     out: Path | None
     run: Path | None
     images_root: str | os.PathLike[str] | None
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None
+    config: AnyConfig | None
     calibrate: AnyTable | None
     features: bool
     overwrite: bool

@@ -8,6 +8,7 @@ import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
+from neurocontrast.config import AnyConfig
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
 from neurocontrast.encoders.members import has_members, read_record
@@ -16,7 +17,7 @@ from neurocontrast.parallel.launch import joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting.wording import count_text, number_text
 from neurocontrast.runs.folder import read_metrics, read_provenance
-from neurocontrast.runs.inputs import AnyConfig, Inputs
+from neurocontrast.runs.inputs import Inputs
 from neurocontrast.runs.members import train_members
 from neurocontrast.runs.run import Run
 from neurocontrast.torch_state import in_default_torch_state

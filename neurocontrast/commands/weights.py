@@ -10,13 +10,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
 
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
@@ -74,7 +73,7 @@ def import_weights(
     *,
     architecture: str,
     out: str | os.PathLike[str],
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: AnyConfig | None = None,
     progress: Progress | bool | None = None,
 ) -> Path:
     """Write the weights of another program as a folder that `embed` and `pretrain` take as a run.

@@ -1,7 +1,15 @@
 """The configuration: its schema, how it is loaded, and the objects it describes."""
 
-from neurocontrast.config.load import as_config, differences, load_config, write_config
+from neurocontrast.config.load import AnyConfig, as_config, differences, load_config, write_config
 from neurocontrast.config.schema import Config
 from neurocontrast.losses.registry import build_objective
 
-__all__ = ["Config", "as_config", "build_objective", "differences", "load_config", "write_config"]
+__all__ = [
+    "AnyConfig",
+    "Config",
+    "as_config",
+    "build_objective",
+    "differences",
+    "load_config",
+    "write_config",
+]

@@ -33,6 +33,8 @@ from neurocontrast.files import write_text
 from neurocontrast.reading import DAMAGE, NO_FILE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
+AnyConfig: TypeAlias = Config | Mapping[str, Any] | str | os.PathLike[str]
+"""Configuration as every command takes it: sections, or the file or name of a recipe."""
 _Counts: TypeAlias = dict[int, int]
 _Content: TypeAlias = dict[str, Any]
 _PATHS = (
@@ -111,7 +113,7 @@ def _content_given(config: object) -> _Content:
     )
 
 
-def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Config:
+def as_config(config: AnyConfig) -> Config:
     """Return a configuration given as one, as a mapping of sections, or as the path of a YAML file."""
     if isinstance(config, Config):
         if not isinstance(config.objective, Mapping):

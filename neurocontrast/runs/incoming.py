@@ -2,17 +2,16 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.listing import AnyTable, place_of
@@ -202,7 +201,7 @@ class OpenedRun:
     def load(
         cls,
         run: Path,
-        config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
+        config: AnyConfig | None,
     ) -> Self:
         """Load the networks of a run."""
         settings = as_config({} if config is None else config)
@@ -275,7 +274,7 @@ def open_scans(
     fitted: FittedProbe,
     *,
     images_root: str | os.PathLike[str] | None,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
+    config: AnyConfig | None,
 ) -> IncomingScans:
     """List scans, and load the network of the run whose features a probe was fitted on; refuse that of another encoder.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pandas as pd
 from monai.transforms import Compose
 
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import AnyConfig, Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import AnySource, source_of
@@ -20,8 +19,6 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.runs.folder import check_new
 from neurocontrast.weights import folder_of
-
-AnyConfig = Config | Mapping[str, Any] | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from neurocontrast.config import Config
+from neurocontrast.config import AnyConfig, Config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.sources import AnySource
 from neurocontrast.documents.document import Json
@@ -40,7 +40,7 @@ from neurocontrast.runs.folder import (
     start_run,
 )
 from neurocontrast.runs.initial import restore_initial
-from neurocontrast.runs.inputs import AnyConfig, Inputs, check_machine, read_settings
+from neurocontrast.runs.inputs import Inputs, check_machine, read_settings
 from neurocontrast.runs.skipped import (
     NONE,
     SKIPPED,

@@ -44,18 +44,18 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 1_531, 0),
-    Ratchet("functions over 30 statements", 17, 0),
+    Ratchet("lines over 100 columns", 1_452, 0),
+    Ratchet("functions over 30 statements", 12, 0),
     Ratchet("files over 250 statements", 8, 0),
-    Ratchet("functions over 8 branches", 21, 0),
+    Ratchet("functions over 8 branches", 18, 0),
     Ratchet("functions over 7 parameters", 18, 0),
-    Ratchet("mappings of any value", 236, 60),
-    Ratchet("generic stored names", 992, 150),
-    Ratchet("double assignments", 16, 16),
-    Ratchet("conditional expressions", 1_078, 550),
-    Ratchet("comprehensions", 1_476, 880),
+    Ratchet("mappings of any value", 131, 60),
+    Ratchet("generic stored names", 883, 150),
+    Ratchet("double assignments", 14, 16),
+    Ratchet("conditional expressions", 950, 550),
+    Ratchet("comprehensions", 1_304, 880),
     Ratchet("fmt: skip", 0, 0),
-    Ratchet("first lines of docstrings that need another", 473, 0),
+    Ratchet("first lines of docstrings that need another", 463, 0),
 )
 """Limits by the thousand statements (6, 25 and 40) are given for 22,000 statements."""
 

@@ -43,7 +43,7 @@ def test_splits_and_classes_are_read_from_folders(write_folder):
         ("val/cat/1.png", "validation", "cat"),
         ("test/dog/a/2.png", "test", "dog"),
     }
-    assert pictures.origin["n_files_skipped"] == 1
+    assert pictures.origin.n_files_skipped == 1
 
 
 def test_folders_above_the_classes_are_taken_off(write_folder):

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.tissue_codes import GREY, WHITE
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.registration import (
     correct_bias,
@@ -31,31 +32,6 @@ from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.transforms.preprocessing import mni_grid
 
 MRICRON = Path("/usr/share/mricron/templates")
-GREY = [
-    *range(100, 208),
-    38,
-    39,
-    71,
-    72,
-    73,
-    59,
-    60,
-    36,
-    37,
-    23,
-    30,
-    57,
-    58,
-    55,
-    56,
-    31,
-    32,
-    47,
-    48,
-    75,
-    76,
-]
-WHITE = [*range(81, 96), 69, 40, 41]
 
 
 def dice(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:

@@ -31,34 +31,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import GroupKFold
 
+from benchmarks.tissue_codes import GREY, WHITE
 from neurocontrast.commands.prepare import prepare
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
-GREY_CODES = (
-    *range(100, 208),
-    38,
-    39,
-    71,
-    72,
-    73,
-    59,
-    60,
-    36,
-    37,
-    23,
-    30,
-    57,
-    58,
-    55,
-    56,
-    31,
-    32,
-    47,
-    48,
-    75,
-    76,
-)
-WHITE_CODES = (*range(81, 96), 69, 40, 41)
 HOME = "london"
 """Site whose people are learned from."""
 
@@ -158,10 +134,7 @@ def main() -> None:
             codes = nib.load(options.data / "labels" / path).get_fdata().astype(int)
             hard = maps.argmax(axis=0)
             found.append(
-                [
-                    dice((hard == k) & mask, np.isin(codes, c))
-                    for k, c in ((1, GREY_CODES), (2, WHITE_CODES))
-                ]
+                [dice((hard == k) & mask, np.isin(codes, c)) for k, c in ((1, GREY), (2, WHITE))]
             )
         grey, white = np.transpose(found)
         seconds = (time.process_time() - seconds) / len(found)

@@ -23,7 +23,7 @@ from neurocontrast.torch_state import in_default_torch_state
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `doctor` found, JSON-ready."""
+    """Findings of `doctor`, JSON-ready."""
 
     machine: dict[str, Any]
     run: dict[str, Any] | None

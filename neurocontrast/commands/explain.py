@@ -358,7 +358,10 @@ def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
     distance = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
     peaks = []
     for voxel in find_peaks(in_brain, distance=distance):
-        x, y, z = (round(float(mm), 1) for mm in apply_affine(grid.affine, voxel))
+        position_mm = apply_affine(grid.affine, voxel).tolist()
+        x = round(position_mm[0], 1)
+        y = round(position_mm[1], 1)
+        z = round(position_mm[2], 1)
         region = name_of_place(x=x, y=y, z=z) if grid.is_mni else None
         peaks.append(TopRegion(x=x, y=y, z=z, region=region, value=float(share[voxel])))
     return peaks

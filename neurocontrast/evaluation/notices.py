@@ -1,4 +1,4 @@
-"""What a reader must know before the figures: leaks, and what the cohort and the folds show."""
+"""Warn, before the figures, of leaks and of peculiarities of cohort and folds."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -139,13 +139,19 @@ def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
     try:
         if words:
             return torch.tensor([_code_of(cell) for cell in cells]).reshape(values.shape)
-        numbers = [math.nan if level_of(cell) is None else float(cell) for cell in cells]
-        return torch.tensor(numbers, dtype=torch.float32).reshape(values.shape)
+        return torch.tensor(list(map(_number_of, cells)), dtype=torch.float32).reshape(values.shape)
     except (TypeError, ValueError):
         allowed = "numbers, or words of categories," if words else "numbers"
         raise DataError(
             f"metadata['{name}'] must hold {allowed} one a sample, got {given!r:.80}."
         ) from None
+
+
+def _number_of(cell: Any) -> float:
+    """Return the number in a cell; NaN for a missing one."""
+    if level_of(cell) is None:
+        return math.nan
+    return float(cell)
 
 
 def _code_of(cell: object) -> int:

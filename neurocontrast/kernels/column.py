@@ -17,7 +17,7 @@ _STREAMED_SCANS = 1024
 
 
 Missing = Literal["error", "marginal"]
-"""What a missing value does to a kernel on its column; see `ColumnKernel`."""
+"""Effect of a missing value on a kernel of its column; see `ColumnKernel`."""
 
 
 class FactorSettings(Settings):

@@ -101,10 +101,12 @@ def _load(folder: str | os.PathLike[str]) -> EvaluationFolder:
 def _check_rows(first: str, ours: pd.DataFrame, other: str, theirs: pd.DataFrame) -> None:
     remedy = f"second in the folds of the first: split_file={first}/splits.tsv."
     if not ours[_KEYS].equals(theirs[_KEYS]):
-        a, b = (set(map(tuple, rows[_KEYS].to_numpy())) for rows in (ours, theirs))
-        shown = ", ".join(str(key[0]) for key in sorted(a ^ b, key=str)[:5])
+        our_scans = set(map(tuple, ours[_KEYS].to_numpy()))
+        their_scans = set(map(tuple, theirs[_KEYS].to_numpy()))
+        shown = ", ".join(str(key[0]) for key in sorted(our_scans ^ their_scans, key=str)[:5])
         raise DataError(
-            f"'{first}' and '{other}' tested different scans ({len(a)} and {len(b)} rows; not in both: {shown}). "
+            f"'{first}' and '{other}' tested different scans ({len(our_scans)} and {len(their_scans)} "
+            f"rows; not in both: {shown}). "
             f"Evaluate both on the same scans, the {remedy}"
         )
     for column, word in (("y_true", "truth"), ("fold", "fold")):

@@ -305,9 +305,13 @@ def say_differences(files: Comparison) -> str:
     if metric is None or differences.empty:
         return say_comparison(files)
     name = files.describe(metric).name
-    scale, digits, unit = 1, 3, ""
+    scale = 1
+    digits = 3
+    unit = ""
     if metric in files.words.in_percent:
-        scale, digits, unit = 100, 1, " points"
+        scale = 100
+        digits = 1
+        unit = " points"
     sentences = [f"Next to {files.reference},"]
     for _, row in differences.iterrows():
         gain = number_text(row["difference"] * scale, digits=digits, signed=True)

@@ -15,8 +15,10 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.documents.document import content_of
+from neurocontrast.documents.environment import Environment
 from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.images import ImagesRecord
+from neurocontrast.documents.origin import Finetuning
 from neurocontrast.documents.result import FILE, FixedSplit, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -24,12 +26,7 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.reading import read_json
 from neurocontrast.reporting import wording
 from neurocontrast.reporting.explanation import Explanation, read_explanation
-from neurocontrast.reporting.pretraining import (
-    Finetuning,
-    Objective,
-    Pretraining,
-    Software,
-)
+from neurocontrast.reporting.pretraining import Objective, Pretraining
 from neurocontrast.reporting.wording import SCANS, Words
 
 KINDS = ("binary", "multiclass", "continuous")
@@ -192,19 +189,17 @@ class EvaluationFolder(Results):
         place = f"{self.folder / FILE}, 'objective'"
         return Objective.of(content_of(self.summary.objective), place, remedy=_REMEDY)
 
-    @cached_property
+    @property
     def finetuning(self) -> Finetuning:
         """How a network was trained in every fold; empty where a probe was fitted."""
-        place = f"{self.folder / FILE}, 'finetuning'"
-        return Finetuning.of(content_of(self.summary.finetuning), place, remedy=_REMEDY)
+        return self.summary.finetuning or Finetuning()
 
-    @cached_property
-    def software(self) -> Software:
+    @property
+    def software(self) -> Environment:
         """Versions of the programs that ran; empty if nothing is recorded."""
-        place = f"{self.folder / FILE}, 'environment'"
-        return Software.of(content_of(self.summary.environment), place, remedy=_REMEDY)
+        return self.summary.environment or Environment()
 
-    @cached_property
+    @property
     def split(self) -> FixedSplit:
         """The fixed split; empty with cross-validation."""
         return self.summary.split or FixedSplit()

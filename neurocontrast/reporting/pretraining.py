@@ -9,13 +9,12 @@ from __future__ import annotations
 from pydantic import Field
 
 from neurocontrast.documents.document import Document, Json
+from neurocontrast.documents.encoder import ObjectiveRecord
 
 
-class Objective(Document):
+class Objective(ObjectiveRecord):
     """Section ``objective``: a loss, or the sum of several, and the metadata that they use."""
 
-    loss: str | None = None
-    title: str | None = None
     citation: str | None = None
     temperature: float | None = None
     objectives: dict[str, Objective] | None = None
@@ -147,18 +146,3 @@ class Pretraining(EncoderOfRun):
             if beside is not None and beside.n_components is not None:
                 counts.append(beside.n_components)
         return list(dict.fromkeys(counts))
-
-
-class Finetuning(Document):
-    """Section ``finetuning``: a network trained in every fold, in place of a probe."""
-
-    begins_with: str | None = None
-    settings: Json = Field(default_factory=dict)
-
-
-class Software(Document):
-    """Section ``environment``: versions of the programs that ran."""
-
-    neurocontrast: str | None = None
-    python: str | None = None
-    packages: dict[str, str | None] = Field(default_factory=dict)

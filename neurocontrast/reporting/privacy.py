@@ -1,4 +1,4 @@
-"""What a page may say of one person: pseudonyms, rough ages, and messages without identifiers."""
+"""Hide people on a page: pseudonyms, rough ages, and messages without identifiers."""
 
 import hmac
 import re

@@ -1,4 +1,4 @@
-"""What is trained on: images, metadata and rows, checked against the loss before training begins."""
+"""Hold images, metadata and rows of a training, checked against the loss before training begins."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Hold what is trained on; rows are positions in `images`, and in every other member."""
+    """Hold images and metadata of a training; rows are positions in `images`, and in every other member."""
 
     images: Images
     """Images that the views are made of."""

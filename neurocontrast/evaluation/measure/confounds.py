@@ -1,4 +1,4 @@
-"""What else the embedding holds: site, age, sex."""
+"""Measure how well site, age and sex can be told from the embedding."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 

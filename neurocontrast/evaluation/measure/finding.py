@@ -1,4 +1,4 @@
-"""What a finding is measured from, and what it measured."""
+"""Inputs and results of the measurement of a finding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Found:
-    """What a finding measured: keys of ``evaluation.json``, tables by file name, and warnings."""
+    """Results of a finding: keys of ``evaluation.json``, tables by file name, and warnings."""
 
     summary: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a finding is measured from.
+    """Plan, predictions and earlier results, from which a finding is measured.
 
     Attributes
     ----------

@@ -44,8 +44,12 @@ def describe_part(
         drawn = resample(
             study, {model: predictions}, members, names, units, *keys, bounded=bounded
         )[model]
-        found = tabulate_figures(study, drawn)
-        row |= found if model == "embedding" else {f"{model}_{name}": found[name] for name in names}
+        figures = tabulate_figures(study, drawn)
+        if model == "embedding":
+            row |= figures
+            continue
+        for name in names:
+            row[f"{model}_{name}"] = figures[name]
     reason = explain_undefined(target.kind, target.values[members], target.classes)
     if reason is None and row.get("calibration_slope", 0.0) is None:
         reason = f"calibration slope: {explain_value('calibration_slope', None)}"

@@ -1,4 +1,4 @@
-"""What else the embedding holds: site, age, sex."""
+"""Show how well site, age and sex can be told from the embedding."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What was recorded of the evaluation, its embeddings and its environment."""
+"""Show the records of the evaluation, its embeddings and its environment."""
 
 import textwrap
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _RECORDED = (
     "simulation",
     "environment",
 )
-"""What Provenance shows of ``evaluation.json``."""
+"""Keys of ``evaluation.json`` that Provenance shows."""
 
 
 _SKIPPED = (

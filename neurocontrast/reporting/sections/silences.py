@@ -1,4 +1,4 @@
-"""What a reader must not read into the report."""
+"""Say which conclusions the report does not support."""
 
 from neurocontrast.evaluation.measure.external import ExternalTest
 from neurocontrast.evaluation.measure.new_site import NewSite

@@ -1,4 +1,4 @@
-"""What the evaluation warns of."""
+"""Show the warnings of an evaluation."""
 
 from neurocontrast.reporting.blocks import (
     Items,

@@ -6,7 +6,13 @@ Methods list by name.
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from neurocontrast.documents.document import Document, Json
 from neurocontrast.documents.encoder import ObjectiveRecord
@@ -26,6 +32,19 @@ class Objective(ObjectiveRecord):
     column: object = None
     label: object = None
     cluster: object = None
+
+    @field_validator("temperature", "weights", "kernel", "negatives", mode="wrap")
+    @classmethod
+    def _pass_over_keys_of_a_users_loss(
+        cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        """Pass over a key by which a user's own loss, ``module:Class``, means another thing."""
+        try:
+            return check(value)
+        except ValidationError:
+            if ":" not in str(info.data.get("loss")):
+                raise
+            return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
 
     @property
     def citations(self) -> list[str]:

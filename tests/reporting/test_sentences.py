@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
+from neurocontrast.exceptions import DataError
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.findings import build_sections, open_folder, render_report
 from neurocontrast.reporting.naming import name_kernel, name_objective
@@ -479,3 +480,11 @@ def test_a_linear_encoder_has_no_epochs_and_no_head(full_folder, changing):
     text = dict(written)["Representation."]
     assert "epochs" not in text
     assert text.endswith("Features were frozen.")
+
+
+def test_a_users_own_loss_may_mean_another_thing_by_a_key(changed):
+    settings = {"temperature": [0.1, 0.2], "weights": 0.5, "kernel": "triangle"}
+    files = changed(objective={"loss": "theirs:Loss", "title": "their loss"} | settings)
+    assert "their loss" in methods_of(files)
+    with pytest.raises(DataError, match="objective.*temperature.*must be a number"):
+        methods_of(changed(objective={"loss": "yaware"} | settings))

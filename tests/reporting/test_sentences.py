@@ -486,5 +486,5 @@ def test_a_users_own_loss_may_mean_another_thing_by_a_key(changed):
     settings = {"temperature": [0.1, 0.2], "weights": 0.5, "kernel": "triangle"}
     files = changed(objective={"loss": "theirs:Loss", "title": "their loss"} | settings)
     assert "their loss" in methods_of(files)
-    with pytest.raises(DataError, match="objective.*temperature.*must be a number"):
+    with pytest.raises(DataError, match=r"objective.*temperature.*must be a number"):
         methods_of(changed(objective={"loss": "yaware"} | settings))

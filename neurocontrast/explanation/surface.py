@@ -187,7 +187,7 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
 
 def _largest(drawn: Mapping[Kind, Mapping[str, npt.NDArray[np.float64]]]) -> float:
     """Return the largest distance of a value from 0, NaN left out."""
-    sides = []
+    sides: list[npt.NDArray[np.float64]] = []
     for by_side in drawn.values():
         sides += by_side.values()
     return float(np.nanmax(np.abs(np.concatenate(sides))))

@@ -56,10 +56,10 @@ def source_of(
     if isinstance(data, DataSettings) and second is not None:
         measures = RegionalMeasures(MeasureDataSettings(**dict(second[0])))
         return PairedBrains(
-            data, augment, frame, given=transforms, second=measures, augment_2=second[1]
+            data, augment, frame, python_transforms=transforms, second=measures, augment_2=second[1]
         )
     if isinstance(data, DataSettings):
-        return BrainVolumes(data, augment, frame, given=transforms)
+        return BrainVolumes(data, augment, frame, python_transforms=transforms)
     if transforms is not None:
         raise ConfigError(
             f"transforms: are for scans (data.kind: volumes), found data.kind: {data.kind}."

@@ -66,11 +66,13 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if module.name not in open_runs:  # these build a run's network by its name
             importlib.import_module(module.name)
-kinds = ("cache", "datasets", "natural", "simulation", "sources")
+kinds = ("cache", "datasets", "simulation", "sources")
 forbidden = [f"neurocontrast.data.{kind}" for kind in kinds]
 forbidden += ["neurocontrast.commands", "neurocontrast.runs", "kornia", "monai", "nibabel"]
 forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "networks")]
 forbidden += ["neurocontrast.transforms"]
+in_natural = {name for name in sys.modules if name.startswith("neurocontrast.natural.")}
+forbidden += in_natural - {"neurocontrast.natural.registration"}
 print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])
 """
 

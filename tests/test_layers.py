@@ -57,6 +57,20 @@ def test_packages_settings_and_weights_are_found_without_loading_torch():
     assert done.stdout.strip() == "[]"
 
 
+LIGHT = """
+import sys
+import neurocontrast
+heavy = ("numpy", "pandas", "pydantic", "torch", "yaml")
+natural = [name for name in sys.modules if name.startswith("neurocontrast.natural.")]
+print(natural, [name for name in heavy if name in sys.modules])
+"""
+
+
+def test_the_package_registers_natural_images_and_loads_nothing_of_them():
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['neurocontrast.natural.registration'] []"
+
+
 KNOWN_TO_SOURCES_ALONE = """
 import importlib, pkgutil, sys
 

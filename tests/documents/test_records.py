@@ -6,12 +6,12 @@ import pytest
 
 from neurocontrast.documents.environment import Environment
 from neurocontrast.documents.explanation import ExplanationRecord
-from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.documents.index import IndexRecord
 from neurocontrast.documents.prepared import PreparedScan, ScanMeasures, ScanRecipe
 from neurocontrast.documents.quality import ScanQualityRecord
 from neurocontrast.documents.simulation import SimulationRecord
 from neurocontrast.exceptions import DataError
+from neurocontrast.natural.record import ImagesRecord
 from neurocontrast.provenance import describe_environment
 
 SCAN = {

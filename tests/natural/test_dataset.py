@@ -3,11 +3,12 @@ import pandas as pd
 import pytest
 import torch
 
-from neurocontrast.data import ImageDataset, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.data.batches import ImagesInPlace, read_batches
 from neurocontrast.data.metadata import encode_metadata, read_vectors
-from neurocontrast.data.natural.store import write_store
 from neurocontrast.exceptions import DataError
+from neurocontrast.natural import ImageDataset
+from neurocontrast.natural.store import write_store
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ class ImageAugmentSettings(Replaceable):
 
     Examples
     --------
-    >>> from neurocontrast.transforms import ImageAugmentSettings
+    >>> from neurocontrast.natural import ImageAugmentSettings
     >>> ImageAugmentSettings(blur={"probability": 0.5}).flip
     ImageFlipSettings(probability=0.5)
     """

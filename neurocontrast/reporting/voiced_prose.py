@@ -1,4 +1,4 @@
-"""The result of natural images in sentences, whose texts are in ``templates/images``."""
+"""The result in sentences for samples that are no scans, by the texts of their voice."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from neurocontrast.reporting.wording import describe_metric, point_estimate
 
 
 @dataclass(frozen=True)
-class ImageResult:
-    """Sentences about a metric of natural images, whose texts are in ``templates/images``."""
+class VoicedResult:
+    """Sentences about a metric of samples that are no scans, by the texts of their voice."""
 
     files: EvaluationFolder
     key: str | None
@@ -18,7 +18,7 @@ class ImageResult:
     def _write(self, name: str) -> str:
         metric = self.files.metrics.get(self.key or "") or Metric()
         return write(
-            f"images/result_{name}.j2",
+            f"result_{name}.j2",
             self.files,
             key=self.key,
             values=metric,
@@ -39,5 +39,5 @@ class ImageResult:
         return self._write("reviewer")
 
     def data(self) -> str:
-        """Say which images were evaluated."""
+        """Say which samples were evaluated."""
         return self._write("data")

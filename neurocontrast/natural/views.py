@@ -10,13 +10,13 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.lazy import require
-from neurocontrast.seeds import derive_uniforms
-from neurocontrast.transforms.natural.settings import (
+from neurocontrast.natural.augment import (
     ColourJitterSettings,
     ImageAffineSettings,
     ImageAugmentSettings,
     ResizedCropSettings,
 )
+from neurocontrast.seeds import derive_uniforms
 from neurocontrast.transforms.views import RandBatchTransform
 
 _ORDERS = np.array(list(itertools.permutations(range(4))))
@@ -45,7 +45,8 @@ class RandImageViewd(RandBatchTransform):
     Examples
     --------
     >>> import torch
-    >>> from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
+    >>> from neurocontrast.natural import ImageAugmentSettings, RandImageViewd
+    >>> from neurocontrast.transforms import TwoViews
     >>> images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     >>> views = TwoViews(RandImageViewd("image", ImageAugmentSettings()), seed=0)
     >>> view1, view2 = views(images, ["cat", "dog"], epoch=3)
@@ -67,7 +68,7 @@ class RandImageViewd(RandBatchTransform):
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
         """Return a view of each image (b, 3, H, W), drawn from its seed, as a new float32 tensor in [0, 1]."""
-        from neurocontrast.transforms.natural import operations
+        from neurocontrast.natural import operations
 
         _check(images, len(seeds))
         settings = self.settings
@@ -189,7 +190,7 @@ def _jittered(
     x_BCHW: Tensor, applied: np.ndarray, factors: np.ndarray, order: np.ndarray
 ) -> Tensor:
     """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
-    from neurocontrast.transforms.natural.operations import COLOUR_OPERATIONS
+    from neurocontrast.natural.operations import COLOUR_OPERATIONS
 
     for turn, (step, change) in itertools.product(range(4), enumerate(COLOUR_OPERATIONS)):
         which = np.flatnonzero(applied & (order[:, turn] == step))

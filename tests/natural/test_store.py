@@ -4,14 +4,14 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.store import (
+from neurocontrast.exceptions import DataError
+from neurocontrast.natural.store import (
     ImageStore,
     is_image_path,
     split_image_path,
     statistics_of,
     write_store,
 )
-from neurocontrast.exceptions import DataError
 
 
 @pytest.fixture

@@ -11,7 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.natural.pictures import (
+from neurocontrast.data.problems import Problems
+from neurocontrast.documents.environment import Environment
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.files import digest_of_file, write_json, write_table
+from neurocontrast.natural.pictures import (
     ARCHIVE_ENDINGS,
     Pictures,
     Pixels,
@@ -23,19 +27,15 @@ from neurocontrast.data.natural.pictures import (
     read_mnist,
     scale,
 )
-from neurocontrast.data.natural.store import (
+from neurocontrast.natural.record import ImagesChoice, ImagesOrigin, ImagesRecord
+from neurocontrast.natural.settings import SPLITS, ImagesSettings
+from neurocontrast.natural.store import (
     RECORD_NAME,
     STORE_NAME,
     ImageStore,
     doubt_about_copies,
     write_store,
 )
-from neurocontrast.data.problems import Problems
-from neurocontrast.data.settings import SPLITS, ImagesSettings
-from neurocontrast.documents.environment import Environment
-from neurocontrast.documents.images import ImagesChoice, ImagesOrigin, ImagesRecord
-from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, versions_of
 from neurocontrast.seeds import derive_generator, derive_seed

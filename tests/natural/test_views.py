@@ -13,16 +13,17 @@ from scipy import stats
 pytest.importorskip("kornia")
 
 from neurocontrast.exceptions import DataError, MissingDependencyError
-from neurocontrast.seeds import derive_uniforms
-from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
-from neurocontrast.transforms.natural.settings import (
+from neurocontrast.natural import ImageAugmentSettings, RandImageViewd
+from neurocontrast.natural.augment import (
     ColourJitterSettings,
     GrayscaleSettings,
     ImageAffineSettings,
     ImageBlurSettings,
     ResizedCropSettings,
 )
-from neurocontrast.transforms.natural.views import draw_affine, draw_boxes, draw_jitter
+from neurocontrast.natural.views import draw_affine, draw_boxes, draw_jitter
+from neurocontrast.seeds import derive_uniforms
+from neurocontrast.transforms import TwoViews
 
 EVERYTHING = ImageAugmentSettings(
     affine=ImageAffineSettings(probability=0.5),

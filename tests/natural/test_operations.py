@@ -8,7 +8,7 @@ from scipy import ndimage
 
 pytest.importorskip("kornia")
 
-from neurocontrast.transforms.natural.operations import adjust_contrast, blur, warp
+from neurocontrast.natural.operations import adjust_contrast, blur, warp
 
 
 @pytest.fixture

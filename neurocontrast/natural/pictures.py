@@ -23,9 +23,9 @@ from neurocontrast.cells import is_missing
 from neurocontrast.data.columns import is_numeric
 from neurocontrast.data.layouts.tree import joined_path, read_tree
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.documents.images import ImagesOrigin
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of, digest_of_file
+from neurocontrast.natural.record import ImagesOrigin
 
 ARCHIVE_ENDINGS = tuple(
     ending for _, endings, _ in shutil.get_unpack_formats() for ending in endings

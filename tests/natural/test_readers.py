@@ -3,7 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.pictures import (
+from neurocontrast.exceptions import DataError
+from neurocontrast.natural.pictures import (
     class_names,
     open_files,
     read_cifar,
@@ -12,8 +13,7 @@ from neurocontrast.data.natural.pictures import (
     read_idx,
     read_mnist,
 )
-from neurocontrast.exceptions import DataError
-from tests.data.natural.conftest import idx_bytes
+from tests.natural.conftest import idx_bytes
 
 READERS = {"cifar": read_cifar, "mnist": read_mnist, "fashion-mnist": read_mnist}
 

@@ -3,10 +3,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.pictures import paint
-from neurocontrast.data.natural.preparing import divide, draw_backgrounds, stratified_order
-from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.exceptions import DataError
+from neurocontrast.natural.pictures import paint
+from neurocontrast.natural.preparing import divide, draw_backgrounds, stratified_order
+from neurocontrast.natural.settings import ImagesSettings
 
 NAMES = [f"x-{n:05d}" for n in range(1000)]
 LABELS = [("rare", "common", "half")[min(n % 10, 2)] if n % 10 < 2 else "half" for n in range(1000)]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurocontrast.data.natural.pictures import decode, open_files, scale
 from neurocontrast.exceptions import DataError
+from neurocontrast.natural.pictures import decode, open_files, scale
 
 
 def saved(picture, kind="PNG", **options):

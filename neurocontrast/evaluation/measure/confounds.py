@@ -18,8 +18,9 @@ from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.evaluation.plan.association import cramers_v
 from neurocontrast.evaluation.plan.models import OutOfFold, ProbeModel, cross_validate
-from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION, cramers_v
+from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.adjustment import choose_covariates, kept_columns
 from neurocontrast.evaluation.probes.designs import Design

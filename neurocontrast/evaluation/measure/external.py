@@ -38,6 +38,12 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
+from neurocontrast.evaluation.plan.leakage import (
+    ALLOWED_COPIES,
+    Overlap,
+    check_duplicates,
+    check_overlap,
+)
 from neurocontrast.evaluation.plan.models import Model, OutOfFold, Prediction, ProbeModel, gather
 from neurocontrast.evaluation.plan.models.covariates import (
     CovariateDesign,
@@ -46,12 +52,6 @@ from neurocontrast.evaluation.plan.models.covariates import (
 )
 from neurocontrast.evaluation.plan.models.kernel import MeasureDesign
 from neurocontrast.evaluation.plan.models.regional import choose_regional
-from neurocontrast.evaluation.plan.notices import (
-    ALLOWED_COPIES,
-    Overlap,
-    check_duplicates,
-    check_overlap,
-)
 from neurocontrast.evaluation.plan.plan import External, Plan
 from neurocontrast.evaluation.plan.units import Units
 from neurocontrast.evaluation.probes.designs import (

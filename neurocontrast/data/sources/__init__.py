@@ -14,8 +14,9 @@ from neurocontrast.data.settings import (
     MeasureDataSettings,
     MeasureTableSettings,
 )
-from neurocontrast.data.sources.measures import PairedBrains, RegionalMeasures
+from neurocontrast.data.sources.measures import RegionalMeasures
 from neurocontrast.data.sources.natural import NaturalImages
+from neurocontrast.data.sources.paired import PairedBrains
 from neurocontrast.data.sources.source import check_kind
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.documents.encoder import EncoderContract

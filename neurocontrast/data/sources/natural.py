@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ValidationError
 
-from neurocontrast.data.cache import signature_of
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.datasets import ImageDataset
+from neurocontrast.data.entries import signature_of
 from neurocontrast.data.natural.store import split_image_path
 from neurocontrast.data.settings import ImageDataSettings
 from neurocontrast.data.sources.source import Source

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.cells import Refusal, is_missing, number_of
+from neurocontrast.data.addresses import SampleFinder, address_of
 from neurocontrast.data.columns import RULES, values_of
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
 from neurocontrast.data.layouts.tree import identity_of
@@ -247,16 +248,14 @@ def _check_files(
     rows: Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]
 ) -> None:
     """Add a problem for each image that is absent, of no known format, or without content."""
-    # Not at the top: tables are read without images.
-    from neurocontrast.data.natural.store import Located, is_image_path
-
     wrong = dict[int, str]()
     n_absent = 0
-    located = Located()
+    finder = SampleFinder()
     for row in positions_of(~missing):
         path = paths[row]
-        if is_image_path(path):
-            problem = located.add(path)
+        address = address_of(path)
+        if address is not None:
+            problem = finder.problem_of(path, address)
             if problem:
                 wrong[row] = problem
         elif not path.lower().endswith(IMAGE_ENDINGS):

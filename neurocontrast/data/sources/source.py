@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pandas as pd
 from monai.transforms import Compose, Transform
 
+from neurocontrast.data.addresses import ADDRESSES, address_of
+from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.data.settings import AnyDataSettings
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import PreprocessingRecord, Samples
 from neurocontrast.documents.provenance import Provenance
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
@@ -25,13 +28,6 @@ from neurocontrast.transforms.describing import describe
 
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
-
-_WHAT = {
-    "volumes": "scans of brains",
-    "images": "images of a store, as `neurocontrast images` writes them,",
-}
-_CONTENTS = {"stores": "images"}
-"""Words for the contents of files, where the kind of file is named by another word."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,8 @@ class Source:
 
     views_revision: ClassVar[int] = 1
     """Number of the rule that draws views from keys; a resumed run of another number is warned."""
+    content_words: ClassVar[Mapping[str, str]] = {}
+    """Words for the contents of `files`, where the kind of file is named by another word."""
 
     data: AnyDataSettings
     augment: Transform | None = None
@@ -64,6 +62,11 @@ class Source:
     def channels(self) -> tuple[str, ...] | None:
         """Columns that hold the files of a scan, one a channel; None: the column ``path``."""
         return None
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels of a sample."""
+        raise NotImplementedError
 
     @property
     def halves(self) -> tuple[Any, ...]:
@@ -155,6 +158,26 @@ class Source:
         del progress
         return [""] * len(cohort)
 
+    def images(self, cohort: Cohort) -> Images:
+        """Return the samples of a cohort, in the order of its rows."""
+        raise NotImplementedError
+
+    def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
+        """Return the size of a channel of a sample along each axis."""
+        raise NotImplementedError
+
+    def contract(self) -> Samples:
+        """Return how samples were prepared, for ``encoder.json``."""
+        raise NotImplementedError
+
+    def as_in_run(self, samples: Samples) -> Self:
+        """Return the source that prepares samples as a run does; `samples` is its contract."""
+        raise NotImplementedError
+
+    def in_run(self, preprocessing: PreprocessingRecord) -> Json:
+        """Return the settings that a run has decided, by their names in ``data``."""
+        raise NotImplementedError
+
     def set_up(self, encoder: Encoder) -> None:
         """Give a new network the step of the preprocessing that the network does."""
         del encoder
@@ -210,7 +233,7 @@ class Source:
         changed = []
         for kind in self.files(cohort):
             at_start = provenance.files_of(kind) or now[kind]
-            contents = _CONTENTS.get(kind, kind)
+            contents = self.content_words.get(kind, kind)
             for digest, name in now[kind].items():
                 if digest not in at_start:
                     changed.append(f"{name} holds other {contents} than when it began")
@@ -252,12 +275,20 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return a cohort if its rows are of the kind ``volumes`` or ``images`` that is wanted."""
+    """Return a cohort if its rows are samples of the kind that is wanted: scans, or another."""
+    samples = "scans of brains"
+    wanted_address = ADDRESSES.find(wanted)
+    if wanted_address is not None:
+        samples = wanted_address.samples
     for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
-        found = "images" if is_image_path(str(path)) else "volumes"
-        if found != wanted:
+        kind = "volumes"
+        address = address_of(str(path))
+        if address is not None:
+            kind = address.kind
+        if kind != wanted:
             raise DataError(
-                f"{cohort.source.name}: {_WHAT[wanted]} are wanted, because data.kind is '{wanted}' or the run was "
-                f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
+                f"{cohort.source.name}: {samples} are wanted, because data.kind is '{wanted}' or "
+                f"the run was trained on them, and '{participant}' is {shown(path, 200)}. To train "
+                f"on it, set data.kind to {kind}."
             )
     return cohort

@@ -19,8 +19,8 @@ def subjects_of_participants(
 ) -> dict[str, str]:
     """Return the subject of each participant; empty where no table has the column.
 
-    A participant with two subjects, and one without where others have one, become problems. A note
-    says where several participants are one subject.
+    A participant with two subjects is a problem, and so is a participant without a subject where
+    other participants have one. A note says where several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -61,7 +61,7 @@ def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list
 
 
 def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
-    """Return the first visit of the person of each row whose name is a later visit of the same."""
+    """Return, by row, the first visit of people whose name in the row is a later visit."""
     first = {}
     for visits in visits_of_people(subjects, sexes):
         for name in visits[1:]:
@@ -74,7 +74,7 @@ def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dic
 
 
 def visit_of(first: str) -> str:
-    """Return the problem of a row whose name is a later visit of the person of another."""
+    """Return the problem of a row whose name is a later visit of another row's person."""
     return f"looks like a visit of the person of {shown(first)}, by its name"
 
 
@@ -85,7 +85,7 @@ def _check_people(
     problems: Problems,
     notes: list[str],
 ) -> None:
-    """Make problems of subjects whose names differ in a visit alone; note people of two sexes."""
+    """Add problems for subjects whose names differ only in a visit; note people of two sexes."""
     subjects = []
     sexes = []
     for scan, of_scan in zip(scans, facts, strict=True):

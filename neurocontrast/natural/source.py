@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ValidationError
 
-from neurocontrast.data.cache import signature_of
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.entries import signature_of
 from neurocontrast.data.sources.source import Source
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import PreprocessingRecord, Samples

@@ -12,8 +12,8 @@ import pandas as pd
 from neurocontrast.commands.predicting import PeoplePredictions, Request, tell_rows
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.documents.embeddings import feature_names
+from neurocontrast.evaluation.fit.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.rows import Floats
-from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.progress import Progress

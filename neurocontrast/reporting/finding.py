@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure.finding import Found, Inputs
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder
 
@@ -23,7 +23,7 @@ class Finding:
     measure : callable, optional
         Takes `Inputs` and returns `Found`.
     check : callable, optional
-        Takes a planned study; raises if its settings ask for what cannot be measured.
+        Takes a plan; raises if its settings ask for what cannot be measured.
     record : type of Part, optional
         Model of the finding's key in ``evaluation.json``.
     methods : str
@@ -47,7 +47,7 @@ class Finding:
     --------
     >>> from neurocontrast.reporting.blocks import Paragraph
     >>> def count(inputs):
-    ...     counts = pd.Series(inputs.study.target.labels()).value_counts()
+    ...     counts = pd.Series(inputs.plan.target.labels()).value_counts()
     ...     return Found({"headcount": len(counts)}, {"headcount": counts.reset_index()})
     >>> def show(files):
     ...     text = f"{files.summary.headcount} classes."
@@ -58,7 +58,7 @@ class Finding:
     name: str
     show: Callable[[EvaluationFolder], Section | None] | None = None
     measure: Callable[[Inputs], Found] | None = None
-    check: Callable[[Study], None] | None = None
+    check: Callable[[Plan], None] | None = None
     record: type[Part] | None = None
     methods: str = ""
     of: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from neurocontrast.files import write_json, write_table
 from neurocontrast.reporting.blocks import Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.findings import FINDINGS, build_sections, open_folder, render_report
-from tests.evaluation.quick import evaluate_study, plan, warnings
+from tests.evaluation.quick import evaluate_study, make_plan, warnings
 
 METHODS = """
 ## Headcount.
@@ -28,13 +28,13 @@ class Headcount(Part):
     n_tables: StrictInt
 
 
-def refuse(study):
-    if study.target.kind == "continuous":
+def refuse(plan):
+    if plan.target.kind == "continuous":
         raise ConfigError("headcount: counts classes")
 
 
 def count(inputs):
-    counts = pd.Series(inputs.study.target.labels()).value_counts()
+    counts = pd.Series(inputs.plan.target.labels()).value_counts()
     notice = Notice(
         "headcount",
         f"{len(counts)} classes of {sorted(inputs.models)}",
@@ -60,8 +60,8 @@ MINE = Finding("headcount", show, count, refuse, record=Headcount, methods=METHO
 def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     cohort = make_cohort(60)
     asked = (*FINDINGS, MINE)
-    study = plan(cohort)
-    result = evaluate_study(study, findings=asked)
+    plan = make_plan(cohort)
+    result = evaluate_study(plan, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
     assert result.evaluation.content()["headcount"] == {
         "n_classes": 2,
@@ -86,7 +86,7 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     ):
         build_sections(open_folder(tmp_path, findings=asked))
     with pytest.raises(ConfigError, match="headcount: counts classes"):
-        check(plan(cohort, target="age"), asked)
+        check(make_plan(cohort, target="age"), asked)
 
 
 def test_sections_have_names_of_their_own():

@@ -22,10 +22,10 @@ def measure_groups(inputs: Inputs) -> Found:
     Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
     empty column.
     """
-    study = inputs.study
+    plan = inputs.plan
     tested = inputs.models["embedding"].tested
-    sexes = study.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
-    bands, order = age_bands(study.table["age"].to_numpy(dtype=float))
+    sexes = plan.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
+    bands, order = age_bands(plan.table["age"].to_numpy(dtype=float))
     rows = []
     for group_by, labels, names in (
         ("sex", sexes, [*sorted(set(sexes) - {_UNKNOWN}), _UNKNOWN]),
@@ -33,15 +33,13 @@ def measure_groups(inputs: Inputs) -> Found:
     ):
         found = set(labels[tested])
         if found == {_UNKNOWN} or (
-            study.target.name == group_by and study.target.kind != "continuous"
+            plan.target.name == group_by and plan.target.kind != "continuous"
         ):
             continue
         for group in (name for name in names if name in found):
             keys = ("group-intervals", group_by, group)
             members = tested[labels[tested] == group]
-            described = describe_part(
-                study, inputs.models, members, *keys, units=study.units.labels
-            )
+            described = describe_part(plan, inputs.models, members, *keys, units=plan.units.labels)
             rows.append({"group_by": group_by, "group": group} | described)
     return Found(tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})})
 

@@ -1,4 +1,4 @@
-"""``images.json``, which `images` writes beside a store of natural images."""
+"""The record ``images.json``, which `images` writes beside a store of natural images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ImagesChoice(Document):
 
     dataset: str | None = None
     background: str | None = None
-    """How grey pictures were laid on coloured backgrounds, such as ``random``; None for as they are."""
+    """Backgrounds behind grey pictures, such as ``random``; None where there are none."""
 
 
 class ImagesRecord(Document):

@@ -28,14 +28,7 @@ _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_le
 
 
 class ImageDataSettings(TableSettings):
-    """Choose natural images.
-
-    Examples
-    --------
-    >>> from neurocontrast.natural import ImageDataSettings
-    >>> ImageDataSettings(kind="images", standardise="none").n_workers
-    2
-    """
+    """Choose natural images."""
 
     kind: Literal["images"]
     """Says that these are natural images, as `neurocontrast images` prepares them."""
@@ -52,12 +45,6 @@ class ImagesSettings(Settings):
     """Choose which images are prepared, how they are divided, and the columns of their table.
 
     See docs/images.md.
-
-    Examples
-    --------
-    >>> from neurocontrast.natural import ImagesSettings
-    >>> ImagesSettings(background="random", size=32).dataset
-    'digits'
     """
 
     dataset: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder"] = "digits"

@@ -26,7 +26,7 @@ class ImagesChoice(Document):
 
 
 class ImagesRecord(Document):
-    """Content of ``images.json``; a report knows nothing of images without the file."""
+    """Content of ``images.json``: data set, classes and splits of a store of natural images."""
 
     format: int = 1
     dataset: str | None = None
@@ -36,9 +36,9 @@ class ImagesRecord(Document):
     """Sentences for reports about the data set."""
     shape: list[int] = Field(default_factory=list)
     n_images: dict[str, int] = Field(default_factory=dict)
-    """Split → images."""
+    """Split → number of images."""
     classes: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Class → split → images."""
+    """Class → split → number of images."""
     columns: list[str] = Field(default_factory=list)
     source: ImagesOrigin | None = None
     settings: ImagesChoice = Field(default_factory=ImagesChoice)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from neurocontrast.documents.section import Part
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder
@@ -21,7 +21,7 @@ class Finding:
     show : callable, optional
         Takes an `EvaluationFolder` and returns a `Section`, or None if there is nothing to show.
     measure : callable, optional
-        Takes `Inputs` and returns `Found`.
+        Takes `Inputs` and returns `Measurement`.
     check : callable, optional
         Takes a plan; raises if its settings ask for what cannot be measured.
     record : type of Part, optional
@@ -48,7 +48,7 @@ class Finding:
     >>> from neurocontrast.reporting.blocks import Paragraph
     >>> def count(inputs):
     ...     counts = pd.Series(inputs.plan.target.labels()).value_counts()
-    ...     return Found({"headcount": len(counts)}, {"headcount": counts.reset_index()})
+    ...     return Measurement({"headcount": len(counts)}, {"headcount": counts.reset_index()})
     >>> def show(files):
     ...     text = f"{files.summary.headcount} classes."
     ...     return Section("headcount", "Headcount", [Paragraph(text)])
@@ -57,7 +57,7 @@ class Finding:
 
     name: str
     show: Callable[[EvaluationFolder], Section | None] | None = None
-    measure: Callable[[Inputs], Found] | None = None
+    measure: Callable[[Inputs], Measurement] | None = None
     check: Callable[[Plan], None] | None = None
     record: type[Part] | None = None
     methods: str = ""

@@ -7,14 +7,15 @@ import pytest
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation.fit.distribution import DistributionError, fit_distribution
 from neurocontrast.evaluation.measure.tables import cohort_table
-from neurocontrast.evaluation.plan.models.model import ConstantModel, constant_prediction
-from neurocontrast.evaluation.plan.notices import (
+from neurocontrast.evaluation.plan.leakage import (
     check_duplicates,
     check_overlap,
-    look_at_cohort,
     pretrained,
-    scan_codes,
 )
+from neurocontrast.evaluation.plan.models.model import ConstantModel
+from neurocontrast.evaluation.plan.notices import look_at_cohort
+from neurocontrast.evaluation.probes.fitting import constant_prediction
+from neurocontrast.evaluation.rows import scan_codes
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.splitters import subject_values
 from neurocontrast.evaluation.target import Target

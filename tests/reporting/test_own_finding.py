@@ -7,7 +7,7 @@ from pydantic import StrictInt
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure import check
-from neurocontrast.evaluation.measure.finding import Found
+from neurocontrast.evaluation.measure.finding import Measurement
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
 from neurocontrast.reporting.blocks import Paragraph, Section
@@ -41,8 +41,8 @@ def count(inputs):
         "Nothing follows from this.",
     )
     table = counts.rename_axis("kind").reset_index(name="n")
-    recorded = {"n_classes": len(counts), "n_tables": len(inputs.found.tables)}
-    return Found({"headcount": recorded}, {"headcount": table}, [notice])
+    recorded = {"n_classes": len(counts), "n_tables": len(inputs.earlier.tables)}
+    return Measurement({"headcount": recorded}, {"headcount": table}, [notice])
 
 
 def show(files):

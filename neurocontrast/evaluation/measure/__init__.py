@@ -10,12 +10,12 @@ from operator import attrgetter
 
 from neurocontrast.evaluation.fit.fits import Fits
 from neurocontrast.evaluation.measure.external import plan_external
-from neurocontrast.evaluation.measure.finding import Found, Inputs, Question
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement, Question
 from neurocontrast.evaluation.measure.results import MeasuredPlan, measure_models
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["Found", "Inputs", "Question", "check", "measure", "plan_external"]
+__all__ = ["Inputs", "Measurement", "Question", "check", "measure", "plan_external"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
@@ -47,20 +47,20 @@ def measure(
     """
     result = measure_models(plan, fits, progress)
     inputs = Inputs(plan, fits.models, fits.reference, progress)
-    found = inputs.found
+    measurement = inputs.earlier
     records = {}
     for question in sorted(questions, key=attrgetter("last")):
         if question.record is not None:
             records[question.record.key] = question.record
         if question.measure is not None:
             new = question.measure(inputs)
-            found.summary.update(new.summary)
-            found.tables.update(new.tables)
-            found.notices.extend(new.notices)
-    evaluation = result.evaluation.with_parts(found.summary, records)
+            measurement.summary.update(new.summary)
+            measurement.tables.update(new.tables)
+            measurement.notices.extend(new.notices)
+    evaluation = result.evaluation.with_parts(measurement.summary, records)
     warnings = [*evaluation.warnings]
     if plan.external is not None:
         warnings += plan.external.notices
-    warnings += found.notices
+    warnings += measurement.notices
     evaluation = evaluation.model_copy(update={"warnings": warnings})
-    return replace(result, evaluation=evaluation, tables=result.tables | found.tables)
+    return replace(result, evaluation=evaluation, tables=result.tables | measurement.tables)

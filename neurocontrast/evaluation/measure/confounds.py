@@ -16,10 +16,11 @@ from neurocontrast.documents.figures import Interval
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.evaluation.plan.association import cramers_v
 from neurocontrast.evaluation.plan.models import OutOfFold, ProbeModel, cross_validate
-from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION, cramers_v
+from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.adjustment import choose_covariates, kept_columns
 from neurocontrast.evaluation.probes.designs import Design
@@ -114,7 +115,7 @@ class Reading:
     splits: list[Split]
 
 
-def measure_confounds(inputs: Inputs) -> Found:
+def measure_confounds(inputs: Inputs) -> Measurement:
     """Predict covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
     plan = inputs.plan
     settings = inputs.plan.settings
@@ -127,7 +128,7 @@ def measure_confounds(inputs: Inputs) -> Found:
         "openbhb_reason": "not asked for (confounds=false)",
     }
     if not settings.confounds:
-        return Found({"confounds": summary})
+        return Measurement({"confounds": summary})
     among = (
         plan.splits[0].test if plan.fixed else np.arange(len(plan.table))
     )  # pretraining has seen the others
@@ -165,7 +166,7 @@ def measure_confounds(inputs: Inputs) -> Found:
         "openbhb": score if has_score else None,
         "openbhb_reason": None if has_score else score,
     }
-    return Found({"confounds": summary}, {"confounds": table}, _look_at(plan, table))
+    return Measurement({"confounds": summary}, {"confounds": table}, _look_at(plan, table))
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:

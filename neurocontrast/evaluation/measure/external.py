@@ -27,7 +27,7 @@ from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.outside import Outlyingness, measure_rows
 from neurocontrast.evaluation.measure.sites import site_table
 from neurocontrast.evaluation.measure.subgroups import resample
@@ -38,6 +38,12 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
+from neurocontrast.evaluation.plan.leakage import (
+    ALLOWED_COPIES,
+    Overlap,
+    check_duplicates,
+    check_overlap,
+)
 from neurocontrast.evaluation.plan.models import Model, OutOfFold, Prediction, ProbeModel, gather
 from neurocontrast.evaluation.plan.models.covariates import (
     CovariateDesign,
@@ -46,12 +52,6 @@ from neurocontrast.evaluation.plan.models.covariates import (
 )
 from neurocontrast.evaluation.plan.models.kernel import MeasureDesign
 from neurocontrast.evaluation.plan.models.regional import choose_regional
-from neurocontrast.evaluation.plan.notices import (
-    ALLOWED_COPIES,
-    Overlap,
-    check_duplicates,
-    check_overlap,
-)
 from neurocontrast.evaluation.plan.plan import External, Plan
 from neurocontrast.evaluation.plan.units import Units
 from neurocontrast.evaluation.probes.designs import (
@@ -390,11 +390,11 @@ _WRITE_ALIKE = (
 )
 
 
-def measure_external_test(inputs: Inputs) -> Found:
+def measure_external_test(inputs: Inputs) -> Measurement:
     """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
     external = inputs.plan.external
     if external is None:
-        return Found({"external": None})
+        return Measurement({"external": None})
     plan = external.plan
     split = plan.splits[0]
     models = dict[str, OutOfFold]()
@@ -420,7 +420,7 @@ def measure_external_test(inputs: Inputs) -> Found:
         "external_sites": site_table(plan, models),
         **{f"external_{name}": table for name, table in outlying.tables.items()},
     }
-    return Found({"external": _summary(external, models) | outlying.summary}, tables, notices)
+    return Measurement({"external": _summary(external, models) | outlying.summary}, tables, notices)
 
 
 def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from neurocontrast.progress import SILENT, Progress
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurement:
     """Results of a finding: keys of ``evaluation.json``, tables by file name, and warnings."""
 
     summary: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Inputs:
         if not asked for.
     progress : Progress
         Receives progress messages.
-    found : Found
+    earlier : Measurement
         What the findings before this one measured.
     """
 
@@ -44,14 +44,14 @@ class Inputs:
     models: dict[str, OutOfFold]
     reference: Reference | str | None = None
     progress: Progress = SILENT
-    found: Found = field(default_factory=Found)
+    earlier: Measurement = field(default_factory=Measurement)
 
 
 class Question(Protocol):
     """The measuring half of a finding; each part is None where the finding has none."""
 
     @property
-    def measure(self) -> Callable[[Inputs], Found] | None:
+    def measure(self) -> Callable[[Inputs], Measurement] | None:
         """Measure the finding."""
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import describe_part
 
 AGE_BANDS = (18.0, 30.0, 45.0, 60.0, 75.0)
@@ -16,7 +16,7 @@ AGE_BANDS = (18.0, 30.0, 45.0, 60.0, 75.0)
 _UNKNOWN = "not stated"
 
 
-def measure_groups(inputs: Inputs) -> Found:
+def measure_groups(inputs: Inputs) -> Measurement:
     """Return one row a sex and one an age band that has scans, with the columns of ``sites.tsv``.
 
     Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
@@ -41,7 +41,9 @@ def measure_groups(inputs: Inputs) -> Found:
             members = tested[labels[tested] == group]
             described = describe_part(plan, inputs.models, members, *keys, units=plan.units.labels)
             rows.append({"group_by": group_by, "group": group} | described)
-    return Found(tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})})
+    return Measurement(
+        tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})}
+    )
 
 
 def age_bands(ages: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.object_], list[str]]:

@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -69,7 +69,7 @@ def check_sizes(plan: Plan) -> None:
         )
 
 
-def measure_learning_curve(inputs: Inputs) -> Found:
+def measure_learning_curve(inputs: Inputs) -> Measurement:
     """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
 
     The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
@@ -78,7 +78,7 @@ def measure_learning_curve(inputs: Inputs) -> Found:
     plan = inputs.plan
     settings = inputs.plan.settings
     if not settings.train_sizes:
-        return Found({"learning_curve": None})
+        return Measurement({"learning_curve": None})
     rows = []
     n_fits = len(settings.train_sizes) * settings.n_draws * len(plan.splits)
     with inputs.progress.task("Learning curve", n_fits, "fit") as task:
@@ -109,7 +109,7 @@ def measure_learning_curve(inputs: Inputs) -> Found:
         for model in (each.name for each in plan.models)
     }
     about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
-    return Found({"learning_curve": about | parts}, {"learning_curve": table})
+    return Measurement({"learning_curve": about | parts}, {"learning_curve": table})
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.measure.confounds import site_reading
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import resample, tabulate_figures, why_no_interval
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -191,12 +191,12 @@ def _listed(skipped: Sequence[Mapping[str, str]]) -> str:
     return listed + (f"; and {len(skipped) - 8} more" if len(skipped) > 8 else "")
 
 
-def measure_new_sites(inputs: Inputs) -> Found:
+def measure_new_sites(inputs: Inputs) -> Measurement:
     """Leave every site out once, with the probe of the plan, and compare each scan with its main prediction."""
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
-        return Found({"new_site": None, "new_site_note": left_out.why_not})
+        return Measurement({"new_site": None, "new_site_note": left_out.why_not})
     home, unseen = _predict(plan, left_out, inputs.models, inputs.progress)
     rows = np.sort(np.concatenate([split.test for split in left_out.splits]))
     grouped = len(left_out.splits) < len(left_out.sites)
@@ -212,12 +212,14 @@ def measure_new_sites(inputs: Inputs) -> Found:
         "n_sites": len(left_out.sites),
         "left_out": list(left_out.sites),
         "skipped": left_out.skipped,
-        "site_predictability": _predictability(site_reading(inputs.found.tables.get("confounds"))),
+        "site_predictability": _predictability(
+            site_reading(inputs.earlier.tables.get("confounds"))
+        ),
     }
     found = {"new_site": summary, "new_site_note": None}
     with inputs.progress.task("Sites left out", len(left_out.sites), "site") as task:
         table = _site_table(plan, left_out, home, unseen, task.advance)
-    return Found(found, {"new_sites": table}, _warnings(summary))
+    return Measurement(found, {"new_sites": table}, _warnings(summary))
 
 
 def _predict(

@@ -7,7 +7,7 @@ from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.fit.distribution import DistributionError, Reference, count_outside
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.rows import Floats, Rows
 
@@ -34,7 +34,7 @@ class Outlyingness(Part):
     note: str | None = None
 
 
-def measure_outlyingness(inputs: Inputs) -> Found:
+def measure_outlyingness(inputs: Inputs) -> Measurement:
     """Measure each tested scan from other subjects' scans; where sites are held out, from those of other sites."""
     plan = inputs.plan
     reference = inputs.reference
@@ -54,16 +54,20 @@ def measure_outlyingness(inputs: Inputs) -> Found:
     return _count(plan, rows, scores[rows], "other sites", why_not)
 
 
-def measure_rows(plan: Plan, rows: Rows, reference: Reference | str | None, name: str) -> Found:
+def measure_rows(
+    plan: Plan, rows: Rows, reference: Reference | str | None, name: str
+) -> Measurement:
     """Measure rows of a plan from the scans that the probe was fitted on, as far as these are of other subjects."""
     if reference is None:
-        return Found({"outlyingness": None})
+        return Measurement({"outlyingness": None})
     if isinstance(reference, str):
         return _count(plan, rows, np.full((len(rows), 2), np.nan), name, {reference})
     return _count(plan, rows, reference.score(plan, rows), name, set())
 
 
-def _count(plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]) -> Found:
+def _count(
+    plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
+) -> Measurement:
     """Return counts, the table of scans, and a warning where more are outside than chance gives."""
     table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True
@@ -82,4 +86,4 @@ def _count(plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[
     if why_not:
         scans = "1 scan" if n_without == 1 else f"{n_without:,} scans"
         why = f"Without a score: {scans} ({'; '.join(sorted(why_not))})."
-    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)
+    return Measurement({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)

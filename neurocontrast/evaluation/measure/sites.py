@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import describe_part
 from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.plan import Plan
@@ -10,9 +10,9 @@ from neurocontrast.evaluation.plan.plan import Plan
 Models = dict[str, OutOfFold]
 
 
-def measure_sites(inputs: Inputs) -> Found:
+def measure_sites(inputs: Inputs) -> Measurement:
     """Return the table of sites."""
-    return Found(tables={"sites": site_table(inputs.plan, inputs.models)})
+    return Measurement(tables={"sites": site_table(inputs.plan, inputs.models)})
 
 
 def site_table(plan: Plan, models: Models) -> pd.DataFrame:

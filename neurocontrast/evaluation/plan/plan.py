@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import EmbeddingsOrigin, FixedSplit
+from neurocontrast.evaluation.plan.leakage import Overlap
 from neurocontrast.evaluation.plan.models.model import (
     Description,
     GivenModel,
@@ -23,7 +24,6 @@ from neurocontrast.evaluation.plan.models.model import (
     cross_validate,
     split_seed,
 )
-from neurocontrast.evaluation.plan.notices import Overlap
 from neurocontrast.evaluation.plan.units import Units
 from neurocontrast.evaluation.probes.adjustment import adjustments
 from neurocontrast.evaluation.probes.designs import (

@@ -1,33 +1,25 @@
-"""Error to expect of a probe at a new site, by the number of labelled people: ``expected.json``."""
+"""``expected.json``: the error to expect of a probe at a new site, by its labelled people."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import AfterValidator, Field, FiniteFloat
 
+from neurocontrast.documents.document import Document
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.reading import read_json
 
 FILE = "expected.json"
 """File beside ``probe.json``; a probe without it states no error."""
+_REMEDY = "Install the weights again."
 
 
-class ErrorOfShots(BaseModel):
+class ErrorOfShots(Document):
     """Error at new sites after the shift that some labelled people of each gave."""
 
-    model_config = ConfigDict(frozen=True)
-
-    n_people: Annotated[StrictInt, Field(ge=0)]
+    n_people: Annotated[int, Field(ge=0)]
     """Labelled people of a site; 0 for predictions as they are."""
     error: FiniteFloat
     """Mean over sites, in the metric of the file."""
@@ -36,24 +28,28 @@ class ErrorOfShots(BaseModel):
     """Error at the 10th and at the 90th percentile of the sites."""
     unlabelled: FiniteFloat
     """Mean error at the same sites without labelled people."""
-    n_sites: Annotated[StrictInt, Field(ge=1)]
-    """Sites with enough people to measure it."""
+    n_sites: Annotated[int, Field(ge=1)]
+    """Sites with enough people to measure the error."""
 
 
-class ExpectedErrors(BaseModel):
+def _with_an_error(errors: list[ErrorOfShots]) -> list[ErrorOfShots]:
+    if not errors:
+        raise ValueError("must hold one error or more")
+    return errors
+
+
+class ExpectedErrors(Document):
     """Content of ``expected.json``: errors measured at sites that were not learned from."""
 
-    model_config = ConfigDict(frozen=True)
-
     format: Literal[1]
-    target: StrictStr
-    metric: StrictStr
+    target: str
+    metric: str
     """Such as ``mean absolute error in years``."""
-    measured_by: StrictStr
+    measured_by: str
     """Script that measured the errors, and on whom."""
-    by_n_people: Annotated[tuple[ErrorOfShots, ...], Field(min_length=1)]
+    by_n_people: Annotated[list[ErrorOfShots], AfterValidator(_with_an_error)]
 
-    def of(self, n_people: int) -> ErrorOfShots | None:
+    def of_people(self, n_people: int) -> ErrorOfShots | None:
         """Return the error for the largest number of labelled people that a site has at least."""
         reached = None
         for shots in self.by_n_people:
@@ -65,7 +61,7 @@ class ExpectedErrors(BaseModel):
 
     def sentence(self, n_people: int) -> str:
         """Say in one sentence which error to expect, or ""."""
-        shots = self.of(n_people)
+        shots = self.of_people(n_people)
         if shots is None:
             return ""
         error = f"expect a {self.metric} of about {shots.error:.1f}"
@@ -86,11 +82,5 @@ def read_expected(probe: Path) -> ExpectedErrors | None:
     path = probe / FILE
     if not path.is_file():
         return None
-    content = read_json(path, error=CheckpointError, remedy="Install the weights again.")
-    try:
-        return ExpectedErrors.model_validate(content)
-    except ValidationError as error:
-        key = ".".join(map(str, error.errors()[0]["loc"]))
-        raise CheckpointError(
-            f"{path}: '{key}' missing or damaged. Install the weights again."
-        ) from None
+    content = read_json(path, error=CheckpointError, remedy=_REMEDY)
+    return ExpectedErrors.of(content, path, error=CheckpointError, remedy=_REMEDY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -338,6 +339,34 @@ def digest_of(*parts: object) -> str:
         state.update(len(encoded).to_bytes(8, "little"))
         state.update(encoded)
     return state.hexdigest()
+
+
+class DigestSink(io.RawIOBase):
+    """A binary file to write to that keeps no bytes, only their SHA-256."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sha256 = hashlib.sha256()
+        self._n_bytes = 0
+
+    def writable(self) -> bool:
+        """Tell that bytes can be written."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Take bytes into the digest, and return their number."""
+        n_bytes = memoryview(content).nbytes
+        self._sha256.update(content)
+        self._n_bytes += n_bytes
+        return n_bytes
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self._n_bytes
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of the bytes written, as 64 hexadecimal digits."""
+        return self._sha256.hexdigest()
 
 
 def digest_of_file(path: str | os.PathLike[str]) -> str:

@@ -18,7 +18,7 @@ COMMAND = "NEUROCONTRAST_COMMAND"
 """Environment variable with the number of the process that the command line is; its other processes inherit it."""
 
 
-def describe_processor() -> dict[str, Any]:
+def describe_processor() -> dict[str, str | int]:
     """Return name, cores, and the cores that affinity and the quota of a container leave to this process."""
     import joblib
 

@@ -19,14 +19,14 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation.designs import FeatureDesign, one_thread
-from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.measure.significance import corrected_resampled_t, permutation_test
+from neurocontrast.evaluation.measure.tables import calibration_table
+from neurocontrast.evaluation.measure.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.plan.models import OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.probes.designs import FeatureDesign, one_thread
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.significance import corrected_resampled_t, permutation_test
 from neurocontrast.evaluation.splits import leave_site_out, stratified
-from neurocontrast.evaluation.tables import calibration_table
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 
 LEVEL = 0.05
 FAST = EvaluationSettings(

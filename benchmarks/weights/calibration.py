@@ -22,7 +22,7 @@ import pandas as pd
 import neurocontrast
 from benchmarks.regions.data import read_people
 from neurocontrast.documents.expected import FILE, ErrorOfShots, ExpectedErrors
-from neurocontrast.evaluation.stored_probe import fit_shifts, shift_scores
+from neurocontrast.evaluation.fit.stored_probe import fit_shifts, shift_scores
 from neurocontrast.files import write_json
 from neurocontrast.seeds import derive_generator
 

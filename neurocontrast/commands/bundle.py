@@ -22,9 +22,9 @@ from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
 from neurocontrast.encoders.weights import copy_encoder, read_contract
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
-from neurocontrast.evaluation.designs import is_joined
-from neurocontrast.evaluation.members import check_same_members
-from neurocontrast.evaluation.members import members_of as members_of_table
+from neurocontrast.evaluation.probes.designs import is_joined
+from neurocontrast.evaluation.probes.members import check_same_members
+from neurocontrast.evaluation.probes.members import members_of as members_of_table
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version

@@ -7,7 +7,7 @@ import torch
 from neurocontrast.config import AnyConfig, Config, as_config
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.sources import AnySource, source_of
+from neurocontrast.data.sources import Source, source_of
 from neurocontrast.documents.diagnosis import Diagnosis, Machine, PlannedRun
 from neurocontrast.documents.document import Json
 from neurocontrast.encoders import build_model, check_shape
@@ -66,7 +66,7 @@ def describe_machine() -> Machine:
     return Machine.model_validate(machine)
 
 
-def _shape_without_table(settings: Config, source: AnySource) -> list[int]:
+def _shape_without_table(settings: Config, source: Source) -> list[int]:
     """Return the shape of samples that the configured encoder takes; refuse one that is too small."""
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)
@@ -74,7 +74,7 @@ def _shape_without_table(settings: Config, source: AnySource) -> list[int]:
     return list(prepared.shape(None))
 
 
-def _plan(settings: Config, source: AnySource, listed: Cohort) -> Json:
+def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
     """Plan a run on a table as `pretrain` does: shape, numbers of scans and members, and a recipe."""
     cohort, skipped = leave_out_unlearnable(settings, source, listed, SILENT)
     components = build_components(start_of_member(settings, 0), cohort)

@@ -14,8 +14,9 @@ from neurocontrast.commands.written import Written
 from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.columns import Where
+from neurocontrast.data.kinds import KINDS
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
+from neurocontrast.data.sources import RegionalMeasures, Source, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.documents.document import content_of
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
@@ -98,7 +99,7 @@ def embed(
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
     readers, described = load_readers(folder, settings.embedding)
     given = None if transforms is None else Compose(transforms)
-    listings: list[Reading[AnySource]] = []
+    listings: list[Reading[Source]] = []
     for reader in readers:
         source = source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
         listed = source.read_cohort(participants, images_root=images_root)
@@ -109,7 +110,11 @@ def embed(
     for warning in warnings_of(listings):
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
-    if settings.data.where and not settings.embedding.where and settings.data.kind != "images":
+    if (
+        settings.data.where
+        and not settings.embedding.where
+        and KINDS.find(settings.data.kind) is None
+    ):
         progress.warning(
             f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
         )
@@ -159,7 +164,7 @@ def embed(
     return EmbeddingsTable(target)
 
 
-def _allowed_missing(readings: Sequence[Reading[AnySource]]) -> dict[str, float]:
+def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
     """Return the share of measures that may be missing, where a run allowed another one."""
     for reading in readings:
         source = reading.source
@@ -169,8 +174,8 @@ def _allowed_missing(readings: Sequence[Reading[AnySource]]) -> dict[str, float]
 
 
 def _leave_out(
-    listings: Sequence[Reading[AnySource]], where: Where, progress: Progress
-) -> tuple[list[Reading[AnySource]], pd.DataFrame]:
+    listings: Sequence[Reading[Source]], where: Where, progress: Progress
+) -> tuple[list[Reading[Source]], pd.DataFrame]:
     """Prepare the selected scans, and leave out the scans unusable by a source that skips."""
     usable = []
     tables = []

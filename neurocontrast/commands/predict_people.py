@@ -21,8 +21,8 @@ from neurocontrast.documents.predicted import (
     TrainingSize,
     WeightsProbeRecord,
 )
+from neurocontrast.evaluation.fit.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.rows import Floats
-from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.progress import Progress

@@ -26,12 +26,12 @@ from neurocontrast.documents.predicted import (
     TrainingSize,
 )
 from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
-from neurocontrast.evaluation.distribution import count_outside
-from neurocontrast.evaluation.members import check_same_members, members_of
+from neurocontrast.evaluation.fit.distribution import count_outside
+from neurocontrast.evaluation.fit.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
+from neurocontrast.evaluation.probes.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.probes.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import Floats, check_rows, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
-from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.progress import Progress

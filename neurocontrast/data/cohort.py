@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.cells import Refusal, is_missing, number_of, text_of
+from neurocontrast.data.addresses import SampleFinder, address_of
 from neurocontrast.data.columns import RULES, matching_rows, values_of
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
 from neurocontrast.data.layouts.tree import identity_of
@@ -438,16 +439,15 @@ def _absolute(cell: str, *, root: Path) -> str:
 def _check_files(
     rows: _Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]
 ) -> None:
-    # Not at the top: tables are read without images.
-    from neurocontrast.data.natural.store import Located, is_image_path
-
     wrong = dict[int, str]()
     n_absent = 0
-    located = Located()
+    finder = SampleFinder()
     for at in _positions(~missing):
         path = paths[at]
-        if is_image_path(path):
-            if problem := located.add(path):
+        address = address_of(path)
+        if address is not None:
+            problem = finder.problem_of(path, address)
+            if problem:
                 wrong[at] = problem
         elif not path.lower().endswith(IMAGE_ENDINGS):
             folder = ""

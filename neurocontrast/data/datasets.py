@@ -1,8 +1,7 @@
-"""A cohort as a data set: the image of each scan with the columns of its table, measures, or natural images."""
+"""Datasets of a cohort: the image of each scan with the columns of its table, or measures."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +16,6 @@ from monai.transforms import Compose, RandomizableTrait, Transform
 from neurocontrast.cells import text_of
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.natural.store import Located, statistics_of
-from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.transforms.described import DescribedTransforms, apply_described
@@ -126,7 +123,7 @@ class CohortDataset(Dataset):
         return apply(self.transform, {**item, _IMAGE: image}, start=self._n_kept)
 
 
-class _InPlace(torch.utils.data.Dataset[dict[str, Any]]):
+class InPlaceDataset(torch.utils.data.Dataset[dict[str, Any]]):
     """Samples that are read straight into an array of `image_shape` and `image_dtype`."""
 
     image_shape: tuple[int, ...]
@@ -143,7 +140,7 @@ class _InPlace(torch.utils.data.Dataset[dict[str, Any]]):
         return {"image": torch.from_numpy(image), "index": index}
 
 
-class MeasuresDataset(_InPlace):
+class MeasuresDataset(InPlaceDataset):
     """Standardised measures (n, n_measures), each person's as a sample (n_measures, 1)."""
 
     def __init__(self, values: npt.NDArray[np.float32]) -> None:
@@ -161,55 +158,6 @@ class MeasuresDataset(_InPlace):
     def batch(self, rows: Sequence[int]) -> npt.NDArray[np.float32]:
         """Return the measures of some people, (rows, n_measures, 1)."""
         return self.values[list(rows), :, None]
-
-
-class ImageDataset(_InPlace):
-    """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).
-
-    A DataError names all rows without an image: another kind of path, a store that is absent or
-    damaged, an index beyond the store, another size.
-    """
-
-    def __init__(self, cohort: Cohort) -> None:
-        self.paths: list[str] = list(map(str, cohort.table["path"]))
-        problems = Problems(cohort.source.name)
-        located = Located.of(self.paths, cohort.names(), problems)
-        problems.raise_if_any()
-        self._stores = located.stores
-        self._store_of = np.array(located.store_of)
-        self._index_of = np.array(located.index_of)
-        self.image_shape = self._stores[0].shape
-        self.image_dtype = np.dtype(np.uint8)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read an image into `out`, of `image_shape` and `image_dtype`."""
-        np.copyto(
-            out, self._stores[self._store_of[index]].array[self._index_of[index]], casting="no"
-        )
-
-    def contents(self) -> list[str]:
-        """Return the digest of the pixels of each image."""
-        size = f"pixels {self.image_shape}".encode()
-        digests = []
-        for number, index in zip(self._store_of, self._index_of, strict=True):
-            state = hashlib.blake2b(size, digest_size=8)
-            state.update(np.ascontiguousarray(self._stores[number].array[index]).data)
-            digests.append(state.hexdigest())
-        return digests
-
-    def channel_statistics(
-        self, rows: npt.ArrayLike
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and standard deviation (3,) of each channel over the images of the rows, in [0, 1]."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        sums = [
-            store.sums(self._index_of[chosen[self._store_of[chosen] == n]])
-            for n, store in enumerate(self._stores)
-        ]
-        return statistics_of(np.sum(sums, axis=0))
 
 
 class _Items(Sequence[dict[str, Any]]):

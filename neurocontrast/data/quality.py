@@ -1,4 +1,4 @@
-"""Scans and natural images that cannot be used, and doubts about them and their table."""
+"""Scans that cannot be used, and doubts about scans and their table."""
 
 import os
 from collections import Counter, defaultdict
@@ -9,8 +9,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.natural.store import Located, doubt_about_copies
-from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
@@ -230,29 +228,3 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
             "arrays are taken to be in RAS order"
         )
     return doubts
-
-
-def inspect_images(
-    cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT
-) -> tuple[str, ...]:
-    """Return doubts about the images of a cohort, and add what is wrong to `problems`.
-
-    `deep` reads every pixel and looks for copies.
-    """
-    n_before = len(problems.found)
-    names = cohort.names()
-    table = cohort.table
-    located = Located.of(list(map(str, table["path"])), names, problems)
-    doubts = list(cohort.warnings)
-    for column in ("label", "split"):
-        if column in table and (n_missing := int(table[column].isna().sum())):
-            doubts.append(f"column '{column}' is missing in {n_missing:,} of {len(table):,} images")
-    if deep and len(problems.found) == n_before:
-        splits = table["split"].astype(str).tolist() if "split" in table else [""] * len(cohort)
-        with progress.task("Reading images", None, "image"):
-            places = zip(located.store_of, located.index_of, strict=True)
-            copies = doubt_about_copies(
-                (located.stores[store].array[index] for store, index in places), names, splits
-            )
-        doubts += [copies] if copies else []
-    return tuple(doubts)

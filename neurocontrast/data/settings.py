@@ -1,9 +1,10 @@
-"""Settings of the samples of a run (scans of brains, natural images, regional measures), and of prepared images."""
+"""Settings of the samples of a run: scans of brains, or regional measures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
@@ -39,7 +40,9 @@ _Vector = Annotated[
 ]
 
 
-class _TableSettings(Settings):
+class TableSettings(Settings):
+    """Choose rows of a table, for training."""
+
     participants: Path | None = None
     """Table of scans, images or people; `pretrain` needs it. Relative to the current directory, as are other paths."""
     where: Where = Field(default_factory=dict)
@@ -52,7 +55,7 @@ class _TableSettings(Settings):
     """Fraction of subjects, at each site, who are held out for validation; 0 for none."""
 
 
-class DataSettings(ScanSettings, Replaceable, _TableSettings):
+class DataSettings(ScanSettings, Replaceable, TableSettings):
     """Choose scans of brains, and their preprocessing.
 
     The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`.
@@ -98,19 +101,6 @@ class DataSettings(ScanSettings, Replaceable, _TableSettings):
         return self
 
 
-class ImageDataSettings(_TableSettings):
-    """Choose natural images."""
-
-    kind: Literal["images"]
-    """Says that these are natural images, as `neurocontrast images` prepares them."""
-    images_root: Path | None = None
-    """Folder that relative image paths in the table start from; None for the table's own."""
-    n_workers: Annotated[int, Field(ge=1)] = 2
-    """Threads that read batches."""
-    standardise: Literal["channels", "none"] = "channels"
-    """Whether the network standardises each colour by its mean and standard deviation over the training images."""
-
-
 class MeasureTableSettings(MeasureSettings):
     """Choose tables of regional measures of brains, by FreeSurfer and other programs.
 
@@ -127,7 +117,7 @@ class MeasureTableSettings(MeasureSettings):
     """What to take of the cortex from folders."""
 
 
-class MeasureDataSettings(MeasureTableSettings, _TableSettings):
+class MeasureDataSettings(MeasureTableSettings, TableSettings):
     """Choose people with regional measures of their brains."""
 
     kind: Literal["measures"] = "measures"
@@ -142,50 +132,37 @@ class MeasureDataSettings(MeasureTableSettings, _TableSettings):
     by default such people are refused."""
 
 
-SPLITS = ("train", "validation", "test")
-"""Splits of a prepared data set of natural images."""
-_Fraction = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=1)]
-_Pixels = Annotated[int, Field(ge=4, le=4096)]
-_FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+class AnyDataSettings(Protocol):
+    """Section ``data`` of any kind of samples."""
 
+    @property
+    def kind(self) -> str:
+        """Kind of the samples."""
 
-class ImagesSettings(Settings):
-    """Choose which images are prepared, how they are divided, and what the table says of each; see docs/images.md."""
+    @property
+    def participants(self) -> Path | None:
+        """Table of samples."""
 
-    dataset: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder"] = "digits"
-    """Format of the files: a published data set, or any folder with a folder for each class."""
-    source: Path | None = None
-    """Folder or archive of the files; none for digits."""
-    name: _FileName | None = None
-    """Beginning of identifiers; None for the name of the data set, or of the source of a folder."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the split, the subset and the background."""
-    size: _Pixels | tuple[_Pixels, _Pixels] | None = None
-    """Height and width that images are scaled to cover, and cropped to; None keeps their size."""
-    validation_fraction: _Fraction = 0.2
-    """Part of the training images of each class, where the source has no such split."""
-    test_fraction: _Fraction = 0.2
-    """Part of all images of each class, where the source has no such split."""
-    n_train: _Count | None = None
-    """Images to keep, of each class alike; a smaller subset is part of a larger one."""
-    n_validation: _Count | None = None
-    """Images to keep for validation."""
-    n_test: _Count | None = None
-    """Images to keep for the test."""
-    background: Literal["random"] | None = None
-    """ColorMNIST: behind grey pictures one of ten colours plus noise."""
-    background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0
-    """Standard deviation of the noise of colours, which go from 0 to 255."""
+    @property
+    def images_root(self) -> Path | None:
+        """Folder that relative paths in the table start from."""
 
-    @model_validator(mode="after")
-    def _check(self) -> ImagesSettings:
-        if self.dataset == "digits" and self.source is not None:
-            raise ValueError(
-                "source is not used by dataset 'digits', which comes with scikit-learn; name the dataset."
-            )
-        return self
+    @property
+    def where(self) -> Where:
+        """Rows to keep."""
 
+    @property
+    def vectors(self) -> Mapping[str, str | tuple[str, ...]]:
+        """Columns or a file for each vector that kernels compare."""
 
-AnyDataSettings = DataSettings | ImageDataSettings | MeasureDataSettings
-"""The section ``data`` of any kind."""
+    @property
+    def val_fraction(self) -> float:
+        """Fraction of subjects who are held out for validation."""
+
+    @property
+    def n_workers(self) -> int:
+        """Threads that read batches."""
+
+    @property
+    def model_fields_set(self) -> set[str]:
+        """Names of the settings that were set."""

@@ -86,7 +86,7 @@ class Diagnosis(Document):
     """Findings of `doctor`, which the command line prints as JSON or as text."""
 
     machine: Machine
-    run: PlannedRun | None
+    run: PlannedRun | None = None
     """Encoder, device, shape and numbers of scans of the run; None where it is refused here."""
     problems: list[str] = Field(default_factory=list)
     """Why `pretrain` would refuse this configuration on this machine."""

@@ -1,6 +1,6 @@
 """``evaluation.json``: the result of an evaluation, which findings, reports and comparisons read.
 
-Attributes have the names of the keys. What the models of a study leave is in this module; each
+Attributes have the names of the keys. What the models of a plan leave is in this module; each
 finding has a record of its own, which `Result.part` reads.
 """
 

@@ -28,9 +28,9 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, join_contents
 
 if TYPE_CHECKING:
-    from neurocontrast.data.sources import AnySource
+    from neurocontrast.data.sources import Source
 
-Source = TypeVar("Source", bound="AnySource")
+OneSource = TypeVar("OneSource", bound="Source")
 Network = Encoder | ContrastiveModel | SeveralEncoders
 
 
@@ -98,11 +98,11 @@ def _preparation(reader: Reader) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading(Generic[Source]):
+class Reading(Generic[OneSource]):
     """Samples as a network of a run reads them: of members that are prepared alike, all at once."""
 
     network: Network
-    source: Source
+    source: OneSource
     cohort: Cohort
 
 

@@ -10,7 +10,7 @@ from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import read_table
-from neurocontrast.data.sources import AnySource
+from neurocontrast.data.sources import Source
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
@@ -256,7 +256,7 @@ def find_provenance(folder: Path) -> Provenance | None:
     return read_provenance(folder)
 
 
-def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
+def read_preprocessing(folder: Path, source: Source) -> Source | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE

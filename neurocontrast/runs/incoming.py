@@ -29,8 +29,8 @@ from neurocontrast.embedding.readers import (
     load_readers,
 )
 from neurocontrast.evaluation import FittedProbe
-from neurocontrast.evaluation.designs import is_joined
-from neurocontrast.evaluation.members import check_same_members, members_of
+from neurocontrast.evaluation.probes.designs import is_joined
+from neurocontrast.evaluation.probes.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of

@@ -20,8 +20,8 @@ from neurocontrast.documents.expected import ExpectedErrors, read_expected
 from neurocontrast.documents.predicted import ShiftRecord
 from neurocontrast.documents.provenance import read_public_provenance
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.fit.stored_probe import SiteShift
 from neurocontrast.evaluation.rows import Floats
-from neurocontrast.evaluation.stored_probe import SiteShift
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
 from neurocontrast.reporting.wording import number_text

@@ -18,7 +18,7 @@ import pandas as pd
 
 from neurocontrast.config import AnyConfig, Config
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.sources import AnySource
+from neurocontrast.data.sources import Source
 from neurocontrast.documents.document import Document, Json
 from neurocontrast.documents.encoder import Samples
 from neurocontrast.encoders.weights import SECOND, save_model
@@ -80,7 +80,7 @@ class RunOfOthers(Document):
     """Message by which the first process tells the others how a run was opened."""
 
     is_new: bool
-    samples: Samples | None
+    samples: Samples | None = None
     """None where the run is finished."""
     skipped: list[str]
 
@@ -109,7 +109,7 @@ class Run:
 
     settings: Config
     folder: Path
-    source: AnySource
+    source: Source
     resumes: bool = False
 
     @classmethod
@@ -368,7 +368,7 @@ class Run:
 
 
 def read_cohort_of(
-    settings: Config, source: AnySource, *, check_images: bool = True, skipped: Collection[str] = ()
+    settings: Config, source: Source, *, check_images: bool = True, skipped: Collection[str] = ()
 ) -> Cohort:
     """Return the rows of the table of samples that a configuration keeps, without those that a run has skipped."""
     assert source.table is not None

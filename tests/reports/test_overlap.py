@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 import neurocontrast as nc
-from neurocontrast.data import ImageDataset, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.measures.contents import contents_of_measures
 from neurocontrast.embedding import ScanEmbedder, read_embeddings, write_embeddings
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import DataError, LeakageError, NeurocontrastWarning
 from neurocontrast.files import digest_of, write_json
+from neurocontrast.natural import ImageDataset
 from neurocontrast.provenance import KnownPeople, subject_digest, subject_label
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.folder import read_folder

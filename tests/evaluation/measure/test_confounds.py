@@ -136,7 +136,7 @@ def test_readings_are_those_of_their_own_predictions_and_chance_of_what_the_trai
 ):
     cohort = make_cohort(100, site=0.4)
     result = evaluate(cohort)
-    study = quick.plan(cohort)
+    study = quick.make_plan(cohort)
     reading = read_column(study, "site", np.arange(100))
     expected = balanced_accuracy_score(reading.target.values, reading.model.decisions[0])
     assert row(result, "site")["value"] == pytest.approx(expected)

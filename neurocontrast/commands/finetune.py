@@ -19,7 +19,8 @@ from neurocontrast.evaluation.fit.fits import fit
 from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.measure.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
-from neurocontrast.files import check_output_folder, hold
+from neurocontrast.files import check_output_folder
+from neurocontrast.locks import hold
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.reporting.findings import FINDINGS

@@ -32,17 +32,17 @@ class PreprocessingRecord(Document):
     normalise: str | None = None
     smooth_mm: float = 0.0
     standardise: str | None = None
-    """Of natural images: by which colours they are standardised."""
+    """Name of the colours' means and deviations by which natural images are standardised."""
 
 
 class Samples(Document):
-    """Keys about the samples that an encoder reads."""
+    """Keys about the samples that an encoder reads: preprocessing, precision and channels."""
 
     preprocessing: PreprocessingRecord = Field(default_factory=PreprocessingRecord)
     preprocessing_2: PreprocessingRecord | None = None
-    """PreprocessingRecord of the measures that a second encoder reads."""
+    """Preprocessing of the measures that a second encoder reads."""
     cache_dtype: Literal["float16", "float32"] = "float32"
-    """Precision of kept volumes; runs before there was a choice kept float32."""
+    """Precision of volumes in the cache; earlier versions kept float32."""
     channels: list[str] = Field(default_factory=lambda: ["t1"])
     """Columns of a table with the files of a scan, one a channel."""
 
@@ -61,21 +61,21 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """Name weights by their content; no file is said for several encoders together."""
+    """Digest of weights; several encoders together have no file."""
 
     sha256: str | None = None
     file: str | None = None
 
 
 class WeightsFile(WeightsDigest):
-    """Name a file of weights, which lies beside ``encoder.json``, and its content."""
+    """File of weights beside ``encoder.json``, and its SHA-256."""
 
     sha256: str
     file: Annotated[str, AfterValidator(_file_of_same_folder)]
 
 
 class ObjectiveRecord(Document):
-    """Section ``objective``: the loss, or the way in which a linear encoder was fitted."""
+    """Section ``objective``: the loss, or how a linear encoder was fitted."""
 
     loss: str | None = None
     title: str | None = None
@@ -104,7 +104,7 @@ class Start(Document):
     head: str = ""
     """``new``, or ``taken over``."""
     subjects_known: bool = True
-    """Whether everybody is known whom these weights learned from."""
+    """Whether all people are known whom the weights learned from."""
 
 
 class ImportedWeights(Document):
@@ -118,7 +118,7 @@ class ImportedWeights(Document):
 
 
 class EncoderDescription(Samples):
-    """Describe an encoder, before its weights are written, or several together."""
+    """Description of an encoder, with or without weights, or of several together."""
 
     format: int | None = None
     neurocontrast: str | None = None
@@ -126,10 +126,10 @@ class EncoderDescription(Samples):
     n_features: int | None = None
     n_channels: Annotated[int, Field(ge=1, le=_MOST_CHANNELS)] = 1
     n_voxels: int = 0
-    """Voxels that a linear encoder looks at."""
+    """Voxels that a linear encoder reads; 0 of a network."""
     weights: WeightsDigest = Field(default_factory=WeightsDigest)
     head: WeightsFile | None = None
-    """Weights of the projection head; runs from before heads were kept have none."""
+    """Weights of the projection head; earlier versions did not keep them."""
     beside: BesideRecord | None = None
     init: Start | None = None
     objective: ObjectiveRecord | None = None
@@ -157,13 +157,13 @@ class EncoderContract(EncoderDescription):
 
 
 class MemberWeights(Document):
-    """Name the weights of a member by their content."""
+    """Digest of the weights of a member."""
 
     sha256: str
 
 
 class MemberDescription(Document):
-    """Describe a member of a run, and which columns of a table are its features."""
+    """Member of a run: an encoder, and the number of its columns in an embeddings table."""
 
     name: str
     n_features: int
@@ -171,19 +171,19 @@ class MemberDescription(Document):
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
-    """Of joined runs: number of its kind in `RunDescription.kinds`."""
+    """Number of the member's kind in joined runs; members of one kind share a recipe."""
 
 
 class BlockDescription(Document):
-    """Describe a block of joined features: the features of one table among several."""
+    """Block of joined features: the columns that come from one table among several."""
 
     n_features: int
     encoder: str | None = None
-    """Digest of the weights; None where nobody says it."""
+    """Digest of the weights; None where the table does not say."""
 
 
 class RunDescription(EncoderDescription):
-    """Describe a run: its encoder as in ``encoder.json``, or the keys that several share."""
+    """Description of a run: its encoder as in ``encoder.json``, or the keys that several share."""
 
     name: str | None = None
     members: list[MemberDescription] = Field(default_factory=list)

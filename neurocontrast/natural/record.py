@@ -1,4 +1,4 @@
-"""``images.json``, which `images` writes beside a store of natural images."""
+"""The record ``images.json``, which `images` writes beside a store of natural images."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ImagesChoice(Document):
 
     dataset: str | None = None
     background: str | None = None
-    """How grey pictures were laid on coloured backgrounds, such as ``random``; None for as they are."""
+    """Backgrounds behind grey pictures, such as ``random``; None where there are none."""
 
 
 class ImagesRecord(Document):
-    """Content of ``images.json``; a report knows nothing of images without the file."""
+    """Content of ``images.json``: data set, classes and splits of a store of natural images."""
 
     format: int = 1
     dataset: str | None = None
@@ -36,9 +36,9 @@ class ImagesRecord(Document):
     """Sentences for reports about the data set."""
     shape: list[int] = Field(default_factory=list)
     n_images: dict[str, int] = Field(default_factory=dict)
-    """Split → images."""
+    """Split → number of images."""
     classes: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Class → split → images."""
+    """Class → split → number of images."""
     columns: list[str] = Field(default_factory=list)
     source: ImagesOrigin | None = None
     settings: ImagesChoice = Field(default_factory=ImagesChoice)

@@ -19,7 +19,8 @@ from neurocontrast.documents.simulation import SimulationRecord
 from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import LOCK, check_writable, write_json
+from neurocontrast.files import check_writable, write_json
+from neurocontrast.locks import LOCK
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import (
     KnownPeople,

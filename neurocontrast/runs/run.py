@@ -23,7 +23,7 @@ from neurocontrast.documents.document import Document, Json
 from neurocontrast.documents.encoder import Samples
 from neurocontrast.encoders.weights import SECOND, save_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import hold
+from neurocontrast.locks import hold
 from neurocontrast.parallel.launch import Engine, after_first
 from neurocontrast.progress import Progress
 from neurocontrast.runs.answer import keep_answer

@@ -89,7 +89,7 @@ def test_another_kind_than_the_one_wanted_is_refused(write_table):
     assert check_kind(cohort, "tiles") is cohort
     with pytest.raises(DataError, match=r"scans of brains are wanted.*set data\.kind to tiles"):
         check_kind(cohort, "volumes")
-    with pytest.raises(DataError, match="images of a store.*are wanted"):
+    with pytest.raises(DataError, match=r"images of a store.*are wanted"):
         check_kind(cohort, "images")
 
 

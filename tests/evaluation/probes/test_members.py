@@ -9,6 +9,7 @@ from sklearn.svm import SVC, LinearSVC
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
 from neurocontrast.evaluation.measure.external import plan_external
 from neurocontrast.evaluation.plan.models.beside import make_beside
 from neurocontrast.evaluation.probes.designs import PairDesign
@@ -191,7 +192,7 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
     table = other.table.assign(participant_id=names, subject_id=names)
     described = EmbeddingsInfo(**info)
     external = plan_external(plan, table, other.features, info=described, training_info=described)
-    tested = external.plan.cross_validate(external.plan.models[0])
+    tested = cross_validate_model(external.plan, external.plan.models[0])
     probe = fit_on_all(plan, encoder=None)[1]
     rows = np.arange(len(plan.table), len(external.plan.table))
     np.testing.assert_allclose(tested.scores[0, rows], probe.predict(other.features), atol=1e-8)

@@ -104,10 +104,10 @@ def finetune(
     progress = as_progress(progress)
     settings = as_config({} if config is None else config)
     folder = Path(out)
-    given = (
-        settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
-    )
-    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    evaluation = settings.evaluation.model_dump() | options
+    if target is not None:
+        evaluation["target"] = target
+    chosen = settings_from(EvaluationSettings, evaluation, source="evaluation")
     usual = EvaluationSettings()
     found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines

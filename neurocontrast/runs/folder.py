@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -275,7 +274,7 @@ def read_preprocessing(folder: Path, source: Source) -> Source | None:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[Json]:
     """Read a run's ``metrics.csv``: finite numbers, and None for empty cells."""
     path = folder / "metrics.csv"
     if not path.is_file():

@@ -21,12 +21,13 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.designs import EQUAL
-from neurocontrast.evaluation.models import ProbeModel
+from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
+from neurocontrast.evaluation.measure.tables import fold_table
+from neurocontrast.evaluation.plan.models import ProbeModel
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.probes.designs import EQUAL
 from neurocontrast.evaluation.rows import Floats
-from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.tables import fold_table
 
 N_NETWORK = 128
 N_COMPONENTS = 20
@@ -56,7 +57,7 @@ def simulate(network: str, n_people: int, seed: int) -> tuple[pd.DataFrame, Floa
     return table, np.hstack([learned, components])
 
 
-def plan(network: str, n_people: int, seed: int) -> Study:
+def make_plan(network: str, n_people: int, seed: int) -> Plan:
     """Return the study of both blocks."""
     table, features = simulate(network, n_people, seed)
     beside = {"name": "pca", "n_components": N_COMPONENTS}
@@ -65,27 +66,27 @@ def plan(network: str, n_people: int, seed: int) -> Study:
         target="diagnosis", covariates=(), n_bootstraps=0, C=(1e-4, 1e-3, 1e-2, 0.1, 1.0), seed=seed
     )
     info = EmbeddingsInfo(run=run, pretraining_subjects=[])
-    return plan_study(table, features, settings=settings, info=info)
+    return plan_evaluation(table, features, settings=settings, info=info)
 
 
-def score(study: Study, model: ProbeModel) -> tuple[float, float]:
+def score(plan: Plan, model: ProbeModel) -> tuple[float, float]:
     """Return the mean AUC within folds of a model, and the mean weight that it gave the network."""
-    folds = fold_table(study, {"embedding": study.cross_validate(model)})
+    folds = fold_table(plan, {"embedding": cross_validate_model(plan, model)})
     weights = folds.get("weight_network", pd.Series(dtype=float))
     return float(folds["auc"].mean()), float(weights.mean())
 
 
 def compare(network: str, n_people: int, seed: int) -> dict[str, float]:
     """Return the AUC of each block, of both with equal variance, and of both as inner folds weigh them."""
-    study = plan(network, n_people, seed)
-    by_name = {model.name: model for model in study.models if isinstance(model, ProbeModel)}
+    plan = make_plan(network, n_people, seed)
+    by_name = {model.name: model for model in plan.models if isinstance(model, ProbeModel)}
     both = by_name["embedding"]
-    equal = replace(both, design=replace(study.design(), weight=EQUAL))
+    equal = replace(both, design=replace(plan.design(), weight=EQUAL))
     row = {}
     for name in ("components", "network"):
-        row[name] = score(study, by_name[name])[0]
-    row["equal"] = score(study, equal)[0]
-    row["weighed"], row["weight of network"] = score(study, both)
+        row[name] = score(plan, by_name[name])[0]
+    row["equal"] = score(plan, equal)[0]
+    row["weighed"], row["weight of network"] = score(plan, both)
     best = max(row["components"], row["network"])
     return row | {"price": row["weighed"] - best, "price of equal": row["equal"] - best}
 

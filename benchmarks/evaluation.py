@@ -49,16 +49,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.fits import fit, predict_out_of_fold
+from neurocontrast.evaluation.fit.fits import fit, predict_out_of_fold
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.model_figures import metric_summary
-from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.results import permutation_summary
+from neurocontrast.evaluation.measure.model_figures import metric_summary
+from neurocontrast.evaluation.measure.results import permutation_summary
+from neurocontrast.evaluation.measure.tables import fold_table
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.plan.planning import plan_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
-from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.tables import fold_table
 from neurocontrast.progress import SILENT
 from neurocontrast.reporting.findings import FINDINGS
 
@@ -67,12 +67,12 @@ import sys, time
 from threadpoolctl import threadpool_limits
 sys.path.append(sys.argv[1])
 from evaluation import simulate
-from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
+from neurocontrast.evaluation.fit.fits import fit
 from neurocontrast.evaluation.measure import measure
 from neurocontrast.reporting.findings import FINDINGS
 table, features = simulate(int(sys.argv[2]), int(sys.argv[3]))
-study = plan_study(table, features, settings=EvaluationSettings(target=sys.argv[4]))
+study = plan_evaluation(table, features, settings=EvaluationSettings(target=sys.argv[4]))
 with threadpool_limits(limits=1):
     start = time.process_time()
     measure(study, fit(study), FINDINGS)
@@ -102,11 +102,9 @@ def simulate(n_scans: int, n_features: int) -> tuple[pd.DataFrame, np.ndarray]:
     return table, features.astype(np.float32)
 
 
-def make_study(
-    arguments: argparse.Namespace, target: str = "diagnosis", **options: object
-) -> Study:
+def make_study(arguments: argparse.Namespace, target: str = "diagnosis", **options: object) -> Plan:
     table, features = simulate(arguments.n_scans, arguments.n_features)
-    return plan_study(table, features, settings=EvaluationSettings(target=target, **options))
+    return plan_evaluation(table, features, settings=EvaluationSettings(target=target, **options))
 
 
 def timed(work: Callable[[], object]) -> tuple[float, object]:
@@ -116,45 +114,45 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 
 
 def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
-    study = make_study(
+    plan = make_study(
         arguments,
         n_repeats=arguments.n_repeats,
         n_permutations=arguments.n_permutations,
         n_jobs=n_jobs,
     )
-    nested, models = timed(lambda: predict_out_of_fold(study))
-    folds = fold_table(study, models)
-    bootstrap, _ = timed(lambda: metric_summary(study, folds, models))
-    permutation, found = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
+    nested, models = timed(lambda: predict_out_of_fold(plan))
+    folds = fold_table(plan, models)
+    bootstrap, _ = timed(lambda: metric_summary(plan, folds, models))
+    permutation, found = timed(lambda: permutation_summary(plan, models["embedding"], SILENT))
     print(f"(p of the AUC with {n_jobs} process(es): {found.p_values['auc']:.6f})", file=sys.stderr)
     return {"nested": nested, "bootstrap": bootstrap, "permutation": permutation}
 
 
-def plain_scores(study: Study, split: Split) -> np.ndarray:
+def plain_scores(plan: Plan, split: Split) -> np.ndarray:
     """Return probabilities of the test rows, by a grid search over the inner folds."""
     place = {row: position for position, row in enumerate(split.train)}
     inner = inner_folds(
-        study.target, split.train, study.subjects, n_folds=study.settings.n_inner_folds, seed=0
+        plan.target, split.train, plan.subjects, n_folds=plan.settings.n_inner_folds, seed=0
     )
     pairs = [tuple(np.array([place[row] for row in rows]) for rows in pair) for pair in inner]
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000))
     search = GridSearchCV(
-        model, {"logisticregression__C": list(study.settings.C)}, cv=pairs, scoring="neg_log_loss"
-    ).fit(study.features[split.train].astype(float), study.target.values[split.train])
-    return search.predict_proba(study.features[split.test].astype(float))[:, 1]
+        model, {"logisticregression__C": list(plan.settings.C)}, cv=pairs, scoring="neg_log_loss"
+    ).fit(plan.features[split.train].astype(float), plan.target.values[split.train])
+    return search.predict_proba(plan.features[split.test].astype(float))[:, 1]
 
 
-def plain_permutations(study: Study, n_permutations: int) -> float:
+def plain_permutations(plan: Plan, n_permutations: int) -> float:
     """Return seconds of one round of the nested procedure within scikit-learn's own permutation test."""
-    pairs = [(split.train, split.test) for split in study.splits if split.repeat == 0]
+    pairs = [(split.train, split.test) for split in plan.splits if split.repeat == 0]
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000))
     search = GridSearchCV(
-        model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss"
+        model, {"logisticregression__C": list(plan.settings.C)}, cv=5, scoring="neg_log_loss"
     )
-    sites, features = study.table["site"].to_numpy(dtype=str), study.features.astype(float)
+    sites, features = plan.table["site"].to_numpy(dtype=str), plan.features.astype(float)
     seconds, _ = timed(
         lambda: permutation_test_score(
-            search, features, study.target.values, groups=sites, cv=pairs, n_permutations=n_permutations,
+            search, features, plan.target.values, groups=sites, cv=pairs, n_permutations=n_permutations,
             scoring="roc_auc", random_state=0,
         )
     )  # fmt: skip
@@ -177,20 +175,20 @@ def plain_bootstrap(truth: np.ndarray, scores: np.ndarray, n_bootstraps: int) ->
 
 def compare_in_full(arguments: argparse.Namespace) -> None:
     ours = {jobs: run_ours(arguments, jobs) for jobs in sorted({1, arguments.jobs})}
-    study = make_study(arguments)
-    split, truth = study.splits[0], study.target.values
-    fold, scores = timed(lambda: plain_scores(study, split))
-    round_ = plain_permutations(study, arguments.plain_permutations)
+    plan = make_study(arguments)
+    split, truth = plan.splits[0], plan.target.values
+    fold, scores = timed(lambda: plain_scores(plan, split))
+    round_ = plain_permutations(plan, arguments.plain_permutations)
     resample = plain_bootstrap(truth[split.test], scores, 50) * len(truth) / len(split.test)
     n_repeats, n_permutations = arguments.n_repeats, arguments.n_permutations
     plain = {
         "nested": fold * 5 * n_repeats,
-        "bootstrap": resample * study.settings.n_bootstraps * n_repeats,
+        "bootstrap": resample * plan.settings.n_bootstraps * n_repeats,
         "permutation": round_ * n_permutations,
     }
     names = {
         "nested": f"5 folds × {n_repeats} repeats, nested",
-        "bootstrap": f"{study.settings.n_bootstraps:,} bootstraps",
+        "bootstrap": f"{plan.settings.n_bootstraps:,} bootstraps",
         "permutation": f"{n_permutations:,} permutations of 5 folds, nested",
     }
     print(
@@ -210,11 +208,11 @@ def compare_in_full(arguments: argparse.Namespace) -> None:
 
 
 def measure_memory(arguments: argparse.Namespace) -> None:
-    study = make_study(arguments, n_permutations=arguments.n_permutations, n_jobs=arguments.jobs)
-    seconds, models = timed(lambda: predict_out_of_fold(study))
-    folds = fold_table(study, models)
-    metric_summary(study, folds, models)
-    taken, _ = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
+    plan = make_study(arguments, n_permutations=arguments.n_permutations, n_jobs=arguments.jobs)
+    seconds, models = timed(lambda: predict_out_of_fold(plan))
+    folds = fold_table(plan, models)
+    metric_summary(plan, folds, models)
+    taken, _ = timed(lambda: permutation_summary(plan, models["embedding"], SILENT))
     own, child = (
         resource.getrusage(who).ru_maxrss / 2**20
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -274,18 +272,18 @@ def compare_whole(arguments: argparse.Namespace) -> None:
 
 
 def compare_plain(arguments: argparse.Namespace) -> None:
-    study = make_study(arguments)
+    plan = make_study(arguments)
     start = time.process_time()
-    auc = measure(study, fit(study), FINDINGS).evaluation.metrics["auc"].pooled
+    auc = measure(plan, fit(plan), FINDINGS).evaluation.metrics["auc"].pooled
     ours = time.process_time() - start
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     search = GridSearchCV(
-        model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss"
+        model, {"logisticregression__C": list(plan.settings.C)}, cv=5, scoring="neg_log_loss"
     )
-    pairs, truth = [(split.train, split.test) for split in study.splits], study.target.values
+    pairs, truth = [(split.train, split.test) for split in plan.splits], plan.target.values
     start = time.process_time()
     scores = cross_val_predict(
-        search, study.features.astype(float), truth, cv=pairs, method="predict_proba"
+        search, plan.features.astype(float), truth, cv=pairs, method="predict_proba"
     )[:, 1]
     plain = time.process_time() - start
     print(f"{arguments.n_scans} scans × {arguments.n_features} features, 8 sites: AUC {auc:.3f} and "

@@ -24,8 +24,8 @@ from neurocontrast.evaluation import (
     EvaluationSettings,
     LeaveSiteOut,
     SiteStratifiedGroupKFold,
-    plan_study,
-    run_study,
+    fit_and_measure,
+    plan_evaluation,
 )
 
 
@@ -91,7 +91,7 @@ people = groups.assign(participant_id=groups["subject_id"], session="", path="",
 people["age"] += np.random.default_rng(0).normal(size=240)
 people["diagnosis"] = np.where(patient, "patient", "control")
 settings = EvaluationSettings(target="diagnosis", n_bootstraps=200)
-found = run_study(plan_study(people, features, settings=settings)).evaluation
+found = fit_and_measure(plan_evaluation(people, features, settings=settings)).evaluation
 print(
     f"embedding {found.metrics['auc'].pooled:.2f}, covariates alone {found.baseline['auc'].pooled:.2f}"
 )

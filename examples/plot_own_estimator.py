@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import neurocontrast
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, fit_and_measure, plan_evaluation
 
 generator = np.random.default_rng(0)
 features = generator.normal(size=(120, 16))
@@ -47,8 +47,8 @@ estimators = {
 }
 figure, axis = plt.subplots(figsize=(6, 2), layout="constrained")
 for name, estimator in estimators.items():
-    found = run_study(
-        plan_study(table, features, settings=settings, estimator=estimator)
+    found = fit_and_measure(
+        plan_evaluation(table, features, settings=settings, estimator=estimator)
     ).evaluation
     low, high = found.metrics["auc"].interval
     axis.plot([low, high], [name, name], color="0.6")

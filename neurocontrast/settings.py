@@ -42,6 +42,8 @@ Fields = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
 _Component = TypeVar("_Component")
 _Arguments = ParamSpec("_Arguments")
+# Else pydantic searches every module for the source of each derived class, which has none.
+_NO_SOURCE = {"use_attribute_docstrings": False}
 
 
 class Settings(BaseModel):
@@ -94,7 +96,9 @@ def checked(
 @cache
 def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
     """Return the model of a constructor's arguments."""
-    return create_model("Arguments", __base__=Settings, **_fields_of(constructor))
+    return create_model(
+        "Arguments", __base__=Settings, __cls_kwargs__=_NO_SOURCE, **_fields_of(constructor)
+    )
 
 
 def settings_model(
@@ -134,7 +138,7 @@ def _derive_model(
         described = Field(description=descriptions.get(parameter))
         fields[parameter] = (Annotated[annotation, described], default)
     fields[key] = (Literal[name], name)
-    model = create_model(component.__name__, __base__=base, **fields)
+    model = create_model(component.__name__, __base__=base, __cls_kwargs__=_NO_SOURCE, **fields)
     model.__doc__ = (inspect.getdoc(component) or "").partition("\n\n")[0]
     return model
 

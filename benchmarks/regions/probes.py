@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.designs import WEIGHTS, BlockScaler, principal_axes
+from neurocontrast.evaluation.probes.designs import WEIGHTS, BlockScaler, principal_axes
 from neurocontrast.evaluation.splits.inner import MAX_INNER_SITES
 from neurocontrast.evaluation.splits.splitters import group_sites
 

@@ -21,8 +21,8 @@ from sklearn.model_selection import KFold
 from benchmarks.tissue.scoring import auc_of, mae_of, predictions
 from benchmarks.tissue.systems import BEST, FIVE
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.evaluation.designs import WEIGHTS
-from neurocontrast.evaluation.members import members_of
+from neurocontrast.evaluation.probes.designs import WEIGHTS
+from neurocontrast.evaluation.probes.members import members_of
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]

@@ -43,10 +43,10 @@ from neurocontrast.encoders import load_encoder, read_contract
 from neurocontrast.encoders.members import members_of, read_record, write_members
 from neurocontrast.encoders.weights import folder_of_member
 from neurocontrast.evaluation import EvaluationSettings, load_probe
-from neurocontrast.evaluation.distribution import training_reference
-from neurocontrast.evaluation.final_probe import fit_on_all
-from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.stored_probe import save_probe
+from neurocontrast.evaluation.fit.distribution import training_reference
+from neurocontrast.evaluation.fit.final_probe import fit_on_all
+from neurocontrast.evaluation.fit.stored_probe import save_probe
+from neurocontrast.evaluation.plan.planning import plan_evaluation
 from neurocontrast.exceptions import NeurocontrastWarning
 from neurocontrast.files import atomic_folder, write_json, write_table
 from neurocontrast.runs.answer import features_of, write_answer
@@ -161,18 +161,18 @@ def fit_probe(folder: Path, embeddings: Path, target: str) -> None:
     settings = EvaluationSettings(
         target=target, voxels="off", confounds=False, new_site=False, allow_overlap=True
     )
-    study = plan_study(read.table, read.features, settings=settings, info=read.info)
-    rows = study.fitted_rows
+    plan = plan_evaluation(read.table, read.features, settings=settings, info=read.info)
+    rows = plan.fitted_rows
     pairs = []
     for left_out in read_record(folder).left_out:
-        unseen = np.isin(study.sites[rows], left_out)
+        unseen = np.isin(plan.sites[rows], left_out)
         pairs.append([(rows[~unseen], rows[unseen])])
-    inside = training_reference(study).distribution
+    inside = training_reference(plan).distribution
     inside = replace(
         inside, centres=inside.centres.astype(np.float32), axes=inside.axes.astype(np.float32)
     )
     encoder = read.info.encoder_digest
-    _, probe = fit_on_all(study, encoder=encoder, distribution=inside, pairs=pairs)
+    _, probe = fit_on_all(plan, encoder=encoder, distribution=inside, pairs=pairs)
     save_probe(folder / target, probe)
     print(f"{folder}: {target}, penalty {probe.strength:g}, weight {probe.weight}", flush=True)
 

@@ -16,9 +16,9 @@ from neurocontrast.documents.embeddings import Embeddings
 from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.result import FILE, read_evaluation
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation.fit.fits import fit
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.writing import write_evaluation
+from neurocontrast.evaluation.measure.writing import write_evaluation
 from neurocontrast.exceptions import one_of
 from neurocontrast.files import check_output_folder
 from neurocontrast.progress import Progress

@@ -27,8 +27,9 @@ from neurocontrast.documents.explanation import (
     TopRegion,
 )
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.measure.uncertainty import resample_counts
+from neurocontrast.evaluation.plan.units import choose_units
 from neurocontrast.evaluation.rows import site_names
-from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
 from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.explanation import ExplanationSettings, LinearScore
 from neurocontrast.explanation.maps import (

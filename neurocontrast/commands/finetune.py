@@ -15,9 +15,9 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.display import as_progress
 from neurocontrast.documents.result import FILE
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation.fit.fits import fit
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.writing import write_evaluation
+from neurocontrast.evaluation.measure.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import check_output_folder
 from neurocontrast.locks import hold
@@ -104,10 +104,10 @@ def finetune(
     progress = as_progress(progress)
     settings = as_config({} if config is None else config)
     folder = Path(out)
-    given = (
-        settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
-    )
-    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    evaluation = settings.evaluation.model_dump() | options
+    if target is not None:
+        evaluation["target"] = target
+    chosen = settings_from(EvaluationSettings, evaluation, source="evaluation")
     usual = EvaluationSettings()
     found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
@@ -123,7 +123,7 @@ def finetune(
         settings.finetune.accelerator, section="finetune", training=settings.finetune.precision
     )
     with suspending():
-        plan = plan_folds(
+        folds_plan = plan_folds(
             folder_of(run),
             participants,
             images_root,
@@ -132,13 +132,14 @@ def finetune(
             from_scratch,
             progress,
         )
-        work = folder.with_name(f".{folder.name}.{plan.key()[:16]}.partial")
+        work = folder.with_name(f".{folder.name}.{folds_plan.key()[:16]}.partial")
         with hold(work, progress):
-            plan = plan.prepared(progress)
-            study = plan.study.with_model(train_folds(plan, work, progress))
-            result = measure(study, fit(study, progress), FINDINGS, progress=progress)
+            folds_plan = folds_plan.prepared(progress)
+            network = train_folds(folds_plan, work, progress)
+            plan = folds_plan.plan.with_model(network)
+            result = measure(plan, fit(plan, progress), FINDINGS, progress=progress)
             write_evaluation(result, folder)
-            write_skipped(folder / SKIPPED, plan.skipped)
+            write_skipped(folder / SKIPPED, folds_plan.skipped)
         for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):
             shutil.rmtree(done)
     return EvaluationResult(folder)

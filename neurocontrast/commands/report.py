@@ -10,6 +10,7 @@ import pandas as pd
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.listing import read_table
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
@@ -46,16 +47,22 @@ class ComparisonResult(WrittenFigures):
         """Difference of every metric of each model from the reference, with its p-values."""
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
+    @property
+    def record(self) -> ComparisonRecord:
+        """Content of ``comparison.json``: target, models and settings."""
+        path = self.location / "comparison.json"
+        return ComparisonRecord.of(read_json(path), path)
+
     def summary(self) -> str:
         """Describe the differences from the reference, with their intervals."""
-        record = read_json(self.location / "comparison.json")
+        record = self.record
         table = self.table
-        title = f"difference [{level_text(record['confidence_level'])} interval]"
+        title = f"difference [{level_text(record.confidence_level)} interval]"
         shown = table[["metric", "model"]].assign(
             **{title: table.apply(_difference, axis=1), "p (Holm)": table["p_adjusted"]}
         )
         lines = [
-            f"{record['target']}: differences from {record['reference']}",
+            f"{record.target}: differences from {record.reference}",
             shown.head(_N_ROWS).to_string(index=False, float_format="{:.3g}".format, na_rep="–"),
         ]
         if len(shown) > _N_ROWS:
@@ -181,7 +188,7 @@ def compare(
         "confidence_level": confidence_level,
         "seed": seed,
     }
-    summary: dict[str, Any] = {
+    summary: Json = {
         **describe_comparison(loaded),
         "environment": describe_environment(),
         **how,

@@ -28,9 +28,9 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, join_contents
 
 if TYPE_CHECKING:
-    from neurocontrast.data.sources import AnySource
+    from neurocontrast.data.sources import Source
 
-Source = TypeVar("Source", bound="AnySource")
+OneSource = TypeVar("OneSource", bound="Source")
 Network = Encoder | ContrastiveModel | SeveralEncoders
 
 
@@ -104,11 +104,11 @@ def _preparation(reader: Reader) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading(Generic[Source]):
+class Reading(Generic[OneSource]):
     """Samples as a network of a run reads them; members that prepare alike are one network."""
 
     network: Network
-    source: Source
+    source: OneSource
     cohort: Cohort
 
 

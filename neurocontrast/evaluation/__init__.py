@@ -1,24 +1,24 @@
 """What frozen embeddings can tell: cross-validated models of them, of covariates and of the scans, site by site.
 
-Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes folds and models;
+Pure NumPy, pandas and scikit-learn. `plan_evaluation` checks everything and makes folds and models;
 `fits.fit` predicts by each model; `measure.measure` computes tables, figures and findings;
-`run_study` fits and measures the models alone. The command `neurocontrast.evaluate` reads
+`fit_and_measure` fits and measures the models alone. The command `neurocontrast.evaluate` reads
 and writes the files.
 """
 
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Result, read_evaluation
-from neurocontrast.evaluation.designs import BlockScaler
-from neurocontrast.evaluation.encoding import covariate_encoder
-from neurocontrast.evaluation.fits import Fits
-from neurocontrast.evaluation.planning import plan_study
-from neurocontrast.evaluation.results import StudyResult, run_study
+from neurocontrast.evaluation.fit.fits import Fits
+from neurocontrast.evaluation.fit.stored_probe import FittedProbe, load_probe, save_probe
+from neurocontrast.evaluation.measure.results import MeasuredPlan, fit_and_measure
+from neurocontrast.evaluation.plan.plan import External, Plan
+from neurocontrast.evaluation.plan.planning import plan_evaluation
+from neurocontrast.evaluation.probes.designs import BlockScaler
+from neurocontrast.evaluation.probes.encoding import covariate_encoder
+from neurocontrast.evaluation.probes.transformers import ComBat, Residualiser
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.given import read_split_file
-from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
-from neurocontrast.evaluation.study import External, Study
-from neurocontrast.evaluation.transformers import ComBat, Residualiser
 
 __all__ = [
     "BlockScaler",
@@ -28,17 +28,17 @@ __all__ = [
     "Fits",
     "FittedProbe",
     "LeaveSiteOut",
+    "MeasuredPlan",
     "Notice",
+    "Plan",
     "Residualiser",
     "Result",
     "SiteStratifiedGroupKFold",
-    "Study",
-    "StudyResult",
     "covariate_encoder",
+    "fit_and_measure",
     "load_probe",
-    "plan_study",
+    "plan_evaluation",
     "read_evaluation",
     "read_split_file",
-    "run_study",
     "save_probe",
 ]

@@ -1,5 +1,6 @@
 """The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 
 from neurocontrast.cells import is_missing, level_of, number_of
 from neurocontrast.data.columns import levels_of, matching_columns, number_in
+from neurocontrast.data.connected import number_connected
 from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.levels import check_sexes, level_column
 from neurocontrast.data.measures.units import People, check_head_sizes
@@ -334,3 +336,30 @@ def draw_subjects(
     sizes = np.bincount(codes)[order].cumsum()
     rows = np.flatnonzero(np.argsort(order)[codes] < max(1, int((sizes <= n_scans).sum())))
     return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"
+
+
+def scan_codes(
+    features: Iterable[npt.NDArray[np.floating]], contents: Iterable[str]
+) -> npt.NDArray[np.intp]:
+    """Return a code for each row, the same for rows that are one scan.
+
+    These are rows whose features are equal to the last bit, and rows that share a digest of their
+    content: regional measures that were rounded otherwise do.
+
+    Parameters
+    ----------
+    features : iterable of array
+        Features of each row.
+    contents : iterable of str
+        Digests of the content of each row, separated by spaces; "" for none.
+    """
+    rows: list[int] = []
+    digests: list[bytes | str] = []
+    for number, (row, content) in enumerate(zip(features, contents, strict=True)):
+        vector = np.ascontiguousarray(row) + 0.0  # -0.0 is 0.0
+        # Digests: sorting takes far longer.
+        digests.append(hashlib.blake2b(vector.data, digest_size=16).digest())
+        digests += content.split()
+        rows += [number] * (len(digests) - len(rows))
+    shared = pd.factorize(np.array(digests, dtype=object))[0]
+    return number_connected(np.array(rows, dtype=np.intp), shared)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from neurocontrast.data.columns import Where
-from neurocontrast.evaluation.probes import PROBES
+from neurocontrast.evaluation.probe_kinds import PROBES
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings

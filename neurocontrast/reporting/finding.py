@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from neurocontrast.documents.section import Part
-from neurocontrast.evaluation.measure.finding import Found, Inputs
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
+from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder
 
@@ -21,17 +21,19 @@ class Finding:
     show : callable, optional
         Takes an `EvaluationFolder` and returns a `Section`, or None if there is nothing to show.
     measure : callable, optional
-        Takes `Inputs` and returns `Found`.
+        Takes `Inputs` and returns `Measurement`.
     check : callable, optional
-        Takes a planned study; raises if its settings ask for what cannot be measured.
+        Takes a plan; raises if its settings ask for what cannot be measured.
     record : type of Part, optional
         Model of the finding's key in ``evaluation.json``.
     methods : str
         Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")``
         gives its number.
-    of, kinds : tuple of str
-        Evaluations (of ``scans``, of ``images``) and kinds of target whose reports have the
-        section.
+    of : tuple of str
+        Kinds of samples, as ``files.words.kind`` names them (``scans``), whose reports have the
+        section; empty for all.
+    kinds : tuple of str
+        Kinds of target whose reports have the section.
     last : bool
         Whether the finding is measured after the others, since it uses what they found.
 
@@ -45,8 +47,8 @@ class Finding:
     --------
     >>> from neurocontrast.reporting.blocks import Paragraph
     >>> def count(inputs):
-    ...     counts = pd.Series(inputs.study.target.labels()).value_counts()
-    ...     return Found({"headcount": len(counts)}, {"headcount": counts.reset_index()})
+    ...     counts = pd.Series(inputs.plan.target.labels()).value_counts()
+    ...     return Measurement({"headcount": len(counts)}, {"headcount": counts.reset_index()})
     >>> def show(files):
     ...     text = f"{files.summary.headcount} classes."
     ...     return Section("headcount", "Headcount", [Paragraph(text)])
@@ -55,14 +57,15 @@ class Finding:
 
     name: str
     show: Callable[[EvaluationFolder], Section | None] | None = None
-    measure: Callable[[Inputs], Found] | None = None
-    check: Callable[[Study], None] | None = None
+    measure: Callable[[Inputs], Measurement] | None = None
+    check: Callable[[Plan], None] | None = None
     record: type[Part] | None = None
     methods: str = ""
-    of: tuple[str, ...] = ("scans", "images")
+    of: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS
     last: bool = False
 
     def fits(self, files: EvaluationFolder) -> bool:
         """Return whether the report of an evaluation can have the section."""
-        return files.kind in self.kinds and files.words.kind in self.of
+        is_of_samples = not self.of or files.words.kind in self.of
+        return is_of_samples and files.kind in self.kinds

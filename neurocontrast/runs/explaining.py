@@ -25,8 +25,8 @@ from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders.members import digest_of_members, has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, digest_of_weights
 from neurocontrast.evaluation import FittedProbe, read_evaluation
-from neurocontrast.evaluation.designs import is_joined
-from neurocontrast.evaluation.members import check_same_members, members_of
+from neurocontrast.evaluation.probes.designs import is_joined
+from neurocontrast.evaluation.probes.members import check_same_members, members_of
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE

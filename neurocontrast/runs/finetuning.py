@@ -24,9 +24,9 @@ from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.encoders import Encoder
-from neurocontrast.evaluation import Study, plan_study
-from neurocontrast.evaluation.models import GivenModel
-from neurocontrast.evaluation.notices import check_duplicates, check_overlap
+from neurocontrast.evaluation import Plan, plan_evaluation
+from neurocontrast.evaluation.plan.leakage import check_duplicates, check_overlap
+from neurocontrast.evaluation.plan.models import GivenModel
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of
 from neurocontrast.progress import Progress
@@ -58,7 +58,7 @@ class TrainedNetwork:
     """``encoder.json`` of the network."""
     source: Brains
     cohort: Cohort
-    """The scans that take part, in the order of the study."""
+    """The scans that take part, in the order of the plan."""
     augment: Any
     """Section ``augment`` of the views that the network is shown."""
     seed: int
@@ -66,7 +66,7 @@ class TrainedNetwork:
 
     @cached_property
     def images(self) -> Images:
-        """Samples of the network, in the order of the study."""
+        """Samples of the network, in the order of the plan."""
         return self.source.images(self.cohort)
 
 
@@ -79,7 +79,7 @@ class FoldsPlan:
     """The network of the run, or the networks of its members, whose predictions are averaged."""
     contract: EncoderDescription
     """``encoder.json``, or the description of a run of members."""
-    study: Study
+    plan: Plan
     info: EmbeddingsInfo
     from_scratch: bool
     skipped: pd.DataFrame
@@ -108,7 +108,7 @@ class FoldsPlan:
         """Return a digest of all that a fold's networks depend on, where folds of two calls belong together."""
         splits = [
             (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
-            for split in self.study.splits
+            for split in self.plan.splits
         ]
         settings = self.settings.finetune.model_dump(mode="json", exclude=_FREE_TO_DIFFER)
         encoders = []
@@ -117,7 +117,7 @@ class FoldsPlan:
             encoder = network.encoder.settings.model_dump(mode="json")
             encoders.append([encoder, network.contract.preprocessing.content()])
             scans.append([network.cohort.digest(), network.source.signatures(network.cohort)])
-        chosen = self.study.settings.without_folders()
+        chosen = self.plan.settings.without_folders()
         known = [
             self.weights,
             encoders,
@@ -136,14 +136,14 @@ class FoldsPlan:
         """Settings as ``config.yaml`` holds them."""
         return {
             "seed": self.settings.seed,
-            "evaluation": self.study.settings.without_folders(),
+            "evaluation": self.plan.settings.without_folders(),
             "finetune": self.settings.finetune.model_dump(mode="json"),
             "augment": self.augment,
             "from_scratch": self.from_scratch,
         }
 
     def prepared(self, progress: Progress) -> FoldsPlan:
-        """Preprocess the scans, and return the plan checked by their contents and announced.
+        """Preprocess the scans, and return the folds_plan checked by their contents and announced.
 
         Their voxels are a baseline of it.
         """
@@ -153,20 +153,20 @@ class FoldsPlan:
             network.source.make_ready(network.cohort, progress)
             contents.append(network.source.contents(network.cohort, progress))
         images = self.networks[0].images
-        allowed = self.study.settings.allow_overlap
+        allowed = self.plan.settings.allow_overlap
         volumes = (images[row]["image"].numpy() for row in range(len(images)))
-        table = self.study.table.assign(**{CONTENT: join_contents(contents)})
+        table = self.plan.table.assign(**{CONTENT: join_contents(contents)})
         notices = check_duplicates(table, volumes, allow_overlap=allowed)
         overlap = check_overlap(table, self.info, allow_overlap=allowed)
         # Identifiers were looked at before the scans were read.
-        study = replace(
-            self.study,
+        plan = replace(
+            self.plan,
             table=table,
             overlap=overlap,
-            notices=overlap.notices_among(self.study.notices),
+            notices=overlap.notices_among(self.plan.notices),
             choices=self.choices,
         ).with_notices(notices)
-        return replace(self, study=complete_plan(study, progress))
+        return replace(self, plan=complete_plan(plan, progress))
 
 
 def plan_folds(
@@ -206,7 +206,7 @@ def plan_folds(
             pretraining_contents=[],
             pretraining_contents_complete=True,
         )
-    study = plan_study(
+    plan = plan_evaluation(
         listed[0].table,
         np.arange(len(listed[0]), dtype=float)[:, None],
         settings=chosen,
@@ -219,20 +219,20 @@ def plan_folds(
         cohort_source=info.cohort_source,
         cohort_digest=info.cohort_digest,
     )
-    study = replace(study, origin=origin)
+    plan = replace(plan, origin=origin)
     trained = []
     for number, network in enumerate(networks):
         seed = settings.seed
         if len(networks) > 1:
             seed = seed_of_member(settings.seed, number)
-        cohort = listed[number].subset(study.features[:, 0].astype(int))
+        cohort = listed[number].subset(plan.features[:, 0].astype(int))
         trained.append(
             TrainedNetwork(
                 network.encoder, network.contract, sources[number], cohort, sections[number], seed
             )
         )
     warn_of_imitations(trained[0].cohort, "evaluation.where", progress)
-    return FoldsPlan(settings, tuple(trained), contract, study, info, from_scratch, skipped)
+    return FoldsPlan(settings, tuple(trained), contract, plan, info, from_scratch, skipped)
 
 
 def _without_components(network: RunNetwork) -> None:

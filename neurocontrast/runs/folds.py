@@ -1,4 +1,4 @@
-"""Train the networks of a run in every fold of a plan."""
+"""Train the networks of a run in every fold of a folds_plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pandas as pd
 
 from neurocontrast.documents.origin import Finetuning
 from neurocontrast.encoders import build_encoder
-from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
+from neurocontrast.evaluation.plan.models import GivenModel
+from neurocontrast.evaluation.probes.fitting import Prediction, decide_scores
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
 from neurocontrast.files import write_json
@@ -31,57 +32,57 @@ from neurocontrast.training.supervised import Labels, fit_supervised
 _FINISHED = "finished.json"
 
 
-def train_folds(plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
+def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
     """Train the networks of every fold that are not finished, and return their model, predicting."""
-    study = plan.study
+    plan = folds_plan.plan
     predictions = {}
-    folds = _train_folds(plan, work, progress)
-    for fold, split in zip(folds, study.splits, strict=True):
+    folds = _train_folds(folds_plan, work, progress)
+    for fold, split in zip(folds, plan.splits, strict=True):
         scores = _mean_scores(fold)
-        if study.target.kind == "binary":
+        if plan.target.kind == "binary":
             scores = scores[:, 1]
-        decided = decide_scores(scores, study.target, split.train, study.settings)
+        decided = decide_scores(scores, plan.target, split.train, plan.settings)
         predictions[split.repeat, split.fold] = Prediction(scores, *decided)
     abouts, epochs = _list_epochs(folds)
     begins_with = "pretrained weights"
-    if plan.from_scratch:
+    if folds_plan.from_scratch:
         begins_with = "random weights"
     finetuning = Finetuning.model_validate(
         {
             "begins_with": begins_with,
-            "settings": plan.settings.finetune.model_dump(mode="json"),
-            "augment": plan.augment,
-            "seed": plan.settings.seed,
+            "settings": folds_plan.settings.finetune.model_dump(mode="json"),
+            "augment": folds_plan.augment,
+            "seed": folds_plan.settings.seed,
             "folds": abouts,
         }
     )
-    network = study.models[0]
+    network = plan.models[0]
     assert isinstance(network, GivenModel)
     return replace(
         network,
         predictions=predictions,
-        about={"finetuning": finetuning},
+        result_keys={"finetuning": finetuning},
         tables={"finetuning": pd.DataFrame(epochs)},
     )
 
 
-def _train_folds(plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
+def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
     """Train the networks one after another; return their ``finished.json``, a list a fold."""
-    study = plan.study
+    plan = folds_plan.plan
     folds = []
-    n_folds = len(study.splits)
-    n_networks = len(plan.networks)
+    n_folds = len(plan.splits)
+    n_networks = len(folds_plan.networks)
     with progress.task("Fine-tuning", n_folds * n_networks, "networks") as task:
-        for number, split in enumerate(study.splits):
+        for number, split in enumerate(plan.splits):
             folds.append(list[Description]())
-            for member, network in enumerate(plan.networks):
+            for member, network in enumerate(folds_plan.networks):
                 folder = work / f"fold-{number:03d}"
                 title = f"Fold {number + 1} of {n_folds}"
                 if n_networks > 1:
                     folder /= f"member-{member}"
                     title += f", member {member + 1} of {n_networks}"
                 if not (folder / _FINISHED).is_file():
-                    trained = _train(plan, network, split, folder, title, progress)
+                    trained = _train(folds_plan, network, split, folder, title, progress)
                     write_json(folder / _FINISHED, trained)
                     shutil.rmtree(folder / "checkpoints")
                 trained = read_json(folder / _FINISHED)
@@ -105,7 +106,7 @@ def _say_epoch(about: Record) -> str:
 
 
 def _train(
-    plan: FoldsPlan,
+    folds_plan: FoldsPlan,
     network: TrainedNetwork,
     split: Split,
     folder: Path,
@@ -113,15 +114,15 @@ def _train(
     progress: Progress,
 ) -> Description:
     """Train a network of a fold; return predictions of the test scans, epochs and facts of the training."""
-    settings = plan.settings
-    study = plan.study
-    target = study.target
+    settings = folds_plan.settings
+    plan = folds_plan.plan
+    target = plan.target
     seed = derive_seed("finetune", network.seed, split.repeat, split.fold)
     fitted, tried = validation_split(
-        target, split.train, study.subjects, sites=study.sites, settings=study.settings, seed=seed
+        target, split.train, plan.subjects, sites=plan.sites, settings=plan.settings, seed=seed
     )
     encoder = copy.deepcopy(network.encoder)
-    if plan.from_scratch:
+    if folds_plan.from_scratch:
         encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
     view = None
     if settings.finetune.augment:
@@ -143,7 +144,7 @@ def _train(
         data,
         split.test.tolist(),
         settings=settings.finetune,
-        pretrained=not plan.from_scratch,
+        pretrained=not folds_plan.from_scratch,
         seed=seed,
         folder=folder,
         view=view,

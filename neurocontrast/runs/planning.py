@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator
 from neurocontrast.data.columns import no_column
 from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
 from neurocontrast.documents.result import EmbeddingsOrigin
-from neurocontrast.evaluation import EvaluationSettings, Study, plan_study
-from neurocontrast.evaluation.estimators import import_estimator
+from neurocontrast.evaluation import EvaluationSettings, Plan, plan_evaluation
 from neurocontrast.evaluation.measure import check, plan_external
-from neurocontrast.evaluation.probes import PROBES
-from neurocontrast.evaluation.study import External
+from neurocontrast.evaluation.plan.plan import External
+from neurocontrast.evaluation.probe_kinds import PROBES
+from neurocontrast.evaluation.probes.estimators import import_estimator
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import Description
@@ -30,7 +30,7 @@ def make_plan(
     estimator: BaseEstimator | None = None,
     cv: Any = None,
     progress: Progress = SILENT,
-) -> Study:
+) -> Plan:
     """Check an evaluation, make folds and models, and announce scans and warnings, before fitting.
 
     Parameters
@@ -42,7 +42,7 @@ def make_plan(
     test : path or DataFrame, optional
         Embeddings of the external test set, in place of the file that the settings name.
     estimator, cv : estimator, splitter, optional
-        The user's own, as `plan_study` takes them.
+        The user's own, as `plan_evaluation` takes them.
     progress : Progress
         Receives who is evaluated, in which folds, and each warning.
     """
@@ -51,7 +51,7 @@ def make_plan(
     if settings.target not in {*embeddings.table, "tiv"}:
         columns = embeddings.table.columns
         raise ConfigError(no_column(embeddings.path.name, settings.target, columns))
-    study = plan_study(
+    plan = plan_evaluation(
         embeddings.table,
         embeddings.features,
         settings=settings,
@@ -62,33 +62,33 @@ def make_plan(
     if test is None:
         test = settings.test
     if test is not None:
-        study = study.with_external(_plan_test(study, test))
-    study = complete_plan(study, progress)
+        plan = plan.with_external(_plan_test(plan, test))
+    plan = complete_plan(plan, progress)
     choices = {"embeddings": embeddings.path.name, "evaluation": settings.without_folders()}
-    return replace(study, origin=_describe_origin(embeddings), choices=choices)
+    return replace(plan, origin=_describe_origin(embeddings), choices=choices)
 
 
-def complete_plan(study: Study, progress: Progress) -> Study:
+def complete_plan(plan: Plan, progress: Progress) -> Plan:
     """Refuse findings that cannot be measured, add models of voxels, and announce the plan.
 
     Refusals that cost nothing come before voxels are read.
     """
-    check(study, FINDINGS)
-    study = with_voxels(study, progress)
-    progress.message(study.text())
-    for notice in study.notices:
+    check(plan, FINDINGS)
+    plan = with_voxels(plan, progress)
+    progress.message(plan.text())
+    for notice in plan.notices:
         progress.warning(notice.message)
-    if study.external is not None:
-        for notice in study.external.notices:
+    if plan.external is not None:
+        for notice in plan.external.notices:
             progress.warning(notice.message)
-    return study
+    return plan
 
 
-def _plan_test(study: Study, table: AnyEmbeddings) -> External:
-    """Plan the test of a study's probe on other people."""
+def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
+    """Plan the test of a plan's probe on other people."""
     test = Embeddings.of(table, parameter="test")
     external = plan_external(
-        study, test.table, test.features, info=test.info, training_info=study.info
+        plan, test.table, test.features, info=test.info, training_info=plan.info
     )
     origin = EmbeddingsOrigin(file=test.path.name, digest=test.digest())
     return replace(external, origin=origin)

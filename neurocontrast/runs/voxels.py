@@ -1,4 +1,4 @@
-"""The baseline of voxels: the scans of a study, read by the package's own preprocessing."""
+"""The baseline of voxels: the scans of a plan, read by the package's own preprocessing."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.documents.encoder import PreprocessingRecord
 from neurocontrast.documents.notice import Notice
-from neurocontrast.evaluation import Study
-from neurocontrast.evaluation.models import ProbeModel, voxels
-from neurocontrast.evaluation.models.beside import make_beside
-from neurocontrast.evaluation.models.kernel import make_second
-from neurocontrast.evaluation.models.own import keep_fitting
+from neurocontrast.evaluation import Plan
+from neurocontrast.evaluation.plan.models import ProbeModel, voxels
+from neurocontrast.evaluation.plan.models.beside import make_beside
+from neurocontrast.evaluation.plan.models.kernel import make_second
+from neurocontrast.evaluation.plan.models.own import keep_fitting
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
@@ -30,56 +30,56 @@ MAX_BYTES = 4 * 1024**3
 """With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
 
 
-def with_voxels(study: Study, progress: Progress) -> Study:
-    """Return the study with a model of its scans' voxels, if these are at hand and not switched off.
+def with_voxels(plan: Plan, progress: Progress) -> Plan:
+    """Return the plan with a model of its scans' voxels, if these are at hand and not switched off.
 
     Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
     `DataError`, else a warning.
     """
-    settings = study.settings
-    run = study.info.run
+    settings = plan.settings
+    run = plan.info.run
     asked = settings.voxels in ("on", "input") or settings.scans is not None
-    unfit = study.fixed or run.preprocessing.kind != "volumes"
+    unfit = plan.fixed or run.preprocessing.kind != "volumes"
     if settings.voxels == "off" or (unfit and not asked):
-        return study
+        return plan
     try:
         if unfit:
             raise DataError(
                 "voxels: this baseline is for scans of brains in cross-validation. Leave voxels out."
             )
-        scans = _find_scans(study, columns_of(run.channels), asked=asked)
+        scans = _find_scans(plan, columns_of(run.channels), asked=asked)
         if not scans:
-            return study
-        return _with_both(study, _read(scans, study, run.preprocessing, progress))
+            return plan
+        return _with_both(plan, _read(scans, plan, run.preprocessing, progress))
     except DataError as error:
         if asked:
             raise
         explanation = "Whether a model of the scans themselves does as well was not asked."
-        return study.with_notices(
+        return plan.with_notices(
             [Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)]
         )
 
 
-def _with_both(study: Study, model: ProbeModel) -> Study:
-    """Return the study with models of its voxels: linear, of a kernel, the embedding beside."""
-    outcome = keep_fitting(study, model)
-    second = make_second(study, model)
-    together = make_beside(study, model)
-    return study.with_outcome(outcome).with_outcome(second).with_outcome(together)
+def _with_both(plan: Plan, model: ProbeModel) -> Plan:
+    """Return the plan with models of its voxels: linear, of a kernel, the embedding beside."""
+    outcome = keep_fitting(plan, model)
+    second = make_second(plan, model)
+    together = make_beside(plan, model)
+    return plan.with_outcome(outcome).with_outcome(second).with_outcome(together)
 
 
-def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
+def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
     """Return the files of each scan; an empty list where the table's scans are absent and were not asked for."""
-    table = study.table
-    if study.settings.scans is not None:
-        listed = read_cohort(study.settings.scans, channels=channels)
+    table = plan.table
+    if plan.settings.scans is not None:
+        listed = read_cohort(plan.settings.scans, channels=channels)
         keys = zip(listed.table["participant_id"], listed.table["session"], strict=True)
         files_by_key = dict(zip(keys, map(files_of, listed.scans), strict=True))
         scans = [
             files_by_key.get(key, ())
             for key in zip(table["participant_id"], table["session"], strict=True)
         ]
-        where = f"in scans '{Path(study.settings.scans).name}'"
+        where = f"in scans '{Path(plan.settings.scans).name}'"
         remedy = "Add them, or leave them out with where."
     else:
         # A relative path would be taken from wherever the command happens to run.
@@ -106,13 +106,13 @@ def _is_there(path: Any) -> bool:
 
 def _read(
     scans: list[tuple[str, ...]],
-    study: Study,
+    plan: Plan,
     preprocessing: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
     """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
     contract = preprocessing.content()
-    as_encoder = study.settings.voxels == "input"
+    as_encoder = plan.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
         if not contract:
             what = "voxels=input" if as_encoder else "voxels: an array has no voxel size"
@@ -142,7 +142,7 @@ def _read(
     tasks = [(row, files, how) for row, files in enumerate(scans)]
     with progress.task("Reading voxels", len(scans), "scans") as task:
         for row, found in map_files(
-            _read_scan, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"
+            _read_scan, tasks, n_workers=plan.settings.n_jobs, option="evaluation.n_jobs"
         ):
             if isinstance(found, str):
                 unreadable[row] = found
@@ -151,7 +151,7 @@ def _read(
             task.advance()
     problems = Problems("voxels: scans cannot be used")
     for name, row in zip(
-        row_names(study.table, sorted(unreadable)), sorted(unreadable), strict=True
+        row_names(plan.table, sorted(unreadable)), sorted(unreadable), strict=True
     ):
         problems.add(unreadable[row], name=name)
     problems.raise_if_any()
@@ -164,7 +164,7 @@ def _read(
             how.normalise, how.normalise
         ),
     }
-    return voxels.make(study, voxels.voxel_products(values), about)
+    return voxels.make(plan, voxels.voxel_products(values), about)
 
 
 def _read_scan(

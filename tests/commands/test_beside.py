@@ -12,7 +12,7 @@ import neurocontrast as nc
 from neurocontrast.embedding import ScanEmbedder, read_embeddings, write_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation import load_probe
-from neurocontrast.evaluation.designs import WEIGHTS, blocks_of
+from neurocontrast.evaluation.probes.designs import WEIGHTS, blocks_of
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.training import components
 

@@ -8,7 +8,7 @@ from small_run import FASTEST, embedded_people
 import neurocontrast as nc
 from neurocontrast.cli.app import run
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
-from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
@@ -79,10 +79,10 @@ def test_people_of_any_pretraining_are_refused_in_the_evaluation(tmp_path):
         [one, write(tmp_path / "c.parquet", p=2, encoder="c")], out=tmp_path / "clean.parquet"
     )
     read = read_embeddings(clean)
-    study = plan_study(
+    plan = plan_evaluation(
         read.table, read.features, settings=EvaluationSettings(target="age"), info=read.info
     )
-    assert [each.message for each in study.notices if each.code == "overlap_unknown"] == [
+    assert [each.message for each in plan.notices if each.code == "overlap_unknown"] == [
         "Of the joined embeddings, 'a' does not say who was in pretraining: an overlap could not be checked."
     ]
 

@@ -8,7 +8,7 @@ from small_run import FASTEST, INFO, Listening, embedded_people, read_json
 
 import neurocontrast as nc
 from neurocontrast.embedding import read_embeddings, write_embeddings
-from neurocontrast.evaluation.stored_probe import fit_shifts, shift_scores
+from neurocontrast.evaluation.fit.stored_probe import fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 
 

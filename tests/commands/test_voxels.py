@@ -9,7 +9,7 @@ from small_run import FASTEST, read_json
 import neurocontrast
 from neurocontrast.data import read_cohort
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
-from neurocontrast.evaluation.models.voxels import ComponentsDesign
+from neurocontrast.evaluation.plan.models.voxels import ComponentsDesign
 from neurocontrast.exceptions import DataError
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import EvaluationSettings, StudyResult, plan_study
-from neurocontrast.evaluation.fits import fit
+from neurocontrast.evaluation import EvaluationSettings, MeasuredPlan, plan_evaluation
+from neurocontrast.evaluation.fit.fits import fit
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.reporting.findings import FINDINGS
 
@@ -16,7 +16,7 @@ QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness
 FAST = {**QUICK, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0), "n_inner_folds": 3}
 
 
-def plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **options):
+def make_plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **options):
     """Plan the study of a cohort; `options` are settings besides those of `FAST`."""
     given = {
         "info": EmbeddingsInfo.model_validate(info or {}),
@@ -24,19 +24,19 @@ def plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **optio
         "estimator": estimator,
         "cv": cv,
     }
-    return plan_study(
+    return plan_evaluation(
         cohort.table, cohort.features, settings=EvaluationSettings(**FAST | options), **given
     )
 
 
 def evaluate(cohort, **options):
     """Measure all that is asked for."""
-    return evaluate_study(plan(cohort, **options))
+    return evaluate_study(make_plan(cohort, **options))
 
 
-def evaluate_study(study, findings=FINDINGS) -> StudyResult:
+def evaluate_study(plan, findings=FINDINGS) -> MeasuredPlan:
     """Fit the models of a study, and measure all that is asked for."""
-    return measure(study, fit(study), findings)
+    return measure(plan, fit(plan), findings)
 
 
 def content(cohort, **options) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def plan_kind(make_cohort, kind, n=80, *, n_features=20, diagnosis=1.0, **option
     """Plan the study of two diagnoses, of three, or of age."""
     classes = ("hc", "bd", "sz") if kind == "multiclass" else ("control", "patient")
     cohort = make_cohort(n, n_features=n_features, classes=classes, diagnosis=diagnosis)
-    return plan(cohort, target="age" if kind == "continuous" else "diagnosis", **options)
+    return make_plan(cohort, target="age" if kind == "continuous" else "diagnosis", **options)
 
 
 def names(n: int) -> np.ndarray:

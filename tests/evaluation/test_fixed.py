@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 from tests.evaluation.quick import evaluate_study, warnings
@@ -44,8 +44,8 @@ def images(n_classes=7, sizes=SIZES, n_features=12, seed=0, signal=1.0):
     return table.iloc[order].reset_index(drop=True), features[order].astype(np.float32)
 
 
-def plan(table, features, info=None, **options):
-    return plan_study(
+def make_plan(table, features, info=None, **options):
+    return plan_evaluation(
         table,
         features,
         settings=EvaluationSettings(**FAST | {"n_bootstraps": 200, **options}),
@@ -57,15 +57,15 @@ def test_a_penalty_that_no_inner_fold_could_choose_is_said():
     """One training image of a class cannot be in two parts of the training images."""
     table, features = images(sizes={"train": 120, "test": 60})
     rare = np.flatnonzero((table["label"] == "class 0") & (table["split"] == "train"))[1:]
-    study = plan(
+    plan = make_plan(
         table.drop(index=rare).reset_index(drop=True),
         np.delete(features, rare, axis=0),
         n_bootstraps=0,
     )
-    assert warnings(evaluate_study(study))["penalty_not_chosen"].startswith(
+    assert warnings(evaluate_study(plan))["penalty_not_chosen"].startswith(
         "1 fits have a penalty that was not chosen"
     )
-    whole = evaluate_study(plan(table, features, n_bootstraps=0))
+    whole = evaluate_study(make_plan(table, features, n_bootstraps=0))
     assert "penalty_not_chosen" not in warnings(whole)
 
 
@@ -80,8 +80,8 @@ def evaluated():
         "pretraining_contents_complete": True,
     }
     table["content_digest"] = "of-" + table["participant_id"]
-    study = plan(table, features, info)
-    return table, features, study, evaluate_study(study)
+    plan = make_plan(table, features, info)
+    return table, features, plan, evaluate_study(plan)
 
 
 def parts(table, features):
@@ -131,7 +131,7 @@ def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_o
 
 
 def test_the_summary_says_what_was_done(evaluated):
-    _, _, study, result = evaluated
+    _, _, plan, result = evaluated
     summary = result.evaluation.content()
     assert summary["splits"] == "fixed"
     assert summary["split"] == {
@@ -149,8 +149,8 @@ def test_the_summary_says_what_was_done(evaluated):
     assert summary["new_site"] is None
     accuracy = summary["metrics"]["accuracy"]
     assert accuracy["interval"][0] < accuracy["pooled"] < accuracy["interval"][1]
-    shares = np.bincount(study.target.values[study.splits[0].train]) / 320
-    tested = study.target.values[study.splits[0].test]
+    shares = np.bincount(plan.target.values[plan.splits[0].train]) / 320
+    tested = plan.target.values[plan.splits[0].test]
     assert summary["baseline"]["accuracy"]["pooled"] == (tested == shares.argmax()).mean()
     assert summary["baseline"]["top5_accuracy"]["pooled"] == pytest.approx(
         np.isin(tested, np.argsort(-shares)[:5]).mean()
@@ -174,9 +174,9 @@ def test_every_table_is_of_test_images(evaluated):
 
 def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
-    study = plan(table, features)
-    assert list(warnings(study)) == ["overlap_unknown", "no_validation"]
-    summary = evaluate_study(study).evaluation.content()
+    plan = make_plan(table, features)
+    assert list(warnings(plan)) == ["overlap_unknown", "no_validation"]
+    summary = evaluate_study(plan).evaluation.content()
     assert summary["split"]["chosen_on"] == "a fifth of train"
     assert summary["split"]["refit_on"] == ["train"]
     assert summary["split"]["n"] == {"train": 300, "validation": 0, "test": 100}
@@ -186,7 +186,9 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
 def test_what_else_the_embedding_knows_is_asked_of_test_images():
     table, features = images()
     result = evaluate_study(
-        plan(table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False)
+        make_plan(
+            table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False
+        )
     )
     reading = result.tables["confounds"].set_index("metric").loc["r2"]
     assert reading["n"] == 120
@@ -203,19 +205,19 @@ class TestLeaks:
         with pytest.raises(
             LeakageError, match=f"1 of 120 subjects were in the pretraining cohort .cat of {name}"
         ):
-            plan(table, features, info)
-        study = plan(table, features, info, allow_overlap=True)
-        assert len(study.overlap.subjects) == 1
-        assert "pretraining_overlap" in warnings(study)
+            make_plan(table, features, info)
+        plan = make_plan(table, features, info, allow_overlap=True)
+        assert len(plan.overlap.subjects) == 1
+        assert "pretraining_overlap" in warnings(plan)
 
     def test_a_test_image_that_is_a_training_image_is_counted(self):
         table, features = images()
         train, test = (np.flatnonzero(table["split"] == name) for name in ("train", "test"))
         features[test[:2]] = features[train[:2]]
         features[train[5]] = features[train[6]]  # twice among those fitted: no leak
-        study = plan(table, features)
-        assert study.split_design.fixed.n_duplicates == {"test": 2}
-        assert "2 of 120 rows of test" in warnings(study)["duplicate_overlap"]
+        plan = make_plan(table, features)
+        assert plan.split_design.fixed.n_duplicates == {"test": 2}
+        assert "2 of 120 rows of test" in warnings(plan)["duplicate_overlap"]
 
     @pytest.mark.parametrize(
         "pair", [("train", "test"), ("validation", "test"), ("train", "validation")]
@@ -228,7 +230,7 @@ class TestLeaks:
         with pytest.raises(
             LeakageError, match=f"1 subjects are in {pair[0]} and in {pair[1]} .cat"
         ):
-            plan(table, features)
+            make_plan(table, features)
 
 
 def without(table, features, label, part):
@@ -242,7 +244,7 @@ def test_another_value_is_refused_with_its_rows():
     names = ", ".join(f"{table['participant_id'][row]}: '{table['split'][row]}'" for row in (3, 8))
     allowed = "train, validation or test in every row"
     with pytest.raises(DataError, match=f"{allowed}.*2 of 440 have something else .{names}"):
-        plan(table, features)
+        make_plan(table, features)
 
 
 @pytest.mark.parametrize(
@@ -255,12 +257,12 @@ def test_another_value_is_refused_with_its_rows():
 )
 def test_parts_without_a_class_are_named(n_classes, label, part, message):
     with pytest.raises(DataError, match=message):
-        plan(*without(*images(n_classes), label, part))
+        make_plan(*without(*images(n_classes), label, part))
 
 
 def test_a_class_without_test_images_is_said():
-    study = plan(*without(*images(), "class 3", "test"))
-    assert "No row of test has 'class 3'" in warnings(study)["class_untested"]
+    plan = make_plan(*without(*images(), "class 3", "test"))
+    assert "No row of test has 'class 3'" in warnings(plan)["class_untested"]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +294,7 @@ def test_a_class_without_test_images_is_said():
 )
 def test_what_does_not_go_with_a_fixed_split_is_refused(options, error, message):
     with pytest.raises(error, match=message):
-        plan(*images(), **options)
+        make_plan(*images(), **options)
 
 
 def test_more_than_a_hundred_classes_are_classes_of_images_and_elsewhere_identifiers():
@@ -300,9 +302,9 @@ def test_more_than_a_hundred_classes_are_classes_of_images_and_elsewhere_identif
     table["label"] = [f"class {row % 101:03d}" for row in range(len(table))]
     rest = table.sort_values("label", ignore_index=True)
     rest["split"] = np.where(np.arange(len(rest)) % 11 < 8, "train", "test")
-    assert len(plan(rest, features).target.classes) == 101
+    assert len(make_plan(rest, features).target.classes) == 101
     with pytest.raises(DataError, match="looks like an identifier"):
-        plan(rest, features, split_column=None)
+        make_plan(rest, features, split_column=None)
 
 
 def test_the_stored_probe_keeps_the_strength_that_was_chosen():
@@ -310,7 +312,7 @@ def test_the_stored_probe_keeps_the_strength_that_was_chosen():
     table, features = images()
     rows = np.flatnonzero(table["split"] == "validation")
     table.loc[rows, "label"] = table["label"].to_numpy()[np.roll(rows, 7)]
-    result = evaluate_study(plan(table, features))
+    result = evaluate_study(make_plan(table, features))
     scores = result.probe.predict(features[table["split"] == "test"])
     found = result.tables["predictions"].filter(like="score_class").to_numpy()
     np.testing.assert_allclose(scores, found, atol=1e-6)

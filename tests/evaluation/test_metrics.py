@@ -7,6 +7,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.linear_model import LogisticRegression
 
 from neurocontrast.evaluation import metrics
+from neurocontrast.evaluation.measure.tables import calibration_table
 from neurocontrast.evaluation.metrics import (
     METRICS,
     compute_metrics,
@@ -17,7 +18,6 @@ from neurocontrast.evaluation.metrics import (
     recalibration_slope,
     top_hits,
 )
-from neurocontrast.evaluation.tables import calibration_table
 from neurocontrast.evaluation.target import Target
 from tests.evaluation import quick
 

@@ -5,22 +5,24 @@ import pandas as pd
 import pytest
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation.distribution import DistributionError, fit_distribution
-from neurocontrast.evaluation.models.model import ConstantModel, constant_prediction
-from neurocontrast.evaluation.notices import (
+from neurocontrast.evaluation.fit.distribution import DistributionError, fit_distribution
+from neurocontrast.evaluation.measure.tables import cohort_table
+from neurocontrast.evaluation.plan.leakage import (
     check_duplicates,
     check_overlap,
-    look_at_cohort,
     pretrained,
-    scan_codes,
 )
+from neurocontrast.evaluation.plan.models import ConstantModel
+from neurocontrast.evaluation.plan.notices import look_at_cohort
+from neurocontrast.evaluation.probes.fitting import FitContext, constant_prediction
+from neurocontrast.evaluation.rows import scan_codes
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.splitters import subject_values
-from neurocontrast.evaluation.tables import cohort_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
-from tests.evaluation.quick import binary, content, continuous, plan, warnings
+from tests.evaluation.quick import binary, content, continuous, make_plan, warnings
 
 N_SCANS = np.array([1, 2, 3, 4])
 
@@ -64,7 +66,7 @@ def test_notices_of_a_cohort_count_people(make_cohort, target):
         cohort = make_cohort(36, n_sites=3)
         cohort.table["site"] = cohort.table["site"].where(cohort.table.index > 3, "site-9")
         told = warnings(
-            plan(
+            make_plan(
                 prepare(cohort), target=target, n_folds=2, min_site_n=8,
                 info={"pretraining_subjects": []},
             )
@@ -102,7 +104,7 @@ def test_who_changes_class_and_who_sits_out_are_people(make_cohort):
     changing = table["subject_id"].isin(["sub-0001", "sub-0002", "sub-0003"])
     table.loc[changing & (table["session"] == "1"), "diagnosis"] = "control"
     table.loc[changing & (table["session"] != "1"), "diagnosis"] = "patient"
-    told = warnings(plan(cohort, target="diagnosis", n_folds=2))
+    told = warnings(make_plan(cohort, target="diagnosis", n_folds=2))
     assert "different classes: 3." in told["changing_class"]
 
 
@@ -112,7 +114,7 @@ def test_counts_of_an_evaluation_are_those_of_its_people(make_cohort):
     found = content(cohort, target="diagnosis", n_folds=2)
     assert found["n"]["scans"] == len(cohort.table) - 4
     assert found["n"]["subjects"] == 35
-    study = plan(cohort, target="diagnosis", n_folds=2)
+    study = make_plan(cohort, target="diagnosis", n_folds=2)
     steps = study.flow.set_index("step")["n_subjects"].to_dict()
     assert steps == {"embedded": 36, "excluded": 1, "evaluated": 35}
     assert f"{found['n']['scans']} scans of 35 subjects" in study.text()
@@ -165,9 +167,10 @@ def test_the_constant_is_the_median_of_the_training_rows():
     train = np.arange(5)
     test = np.array([5, 6])
     target = continuous([*SKEWED, 1.0, 2.0])
+    context = FitContext(np.array(list("abcdefg"), dtype=object), EvaluationSettings(), seed=0)
     for predicted in (
         constant_prediction(target, train, 2),
-        ConstantModel("constant").predict(target, Split(0, 0, train, test), seed=0),
+        ConstantModel("constant").predict(target, Split(0, 0, train, test), context),
     ):
         assert predicted.scores.tolist() == [22.0, 22.0]
     even = constant_prediction(target, train[:4], 1)
@@ -188,7 +191,7 @@ def test_the_constant_of_classes_is_their_shares_and_the_most_frequent():
 
 def test_the_spread_of_a_target_at_a_site_says_of_how_many_people(make_cohort):
     cohort = with_sessions(make_cohort(12, n_sites=2))
-    study = plan(cohort, target="age", n_folds=2)
+    study = make_plan(cohort, target="age", n_folds=2)
     table = cohort_table(study.table, study.target).set_index("site")
     people = cohort.table.groupby("site")
     assert table["n"].to_dict() == people.size().to_dict()

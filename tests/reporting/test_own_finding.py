@@ -7,13 +7,13 @@ from pydantic import StrictInt
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure import check
-from neurocontrast.evaluation.measure.finding import Found
+from neurocontrast.evaluation.measure.finding import Measurement
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
 from neurocontrast.reporting.blocks import Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.findings import FINDINGS, build_sections, open_folder, render_report
-from tests.evaluation.quick import evaluate_study, plan, warnings
+from tests.evaluation.quick import evaluate_study, make_plan, warnings
 
 METHODS = """
 ## Headcount.
@@ -28,21 +28,21 @@ class Headcount(Part):
     n_tables: StrictInt
 
 
-def refuse(study):
-    if study.target.kind == "continuous":
+def refuse(plan):
+    if plan.target.kind == "continuous":
         raise ConfigError("headcount: counts classes")
 
 
 def count(inputs):
-    counts = pd.Series(inputs.study.target.labels()).value_counts()
+    counts = pd.Series(inputs.plan.target.labels()).value_counts()
     notice = Notice(
         "headcount",
         f"{len(counts)} classes of {sorted(inputs.models)}",
         "Nothing follows from this.",
     )
     table = counts.rename_axis("kind").reset_index(name="n")
-    recorded = {"n_classes": len(counts), "n_tables": len(inputs.found.tables)}
-    return Found({"headcount": recorded}, {"headcount": table}, [notice])
+    recorded = {"n_classes": len(counts), "n_tables": len(inputs.earlier.tables)}
+    return Measurement({"headcount": recorded}, {"headcount": table}, [notice])
 
 
 def show(files):
@@ -60,8 +60,8 @@ MINE = Finding("headcount", show, count, refuse, record=Headcount, methods=METHO
 def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     cohort = make_cohort(60)
     asked = (*FINDINGS, MINE)
-    study = plan(cohort)
-    result = evaluate_study(study, findings=asked)
+    plan = make_plan(cohort)
+    result = evaluate_study(plan, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
     assert result.evaluation.content()["headcount"] == {
         "n_classes": 2,
@@ -86,10 +86,10 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     ):
         build_sections(open_folder(tmp_path, findings=asked))
     with pytest.raises(ConfigError, match="headcount: counts classes"):
-        check(plan(cohort, target="age"), asked)
+        check(make_plan(cohort, target="age"), asked)
 
 
 def test_sections_have_names_of_their_own():
     for kind in ("scans", "images"):
-        names = [each.name for each in FINDINGS if kind in each.of]
+        names = [each.name for each in FINDINGS if not each.of or kind in each.of]
         assert len(set(names)) == len(names) > 5

@@ -21,13 +21,14 @@ from sklearn.svm import SVR
 
 import neurocontrast
 from neurocontrast.documents.figures import Increment, Metric
-from neurocontrast.evaluation import EvaluationSettings, estimators, plan_study, search
-from neurocontrast.evaluation.designs import standardised
+from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate_model
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
 from neurocontrast.evaluation.measure.finding import Inputs
-from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.models.own import find_picked_columns
-from neurocontrast.evaluation.models.voxels import make, voxel_products
+from neurocontrast.evaluation.plan.models.own import find_picked_columns
+from neurocontrast.evaluation.plan.models.voxels import make, voxel_products
+from neurocontrast.evaluation.probes import estimators, search
+from neurocontrast.evaluation.probes.designs import standardised
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reporting import rivals
 from neurocontrast.reporting.blocks import Citations
@@ -64,41 +65,41 @@ def features_of(table: pd.DataFrame) -> np.ndarray:
     return features
 
 
-def plan(table=None, *, estimator=None, **options):
+def make_plan(table=None, *, estimator=None, **options):
     """Plan an evaluation of age beside the regional measures."""
     table = people() if table is None else table
     chosen = {**FAST, "target": "age", "regional": ("roi_*",), "covariates": ("sex",), **options}
     settings = EvaluationSettings(**chosen)
-    return plan_study(table, features_of(table), settings=settings, estimator=estimator)
+    return plan_evaluation(table, features_of(table), settings=settings, estimator=estimator)
 
 
-def predict(study, name: str) -> OutOfFold:
+def predict(plan, name: str) -> OutOfFold:
     """Predict by one model of a study."""
-    model = next(model for model in study.models if model.name == name)
-    return study.cross_validate(model)
+    model = next(model for model in plan.models if model.name == name)
+    return cross_validate_model(plan, model)
 
 
-def mean_error(study, name: str) -> float:
+def mean_error(plan, name: str) -> float:
     """Return the mean absolute error of a model over all folds."""
-    return float(np.abs(predict(study, name).scores[0] - study.target.values).mean())
+    return float(np.abs(predict(plan, name).scores[0] - plan.target.values).mean())
 
 
 class TestTheUsersEstimator:
     def test_every_model_is_a_clone_of_it_in_the_same_folds(self):
-        study = plan(estimator=SVM)
-        assert [model.name for model in study.models] == ["embedding", "baseline", "regional"]
-        measures = study.table.filter(like="roi_").to_numpy()
+        plan = make_plan(estimator=SVM)
+        assert [model.name for model in plan.models] == ["embedding", "baseline", "regional"]
+        measures = plan.table.filter(like="roi_").to_numpy()
         expected = np.zeros(N_SCANS)
-        for split in study.splits:
-            fitted = clone(SVM).fit(measures[split.train], study.target.values[split.train])
+        for split in plan.splits:
+            fitted = clone(SVM).fit(measures[split.train], plan.target.values[split.train])
             expected[split.test] = fitted.predict(measures[split.test])
-        np.testing.assert_allclose(predict(study, "regional").scores[0], expected)
+        np.testing.assert_allclose(predict(plan, "regional").scores[0], expected)
 
     def test_voxels_have_it_too(self):
-        study = plan(estimator=SVM, regional=())
+        plan = make_plan(estimator=SVM, regional=())
         values = np.random.default_rng(0).normal(size=(N_SCANS, 50)).astype(np.float32)
-        model = make(study, voxel_products(values), {})
-        assert model.estimator is study.estimator
+        model = make(plan, voxel_products(values), {})
+        assert model.estimator is plan.estimator
 
     def test_a_search_of_the_rival_gets_the_subjects(self):
         class Remembers(GroupKFold):
@@ -109,10 +110,10 @@ class TestTheUsersEstimator:
                 return super().split(X, y, groups)
 
         search = GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}, cv=Remembers(3))
-        study = plan(estimator=search, n_folds=2)
+        plan = make_plan(estimator=search, n_folds=2)
         Remembers.sizes.clear()
-        predict(study, "regional")
-        assert Remembers.sizes == [(8, len(split.train)) for split in study.splits]
+        predict(plan, "regional")
+        assert Remembers.sizes == [(8, len(split.train)) for split in plan.splits]
 
     def test_record_page_table_and_methods_name_it(self, tmp_path):
         table = people()
@@ -155,9 +156,9 @@ class TestTheUsersEstimator:
     )
     def test_a_rival_that_it_does_not_fit_is_left_out_with_a_caution(self, estimator, why):
         table = people().drop(columns=[f"roi_{number}" for number in range(3, 8)])
-        study = plan(table, estimator=estimator)
-        assert [model.name for model in study.models] == ["embedding", "baseline"]
-        notices = {notice.code: notice.message for notice in study.notices}
+        plan = make_plan(table, estimator=estimator)
+        assert [model.name for model in plan.models] == ["embedding", "baseline"]
+        notices = {notice.code: notice.message for notice in plan.notices}
         assert notices["rival_left_out"].startswith("3 regional measures are not compared")
         assert re.search(why, notices["rival_left_out"])
 
@@ -168,9 +169,9 @@ class TestTheUsersEstimator:
                     raise ValueError("eight")
                 return super().predict(X)
 
-        study = plan(estimator=FailsWithEight())
+        plan = make_plan(estimator=FailsWithEight())
         with pytest.raises(ConfigError, match=r"eight \(model 'regional', fold 0 of repeat 0\)"):
-            predict(study, "regional")
+            predict(plan, "regional")
 
     def test_a_baseline_that_it_does_not_fit_says_so_in_the_sentence(self, tmp_path):
         table = people()
@@ -188,22 +189,24 @@ class TestTheUsersEstimator:
         assert "covariates by ridge regression" in said
 
     def test_without_a_covariate_the_baseline_is_the_average(self):
-        study = plan(estimator=KNeighborsRegressor(3), covariates=())
-        predicted = predict(study, "baseline").scores[0]
-        for split in study.splits:
-            average = study.target.values[split.train].mean()
+        plan = make_plan(estimator=KNeighborsRegressor(3), covariates=())
+        predicted = predict(plan, "baseline").scores[0]
+        for split in plan.splits:
+            average = plan.target.values[split.train].mean()
             np.testing.assert_allclose(predicted[split.test], average)
 
     def test_an_external_baseline_that_it_does_not_fit_is_named(self):
         table = people()
         estimator = make_pipeline(PCA(3), Ridge())
-        study = plan(table, estimator=estimator, covariates=("sex", "roi_0"), test="others.parquet")
-        assert study.models[1].estimator is study.estimator
+        plan = make_plan(
+            table, estimator=estimator, covariates=("sex", "roi_0"), test="others.parquet"
+        )
+        assert plan.models[1].estimator is plan.estimator
         others = people(40, seed=1).drop(columns="roi_0")
-        external = plan_external(study, others, features_of(others))
+        external = plan_external(plan, others, features_of(others))
         codes = {notice.code: notice.message for notice in external.notices}
         assert codes["external_baseline_default"].startswith("test: The baseline has the default")
-        tested = Inputs(study.with_external(external), {})
+        tested = Inputs(plan.with_external(external), {})
         found = measure_external_test(tested).summary["external"]
         assert found["baseline"]["mae"]["value"] is not None
 
@@ -217,22 +220,22 @@ class TestTheUsersEstimator:
 
 class TestTheSecondRival:
     def test_it_reads_what_no_line_can(self):
-        study = plan(alpha=tuple(10.0**power for power in range(-1, 5)))
-        assert [model.name for model in study.models][2:] == ["regional", "regional_kernel"]
-        assert mean_error(study, "regional_kernel") < 0.7 * mean_error(study, "regional")
+        plan = make_plan(alpha=tuple(10.0**power for power in range(-1, 5)))
+        assert [model.name for model in plan.models][2:] == ["regional", "regional_kernel"]
+        assert mean_error(plan, "regional_kernel") < 0.7 * mean_error(plan, "regional")
 
     def test_it_is_the_kernel_ridge_of_scikit_learn(self):
-        study = plan(alpha=(3.0,))
-        model = study.models[-1]
+        plan = make_plan(alpha=(3.0,))
+        model = plan.models[-1]
         probe = replace(model.estimator, widths=(0.3,))
-        train = study.splits[0].train
-        test = study.splits[0].test
-        measures = study.table.filter(like="roi_").to_numpy()
+        train = plan.splits[0].train
+        test = plan.splits[0].test
+        measures = plan.table.filter(like="roi_").to_numpy()
         scaler = StandardScaler().fit(measures[train])
         gamma = 0.3 / 8
-        values = study.target.values
+        values = plan.target.values
         fitted = estimators.fit_built_in(
-            probe, model.design, train, test, values, [], study.settings
+            probe, model.design, train, test, values, [], plan.settings
         )
         mean = values[train].mean()
         kernel = KernelRidge(kernel="precomputed", alpha=3.0 * 2 * gamma)
@@ -245,16 +248,16 @@ class TestTheSecondRival:
         np.testing.assert_allclose(fitted.estimator.predict(fitted.x_test), expected, rtol=1e-6)
 
     def test_width_and_penalty_are_those_of_a_search_over_both(self):
-        study = plan(alpha=(0.1, 10.0, 1000.0))
-        model = study.models[-1]
-        train = study.splits[0].train
-        values = study.target.values
+        plan = make_plan(alpha=(0.1, 10.0, 1000.0))
+        model = plan.models[-1]
+        train = plan.splits[0].train
+        values = plan.target.values
         halves = [(train[::2], train[1::2]), (train[1::2], train[::2])]
         losses = {}
         for width in model.estimator.widths:
-            for alpha in study.settings.alpha:
+            for alpha in plan.settings.alpha:
                 probe = replace(model.estimator, widths=(width,))
-                settings = study.settings.model_copy(update={"alpha": (alpha,)})
+                settings = plan.settings.model_copy(update={"alpha": (alpha,)})
                 errors = []
                 for rows, tried in halves:
                     fitted = estimators.fit_built_in(
@@ -265,9 +268,9 @@ class TestTheSecondRival:
                 losses[width, alpha] = np.mean(errors)
         width, alpha = min(losses, key=losses.get)
         chosen = estimators.fit_built_in(
-            model.estimator, model.design, train, train, values, halves, study.settings
+            model.estimator, model.design, train, train, values, halves, plan.settings
         )
-        settings = study.settings.model_copy(update={"alpha": (alpha,)})
+        settings = plan.settings.model_copy(update={"alpha": (alpha,)})
         best = estimators.fit_built_in(
             replace(model.estimator, widths=(width,)),
             model.design,
@@ -282,16 +285,18 @@ class TestTheSecondRival:
 
     def test_rows_that_are_tested_have_no_part_in_it(self):
         table = people()
-        study = plan(table)
-        test = study.splits[0].test
+        plan = make_plan(table)
+        test = plan.splits[0].test
         changed = table.copy()
         changed.loc[test[1:], ["roi_0", "roi_1", "age"]] = [5.0, -5.0, 90.0]
         other = replace(
-            plan(changed), splits=study.splits, target=replace(study.target, values=changed["age"])
+            make_plan(changed),
+            splits=plan.splits,
+            target=replace(plan.target, values=changed["age"]),
         )
         first, second = (
-            predict(replace(each, splits=study.splits[:1]), "regional_kernel")
-            for each in (study, other)
+            predict(replace(each, splits=plan.splits[:1]), "regional_kernel")
+            for each in (plan, other)
         )
         assert first.fits[0].strength == second.fits[0].strength
         assert first.scores[0, test[0]] == second.scores[0, test[0]]
@@ -300,7 +305,7 @@ class TestTheSecondRival:
         table = people()
         table.loc[[0, 119], "roi_0"] = np.nan
         train = np.arange(60)
-        first, second = plan(table).models[-1].design(train, np.arange(60, N_SCANS))
+        first, second = make_plan(table).models[-1].design(train, np.arange(60, N_SCANS))
         average = table["roi_0"][train].mean()
         assert first[0, 0] == pytest.approx(average)
         assert second[-1, 0] == pytest.approx(average)
@@ -311,8 +316,8 @@ class TestTheSecondRival:
         ranks = table["age"].rank(pct=True)
         table["diagnosis"] = np.minimum((ranks * classes).astype(int), classes - 1).astype(str)
         table["diagnosis"] = "group " + table["diagnosis"]
-        study = plan(table, target="diagnosis", covariates=("sex",))
-        scores = predict(study, "regional_kernel").scores[0]
+        plan = make_plan(table, target="diagnosis", covariates=("sex",))
+        scores = predict(plan, "regional_kernel").scores[0]
         assert scores.min() >= 0
         assert scores.max() <= 1
         if classes == 3:
@@ -322,32 +327,32 @@ class TestTheSecondRival:
         "options", [{"regional": ()}, {"estimator": SVM}, {"estimator": Ridge(), "regional": ()}]
     )
     def test_there_is_none_without_measures_or_beside_an_estimator_of_the_user(self, options):
-        assert not any("kernel" in model.name for model in plan(**options).models)
+        assert not any("kernel" in model.name for model in make_plan(**options).models)
 
     def test_rare_gaps_do_not_set_people_apart(self):
         table = people()
         gaps = table.copy()
         for row in range(8):
             gaps.loc[row, f"roi_{row}"] = np.nan
-        whole = plan(table)
-        gappy = plan(gaps)
+        whole = make_plan(table)
+        gappy = make_plan(gaps)
         others = np.arange(8, N_SCANS)
-        first, second = (predict(study, "regional_kernel").scores[0] for study in (whole, gappy))
+        first, second = (predict(plan, "regional_kernel").scores[0] for plan in (whole, gappy))
         truth = whole.target.values
         assert np.abs(second - truth)[others].mean() < 1.2 * np.abs(first - truth)[others].mean()
 
     def test_many_scans_are_compared_with_as_many_landmarks_as_allowed(self, monkeypatch):
         monkeypatch.setattr(search, "N_LANDMARKS", 30)
-        study = plan()
-        split = study.splits[0]
-        x = standardised(study.models[-1].design, split.train, split.test)
+        plan = make_plan()
+        split = plan.splits[0]
+        x = standardised(plan.models[-1].design, split.train, split.test)
         train, test = search.expand(x.train, x.test, 0.3)
         assert train.shape[1] < 30
         assert len(test) == len(split.test)
-        assert np.isfinite(mean_error(study, "regional_kernel"))
+        assert np.isfinite(mean_error(plan, "regional_kernel"))
 
     def test_p_values_of_two_rivals_are_adjusted(self):
-        result = evaluate_study(plan(n_bootstraps=50))
+        result = evaluate_study(make_plan(n_bootstraps=50))
         content = result.evaluation.content()
         pairs = [
             (
@@ -423,12 +428,12 @@ def test_a_comparison_of_two_estimators_says_so(tmp_path):
 
 
 def test_logistic_rivals_have_the_probe_of_the_settings():
-    study = plan(target="diagnosis", probe="logistic", covariates=("sex",))
-    described = {model.name: study.describe(model)["name"] for model in study.models}
+    plan = make_plan(target="diagnosis", probe="logistic", covariates=("sex",))
+    described = {model.name: plan.describe(model).name for model in plan.models}
     assert described == {
         "embedding": "logistic",
         "baseline": "logistic",
         "regional": "logistic",
         "regional_kernel": "kernel-logistic",
     }
-    assert isinstance(study.models[-1].estimator.make(False), LogisticRegression)
+    assert isinstance(plan.models[-1].estimator.make(False), LogisticRegression)

@@ -10,7 +10,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.data.measures.tables import measures_of, read_tables
 from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.data.unmarked import unmarked_missing
-from neurocontrast.evaluation.models.regional import check_regional
+from neurocontrast.evaluation.plan.models.regional import check_regional
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.evaluation.target import read_target
 from neurocontrast.exceptions import DataError

@@ -8,59 +8,59 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from neurocontrast.evaluation.fits import Fits
+from neurocontrast.evaluation.fit.fits import Fits
 from neurocontrast.evaluation.measure.external import plan_external
-from neurocontrast.evaluation.measure.finding import Found, Inputs, Question
-from neurocontrast.evaluation.results import StudyResult, measure_models
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement, Question
+from neurocontrast.evaluation.measure.results import MeasuredPlan, measure_models
+from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["Found", "Inputs", "Question", "check", "measure", "plan_external"]
+__all__ = ["Inputs", "Measurement", "Question", "check", "measure", "plan_external"]
 
 
-def check(study: Study, questions: Sequence[Question]) -> None:
-    """Refuse a study whose settings ask a question for an answer that cannot be measured."""
+def check(plan: Plan, questions: Sequence[Question]) -> None:
+    """Refuse a plan whose settings ask a question for an answer that cannot be measured."""
     for question in questions:
         if question.check is not None:
-            question.check(study)
+            question.check(plan)
 
 
 def measure(
-    study: Study,
+    plan: Plan,
     fits: Fits,
     questions: Sequence[Question],
     *,
     progress: Progress = SILENT,
-) -> StudyResult:
-    """Measure the models of a study, ask every question, and return records, tables and warnings.
+) -> MeasuredPlan:
+    """Measure the models of a plan, ask every question, and return records, tables and warnings.
 
     Parameters
     ----------
-    study : Study
-        As `plan_study` returned it, with an external test set or without.
+    plan : Plan
+        As `plan_evaluation` returned it, with an external test set or without.
     fits : Fits
-        Predictions of its models, as `neurocontrast.evaluation.fits.fit` returned them.
+        Predictions of its models, as `neurocontrast.evaluation.fit.fits.fit` returned them.
     questions : sequence of Question
         Such as ``neurocontrast.reporting.findings.FINDINGS``; ``(*FINDINGS, MINE)`` adds one.
     progress : Progress
         Receives progress messages.
     """
-    result = measure_models(study, fits, progress)
-    inputs = Inputs(study, fits.models, fits.reference, progress)
-    found = inputs.found
+    result = measure_models(plan, fits, progress)
+    inputs = Inputs(plan, fits.models, fits.reference, progress)
+    measurement = inputs.earlier
     records = {}
     for question in sorted(questions, key=attrgetter("last")):
         if question.record is not None:
             records[question.record.key] = question.record
         if question.measure is not None:
             new = question.measure(inputs)
-            found.summary.update(new.summary)
-            found.tables.update(new.tables)
-            found.notices.extend(new.notices)
-    evaluation = result.evaluation.with_parts(found.summary, records)
+            measurement.summary.update(new.summary)
+            measurement.tables.update(new.tables)
+            measurement.notices.extend(new.notices)
+    evaluation = result.evaluation.with_parts(measurement.summary, records)
     warnings = [*evaluation.warnings]
-    if study.external is not None:
-        warnings += study.external.notices
-    warnings += found.notices
+    if plan.external is not None:
+        warnings += plan.external.notices
+    warnings += measurement.notices
     evaluation = evaluation.model_copy(update={"warnings": warnings})
-    return replace(result, evaluation=evaluation, tables=result.tables | found.tables)
+    return replace(result, evaluation=evaluation, tables=result.tables | measurement.tables)

@@ -16,18 +16,21 @@ from neurocontrast.documents.figures import Interval
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
-from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.measure.finding import Found, Inputs
-from neurocontrast.evaluation.members import map_design
-from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
-from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
+from neurocontrast.evaluation.measure.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.evaluation.plan.association import cramers_v
+from neurocontrast.evaluation.plan.models import ProbeModel
+from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.probes.adjustment import choose_covariates, kept_columns
+from neurocontrast.evaluation.probes.designs import Design
+from neurocontrast.evaluation.probes.fitting import FitContext
+from neurocontrast.evaluation.probes.members import map_design
 from neurocontrast.evaluation.rows import draw_subjects, is_number
 from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
-from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.seeds import derive_seed
 
 
@@ -106,7 +109,7 @@ _COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n",
 
 @dataclass(frozen=True)
 class Reading:
-    """A column's values in some rows of a study, predicted out of fold; `splits` are positions within `rows`."""
+    """A column's values in some rows of a plan, predicted out of fold; `splits` are positions within `rows`."""
 
     target: Target
     rows: Rows
@@ -114,27 +117,27 @@ class Reading:
     splits: list[Split]
 
 
-def measure_confounds(inputs: Inputs) -> Found:
+def measure_confounds(inputs: Inputs) -> Measurement:
     """Predict covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
-    study = inputs.study
-    settings = inputs.study.settings
-    target = inputs.study.target
+    plan = inputs.plan
+    settings = inputs.plan.settings
+    target = inputs.plan.target
     summary: dict[str, Any] = {
         "harmonise": settings.harmonise,
-        "harmonise_preserve": list(kept_columns(study.table, settings, target=target.name)),
+        "harmonise_preserve": list(kept_columns(plan.table, settings, target=target.name)),
         "residualise": list(settings.residualise),
         "openbhb": None,
         "openbhb_reason": "not asked for (confounds=false)",
     }
     if not settings.confounds:
-        return Found({"confounds": summary})
+        return Measurement({"confounds": summary})
     among = (
-        study.splits[0].test if study.fixed else np.arange(len(study.table))
+        plan.splits[0].test if plan.fixed else np.arange(len(plan.table))
     )  # pretraining has seen the others
-    drawn, note = draw_subjects(study.subjects[among], seed=settings.seed, n_scans=MAX_SCANS)
+    drawn, note = draw_subjects(plan.subjects[among], seed=settings.seed, n_scans=MAX_SCANS)
     rows = among[drawn]
     asked = ("site", "age", "sex", *settings.covariates)
-    columns = choose_covariates(study.table, asked, target=target.name, sites_held_out=False)[0]
+    columns = choose_covariates(plan.table, asked, target=target.name, sites_held_out=False)[0]
     classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
     parts = {"all": rows} | {
         name: rows[target.values[rows] == code] for code, name in enumerate(classes)
@@ -145,18 +148,18 @@ def measure_confounds(inputs: Inputs) -> Found:
         "Looking for confounds", len(columns) * len(parts) + 1, "probe"
     ) as task:
         for column, within in product(columns, parts):
-            reading = read_column(study, column, parts[within])
+            reading = read_column(plan, column, parts[within])
             site = reading if (column, within) == ("site", "all") else site
             found += [
                 {"column": column, "within": within} | row
-                for row in _describe(study, column, reading, note)
+                for row in _describe(plan, column, reading, note)
             ]
             task.advance()
         score: dict[str, Any] | str = (
             "the effect of unseen sites cannot be taken out (harmonise, residualise)"
         )
         if settings.harmonise == "none" and "site" not in settings.residualise:
-            score = _openbhb_score(study, rows, site)
+            score = _openbhb_score(plan, rows, site)
         task.advance()
     table = pd.DataFrame(found, columns=list(_COLUMNS))
     table = table.astype({"low": float, "high": float, "n": "Int64", "n_levels": "Int64"})
@@ -165,16 +168,16 @@ def measure_confounds(inputs: Inputs) -> Found:
         "openbhb": score if has_score else None,
         "openbhb_reason": None if has_score else score,
     }
-    return Found({"confounds": summary}, {"confounds": table}, _look_at(study, table))
+    return Measurement({"confounds": summary}, {"confounds": table}, _look_at(plan, table))
 
 
-def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
+def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
     """Predict a column in stratified folds of the scans that have a value, or return why it is not predicted."""
-    values = study.table[column].iloc[rows]
-    subjects = study.subjects[rows]
+    values = plan.table[column].iloc[rows]
+    subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
     present = np.array([text is not None for text in texts], dtype=bool)
-    if _is_number(study, column):
+    if _is_number(plan, column):
         present &= np.isfinite(values.to_numpy(dtype=float))
         if len(set(subjects[present])) < MIN_SUBJECTS:
             return f"fewer than {MIN_SUBJECTS} subjects"
@@ -196,16 +199,16 @@ def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
             column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None
         )
     kept = rows[present]
-    seed = derive_seed("confound-folds", study.settings.seed)
+    seed = derive_seed("confound-folds", plan.settings.seed)
     splits = stratified(
-        target, study.sites[kept], study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed
+        target, plan.sites[kept], plan.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed
     )
-    return _fit(study, target, kept, splits)
+    return _fit(plan, target, kept, splits)
 
 
-def _is_number(study: Study, column: str) -> bool:
+def _is_number(plan: Plan, column: str) -> bool:
     """Return whether a column is predicted as a number; one with two values is not."""
-    return is_number(study.table[column]) and study.table[column].nunique() != 2
+    return is_number(plan.table[column]) and plan.table[column].nunique() != 2
 
 
 def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
@@ -214,28 +217,26 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
     return (owners.transform("nunique") >= N_FOLDS).to_numpy()
 
 
-def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a target in folds of the rows it belongs to, on the features that the probe of the study gets."""
-    design = study.design(predicted=target.name)
-    settings = study.settings.model_copy(
-        update=_SETTINGS | {"seed": derive_seed("confounds", study.settings.seed)}
+def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
+    """Predict a target in folds of the rows it belongs to, on the features that the probe of the plan gets."""
+    design = plan.design(predicted=target.name)
+    settings = plan.settings.model_copy(
+        update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}
     )
 
     def on_rows(of_encoder: Design) -> Design:
         return lambda train, test: of_encoder(rows[train], rows[test])
 
     model = ProbeModel(target.name, map_design(design, on_rows))
-    found = cross_validate(model, target, splits, subjects=study.subjects[rows], settings=settings)
-    return Reading(target, rows, found, splits)
+    context = FitContext(plan.subjects[rows], settings, settings.seed)
+    return Reading(target, rows, cross_validate(model, target, splits, context), splits)
 
 
-def _resample(
-    study: Study, reading: Reading, metric: str, *, by_subject: bool = False
-) -> Resamples:
+def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
     """Return a metric on resamples; where the site is predicted, subjects are resampled."""
-    units = study.subjects if by_subject or reading.target.name == "site" else study.units.labels
-    seed = derive_seed("confound-intervals", study.settings.seed)
-    n = study.settings.n_bootstraps
+    units = plan.subjects if by_subject or reading.target.name == "site" else plan.units.labels
+    seed = derive_seed("confound-intervals", plan.settings.seed)
+    n = plan.settings.n_bootstraps
     models = {"embedding": reading.model}
     drawn = bootstrap_metrics(
         reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric]
@@ -244,13 +245,13 @@ def _resample(
 
 
 def _describe(
-    study: Study, column: str, reading: Reading | str, note: str | None
+    plan: Plan, column: str, reading: Reading | str, note: str | None
 ) -> list[dict[str, Any]]:
     if isinstance(reading, str):
-        metric = "mae" if _is_number(study, column) else "balanced_accuracy"
+        metric = "mae" if _is_number(plan, column) else "balanced_accuracy"
         return [{"metric": metric, "n": 0, "note": reading}]
     target = reading.target
-    level = study.settings.confidence_level
+    level = plan.settings.confidence_level
     shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
     chances = {"balanced_accuracy": 1 / max(len(target.classes), 1)}
     if target.kind == "continuous":
@@ -258,7 +259,7 @@ def _describe(
     return [
         {
             "metric": metric,
-            **_resample(study, reading, metric).figure(level=level),
+            **_resample(plan, reading, metric).figure(level=level),
             "chance": chance,
             **shared,
         }
@@ -275,35 +276,35 @@ def _median_error(reading: Reading) -> float:
     return float(np.concatenate(errors).mean())
 
 
-def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict[str, Any] | str:
+def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> dict[str, Any] | str:
     """Return the OpenBHB score with its parts and intervals, or why there is none. Lower is better.
 
     Mean absolute error of age, by ridge regression tested on sites that it was not trained on,
     times the balanced accuracy of the site, by logistic regression in stratified folds, to the
     power 0.3 (Dufumier et al., 2022).
     """
-    table = study.table.iloc[rows]
+    table = plan.table.iloc[rows]
     kept = rows[(table["site"].notna() & table["age"].notna()).to_numpy()]
-    kept = kept[_frequent(study.table["site"].iloc[kept], study.subjects[kept])]
-    sites = study.table["site"].iloc[kept].to_numpy(dtype=object)
+    kept = kept[_frequent(plan.table["site"].iloc[kept], plan.subjects[kept])]
+    sites = plan.table["site"].iloc[kept].to_numpy(dtype=object)
     if len(set(sites)) < 2:
         return "fewer than two sites with five subjects of known age"
-    ages = study.table["age"].iloc[kept].to_numpy(dtype=float)
+    ages = plan.table["age"].iloc[kept].to_numpy(dtype=float)
     if np.ptp(ages) == 0:
         return "age does not vary"
     if not isinstance(site, Reading) or not np.array_equal(site.rows, kept):
-        site = read_column(study, "site", kept)
+        site = read_column(plan, "site", kept)
     if isinstance(site, str):
         return f"site: {site}"
-    splits = site_folds(sites, study.subjects[kept])
+    splits = site_folds(sites, plan.subjects[kept])
     if any(len(split.train) < 2 for split in splits):
         return "the same people at all sites: none of them is unseen"
-    age = _fit(study, Target("age", "continuous", ages), kept, splits)
+    age = _fit(plan, Target("age", "continuous", ages), kept, splits)
     # The same scans and seed, and subjects in both, so the two are resampled together.
-    errors = _resample(study, age, "mae", by_subject=True)
-    accuracies = _resample(study, site, "balanced_accuracy")
+    errors = _resample(plan, age, "mae", by_subject=True)
+    accuracies = _resample(plan, site, "balanced_accuracy")
     score = errors.combine(accuracies, lambda mae, accuracy: mae * accuracy**SITE_EXPONENT)
-    interval = score.interval(level=study.settings.confidence_level)
+    interval = score.interval(level=plan.settings.confidence_level)
     levels = len(site.target.classes)
     guessed = _median_error(age)
     return {
@@ -318,7 +319,7 @@ def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict
         "exponent": SITE_EXPONENT,
         "n": {
             "scans": len(age.rows),
-            "subjects": len(set(study.subjects[age.rows])),
+            "subjects": len(set(plan.subjects[age.rows])),
             "sites": levels,
         },
         "n_site_folds": len(splits),
@@ -345,21 +346,21 @@ def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
     return None if whole.empty else whole.iloc[0]
 
 
-def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
+def _look_at(plan: Plan, readings: pd.DataFrame) -> list[Notice]:
     """Warn where the site can be told from the features."""
     site = site_reading(readings)
     if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
         return []
     known = (
-        study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
+        plan.table["site"].notna().to_numpy() & ~plan.table["subject_id"].duplicated().to_numpy()
     )
     strength = 0.0
-    if study.target.kind != "continuous":
+    if plan.target.kind != "continuous":
         strength = cramers_v(
-            study.target.values[known], study.table["site"][known].to_numpy(dtype=object)
+            plan.target.values[known], plan.table["site"][known].to_numpy(dtype=object)
         )
     found = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
     if strength > SITE_ASSOCIATION:
-        confounded = {"target": study.target.name, "strength": strength}
+        confounded = {"target": plan.target.name, "strength": strength}
         return [Notice.of("site_predictable_and_confounded", **confounded, **found)]
     return [Notice.of("site_predictable", **found)]

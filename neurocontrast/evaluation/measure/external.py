@@ -27,35 +27,40 @@ from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.designs import (
-    blocks_of,
-    check_same_blocks,
-)
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, gather
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.outside import Outlyingness, measure_rows
 from neurocontrast.evaluation.measure.sites import site_table
 from neurocontrast.evaluation.measure.subgroups import resample
-from neurocontrast.evaluation.members import check_same_members, members_of
+from neurocontrast.evaluation.measure.tables import prediction_table
 from neurocontrast.evaluation.metrics import (
     POOLED_ONLY,
     explain_undefined,
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import Model, OutOfFold, Prediction, ProbeModel, gather
-from neurocontrast.evaluation.models.covariates import (
-    CovariateDesign,
-    with_covariates,
-    with_estimator,
-)
-from neurocontrast.evaluation.models.kernel import MeasureDesign
-from neurocontrast.evaluation.models.regional import choose_regional
-from neurocontrast.evaluation.notices import (
+from neurocontrast.evaluation.plan.leakage import (
     ALLOWED_COPIES,
     Overlap,
     check_duplicates,
     check_overlap,
 )
+from neurocontrast.evaluation.plan.models import Model, ProbeModel
+from neurocontrast.evaluation.plan.models.covariates import (
+    CovariateDesign,
+    with_covariates,
+    with_estimator,
+)
+from neurocontrast.evaluation.plan.models.kernel import MeasureDesign
+from neurocontrast.evaluation.plan.models.regional import choose_regional
+from neurocontrast.evaluation.plan.plan import External, Plan
+from neurocontrast.evaluation.plan.units import Units
+from neurocontrast.evaluation.probes.designs import (
+    blocks_of,
+    check_same_blocks,
+)
+from neurocontrast.evaluation.probes.fitting import Prediction
+from neurocontrast.evaluation.probes.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     check_rows,
@@ -68,10 +73,7 @@ from neurocontrast.evaluation.rows import (
 )
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.given import look_at_twins
-from neurocontrast.evaluation.study import External, Study
-from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import Units
 from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
 
@@ -120,33 +122,33 @@ class ExternalTest(Part):
 
 
 def plan_external(
-    study: Study,
+    plan: Plan,
     table: pd.DataFrame,
     features: npt.NDArray[np.floating],
     *,
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check an external test set against the study whose probe is to be applied to it.
+    """Check an external test set against the plan whose probe is to be applied to it.
 
     Parameters
     ----------
-    study : Study
-        As `plan_study` returned it.
+    plan : Plan
+        As `plan_evaluation` returned it.
     table, features : DataFrame, array (n, p)
         Identifiers and metadata of the external scans, and their embeddings.
     info, training_info : EmbeddingsInfo, optional
-        Descriptions of the external embeddings, and of those of the study.
+        Descriptions of the external embeddings, and of those of the plan.
     """
     info = info or EmbeddingsInfo()
     training_info = training_info or EmbeddingsInfo()
     n_found = features.shape[1] if features.ndim == 2 else 0
-    check_same_members(study.members, members_of(info, n_found), parameter="test")
-    check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
+    check_same_members(plan.members, members_of(info, n_found), parameter="test")
+    check_same_blocks(plan.blocks, blocks_of(info, n_found), parameter="test")
     doubt = check_same_encoder(
         training_info.encoder_digest,
         info.encoder_digest,
-        n_expected=study.features.shape[1],
+        n_expected=plan.features.shape[1],
         n_found=n_found,
         parameter="test",
         what="the probe",
@@ -155,33 +157,33 @@ def plan_external(
     with _naming_the_test_table():
         tidy = tidy_table(table)
         check_rows(tidy, features)
-        where = study.settings.test_where or {}
+        where = plan.settings.test_where or {}
         kept = np.flatnonzero(matching_rows(tidy, where, place="test_where"))
     target, present = encode_target(
-        tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test"
+        tidy.iloc[kept].reset_index(drop=True), plan.target, parameter="test"
     )
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
-    chosen["subject_id"] = unify_subjects(chosen["subject_id"], study.table["subject_id"])
-    names, dropped = _covariates(study, chosen)
-    fitted = _regional_rivals(study)
-    chosen = _read_alike(study, chosen, (*names, *_measures_among(fitted, chosen)))
-    shared, found = _check_shared(study, chosen)
-    joined = _join(study, chosen, np.asarray(features[rows]), target)
+    chosen["subject_id"] = unify_subjects(chosen["subject_id"], plan.table["subject_id"])
+    names, dropped = _covariates(plan, chosen)
+    fitted = _regional_rivals(plan)
+    chosen = _read_alike(plan, chosen, (*names, *_measures_among(fitted, chosen)))
+    shared, found = _check_shared(plan, chosen)
+    joined = _join(plan, chosen, np.asarray(features[rows]), target)
     with _naming_the_test_table():
         check_units_of_table(joined.table)
         choose_regional(joined)
-    overlap, leaks = _check_leaks(study, joined, chosen, info)
+    overlap, leaks = _check_leaks(plan, joined, chosen, info)
     without = [Notice.of("external_baseline", name=each) for each in dropped]
     baseline, unfit = _fit_baseline(joined, names)
     of_both, absent = _rivals_of_both(fitted, joined, chosen)
-    notices += [*found, *leaks, *without, *unfit, *absent, *_unlike_the_study(study, chosen)]
+    notices += [*found, *leaks, *without, *unfit, *absent, *_unlike_the_plan(plan, chosen)]
     excluded = {
         "not selected by test_where": len(tidy) - len(kept),
         f"{target.name} missing": int((~present).sum()),
     }
     excluded = {why: n for why, n in excluded.items() if n}
-    tested = study.models[0]
+    tested = plan.models[0]
     assert isinstance(tested, ProbeModel)
     models = (
         replace(tested, design=joined.design()),
@@ -197,10 +199,10 @@ def plan_external(
     )
 
 
-def _regional_rivals(study: Study) -> list[ProbeModel]:
-    """Return the models of the study that need columns of the table alone."""
+def _regional_rivals(plan: Plan) -> list[ProbeModel]:
+    """Return the models of the plan that need columns of the table alone."""
     rivals_of_columns = []
-    for model in study.models[2:]:
+    for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
             rivals_of_columns.append(model)
     return rivals_of_columns
@@ -220,7 +222,7 @@ def _measures_among(models: Sequence[ProbeModel], chosen: pd.DataFrame) -> tuple
 
 
 def _rivals_of_both(
-    models: Sequence[ProbeModel], joined: Study, chosen: pd.DataFrame
+    models: Sequence[ProbeModel], joined: Plan, chosen: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
     """Return models of regional measures with the measures of the external scans.
 
@@ -239,7 +241,7 @@ def _rivals_of_both(
     return of_both, notices
 
 
-def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Notice]]:
+def _fit_baseline(joined: Plan, names: Sequence[str]) -> tuple[Model, list[Notice]]:
     """Return the baseline of covariates of both tables, and a warning if its estimator had to change."""
     model = with_covariates(joined.models[1], joined.table, names)
     if not isinstance(model, ProbeModel) or model.estimator is None:
@@ -252,12 +254,12 @@ def _fit_baseline(joined: Study, names: Sequence[str]) -> tuple[Model, list[Noti
     return fitting, notices
 
 
-def _unlike_the_study(study: Study, chosen: pd.DataFrame) -> list[Notice]:
+def _unlike_the_plan(plan: Plan, chosen: pd.DataFrame) -> list[Notice]:
     """Warn of external scans that the study's `where` would leave out, sites and names apart."""
-    if study.settings.test_where is not None:
+    if plan.settings.test_where is not None:
         return []
     notices = []
-    for column, choice in study.settings.where.items():
+    for column, choice in plan.settings.where.items():
         if column in _OF_ONE_TABLE or column not in chosen:
             continue
         n_unlike = int((~is_selected(chosen[column], choice, column=column)).sum())
@@ -276,16 +278,16 @@ def _naming_the_test_table(hint: str = "") -> Iterator[None]:
         raise type(error)(f"test: {error}{hint}") from None
 
 
-def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
+def _check_shared(plan: Plan, chosen: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
     """Refuse people whom the probe was fitted on, or return them with a warning where allowed.
 
     They are found by their identifiers, and by the content of their scans under another name.
     """
-    fitted = study.table.iloc[study.fitted_rows]
+    fitted = plan.table.iloc[plan.fitted_rows]
     trained = KnownPeople.of_rows(fitted["subject_id"], fitted[CONTENT])
     people = trained.find(chosen["subject_id"], chosen[CONTENT])
     n_all = chosen["subject_id"].nunique()
-    if study.fixed and len(people.renamed) <= ALLOWED_COPIES * n_all:
+    if plan.fixed and len(people.renamed) <= ALLOWED_COPIES * n_all:
         people = replace(people, renamed=frozenset())  # counted as twins
     if not people.subjects:
         return people.subjects, []
@@ -293,7 +295,7 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], l
     shown = listed(sorted(people.subjects))
     text = f"test: {n_shared} of {n_all} subjects are in the training table too"
     text += f"{people.renamed_text} ({shown})"
-    if not study.settings.allow_overlap:
+    if not plan.settings.allow_overlap:
         raise LeakageError(
             f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where, "
             "or of the study with where; to test on them all the same, and have the report say so, "
@@ -303,35 +305,35 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[frozenset[str], l
 
 
 def _join(
-    study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target
-) -> Study:
-    n = len(study.table)
+    plan: Plan, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target
+) -> Plan:
+    n = len(plan.table)
     n_test = len(chosen)
-    both = pd.concat([study.table, chosen], ignore_index=True)
-    joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
+    both = pd.concat([plan.table, chosen], ignore_index=True)
+    joined = replace(plan.target, values=np.concatenate([plan.target.values, target.values]))
     split = Split(
-        0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation
+        0, 0, plan.fitted_rows, np.arange(n, n + n_test), validation=plan.splits[0].validation
     )
     people = both["subject_id"].to_numpy(dtype=object)
     units = Units("subject", people)
-    together = np.concatenate([study.features, features])
-    return replace(study, table=both, features=together, target=joined, splits=[split], units=units)
+    together = np.concatenate([plan.features, features])
+    return replace(plan, table=both, features=together, target=joined, splits=[split], units=units)
 
 
 def _check_leaks(
-    study: Study, joined: Study, chosen: pd.DataFrame, info: EmbeddingsInfo
+    plan: Plan, joined: Plan, chosen: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
     """Refuse people of pretraining and images under two names, or return both where allowed."""
-    allowed = study.settings.allow_overlap
-    copies = ALLOWED_COPIES if study.fixed else 0.0
+    allowed = plan.settings.allow_overlap
+    copies = ALLOWED_COPIES if plan.fixed else 0.0
     known = set[str]()
     with _naming_the_test_table():
         overlap = check_overlap(chosen, info, allow_overlap=allowed, allowed_copies=copies)
-        if study.fixed:
+        if plan.fixed:
             twins = look_at_twins(joined.features, joined.table[CONTENT], joined.splits[0])[1]
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
-            known = {notice.message for notice in study.notices}
+            known = {notice.message for notice in plan.notices}
     notices = [
         Notice(f"external_{seen.code}", f"test: {seen.message}", seen.explanation)
         for seen in overlap.notices
@@ -344,14 +346,14 @@ def _check_leaks(
     return overlap, notices
 
 
-def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
+def _covariates(plan: Plan, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
     """Return the covariates of the baseline that external scans have too, and why the others are left out."""
     used = []
     dropped = []
-    learned = set(study.sites[study.fitted_rows]) - {NO_SITE}
+    learned = set(plan.sites[plan.fitted_rows]) - {NO_SITE}
     new = sorted(set(chosen["site"].dropna()) - learned)
     check_spelling([*learned, *new], place="test", unit="sites")
-    for name in study.covariates:
+    for name in plan.covariates:
         if name not in chosen or chosen[name].isna().all():
             dropped.append(f"{name}, which the test table lacks")
         elif name == "site" and new:
@@ -362,13 +364,13 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
     return tuple(used), dropped
 
 
-def _read_alike(study: Study, chosen: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def _read_alike(plan: Plan, chosen: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return external scans with covariates as in training: numbers, or levels that were learned.
 
     What is neither is refused, with the names of its scans.
     """
     scans = row_names(chosen, np.arange(len(chosen)))
-    trained = study.table.iloc[study.fitted_rows]
+    trained = plan.table.iloc[plan.fitted_rows]
     columns: dict[str, pd.Series] = {}
     for name in names:
         if is_number(inferred(trained[name])):
@@ -390,50 +392,43 @@ _WRITE_ALIKE = (
 )
 
 
-def measure_external_test(inputs: Inputs) -> Found:
+def measure_external_test(inputs: Inputs) -> Measurement:
     """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
-    external = inputs.study.external
+    external = inputs.plan.external
     if external is None:
-        return Found({"external": None})
-    study = external.study
-    split = study.splits[0]
+        return Measurement({"external": None})
+    plan = external.plan
+    split = plan.splits[0]
     models = dict[str, OutOfFold]()
-    with inputs.progress.task("Testing on the external scans", len(study.models), "model") as task:
-        for model in study.models:
-            decided = model.predict(
-                study.target,
-                split,
-                subjects=study.subjects,
-                settings=study.settings,
-                seed=study.final_seed,
-                sites=study.sites,
-            )
-            models[model.name] = gather(study.target, [split], [decided])
+    with inputs.progress.task("Testing on the external scans", len(plan.models), "model") as task:
+        for model in plan.models:
+            decided = model.predict(plan.target, split, replace(plan.context, seed=plan.final_seed))
+            models[model.name] = gather(plan.target, [split], [decided])
             task.advance()
-    outlying = measure_rows(study, split.test, inputs.reference, "probe")
+    outlying = measure_rows(plan, split.test, inputs.reference, "probe")
     notices = [
         Notice(f"external_{each.code}", f"test: {each.message}", each.explanation)
         for each in outlying.notices
     ]
     tables = {
-        "external_predictions": prediction_table(study.table, study.target, models),
-        "external_sites": site_table(study, models),
+        "external_predictions": prediction_table(plan.table, plan.target, models),
+        "external_sites": site_table(plan, models),
         **{f"external_{name}": table for name, table in outlying.tables.items()},
     }
-    return Found({"external": _summary(external, models) | outlying.summary}, tables, notices)
+    return Measurement({"external": _summary(external, models) | outlying.summary}, tables, notices)
 
 
 def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]:
-    study = external.study
-    split = external.study.splits[0]
-    level = external.study.settings.confidence_level
+    plan = external.plan
+    split = external.plan.splits[0]
+    level = external.plan.settings.confidence_level
     rows = split.test
-    names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
-    drawn = resample(study, models, rows, names, study.subjects, "external-intervals")
+    names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]
+    drawn = resample(plan, models, rows, names, plan.subjects, "external-intervals")
     for key in list(models)[1:]:
         gain = "increment" if key == "baseline" else f"{key}_increment"
         drawn[gain] = {name: drawn["embedding"][name] - drawn[key][name] for name in names}
-    why = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+    why = explain_undefined(plan.target.kind, plan.target.values[rows], plan.target.classes)
     figures: dict[str, dict[str, Any]] = {model: {} for model in drawn}
     for model, name in itertools.product(drawn, names):
         value, *ends = drawn[model][name].figure(level=level).values()
@@ -441,7 +436,7 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         figure = {key: value, "interval": None if ends[0] is None else ends}
         reason = {"reason": explain_value(name, why)} if value is None and model in models else {}
         figures[model][name] = figure | reason
-    tested = study.table.iloc[rows]
+    tested = plan.table.iloc[rows]
     n_tested = {
         "scans": len(rows),
         "subjects": tested["subject_id"].nunique(),
@@ -458,7 +453,7 @@ def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]
         **_weight_of(models["embedding"].fits[0]),
         "metrics": figures["embedding"],
         "baseline": figures["baseline"],
-        "baseline_covariates": list(study.covariates),
+        "baseline_covariates": list(plan.covariates),
         "increment": figures["increment"],
         "rivals": {
             key: {"metrics": figures[key], "increment": figures[f"{key}_increment"]}

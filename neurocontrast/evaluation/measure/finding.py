@@ -8,14 +8,14 @@ import pandas as pd
 
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.section import Part
-from neurocontrast.evaluation.distribution import Reference
-from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.fit.distribution import Reference
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
+from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.progress import SILENT, Progress
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurement:
     """Results of a finding: keys of ``evaluation.json``, tables by file name, and warnings."""
 
     summary: dict[str, Any] = field(default_factory=dict)
@@ -29,34 +29,34 @@ class Inputs:
 
     Attributes
     ----------
-    study, models : Study, dict of str to OutOfFold
+    plan, models : Plan, dict of str to OutOfFold
         The plan, and the out-of-fold predictions of each model.
     reference : Reference, str or None
         Distribution of the scans that the probe was fitted on; the reason why there is none; None
         if not asked for.
     progress : Progress
         Receives progress messages.
-    found : Found
+    earlier : Measurement
         What the findings before this one measured.
     """
 
-    study: Study
+    plan: Plan
     models: dict[str, OutOfFold]
     reference: Reference | str | None = None
     progress: Progress = SILENT
-    found: Found = field(default_factory=Found)
+    earlier: Measurement = field(default_factory=Measurement)
 
 
 class Question(Protocol):
     """The measuring half of a finding; each part is None where the finding has none."""
 
     @property
-    def measure(self) -> Callable[[Inputs], Found] | None:
+    def measure(self) -> Callable[[Inputs], Measurement] | None:
         """Measure the finding."""
 
     @property
-    def check(self) -> Callable[[Study], None] | None:
-        """Refuse a planned study whose settings ask for an answer that cannot be measured."""
+    def check(self) -> Callable[[Plan], None] | None:
+        """Refuse a plan whose settings ask for an answer that cannot be measured."""
 
     @property
     def record(self) -> type[Part] | None:

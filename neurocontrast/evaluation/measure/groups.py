@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import describe_part
 
 AGE_BANDS = (18.0, 30.0, 45.0, 60.0, 75.0)
@@ -16,16 +16,16 @@ AGE_BANDS = (18.0, 30.0, 45.0, 60.0, 75.0)
 _UNKNOWN = "not stated"
 
 
-def measure_groups(inputs: Inputs) -> Found:
+def measure_groups(inputs: Inputs) -> Measurement:
     """Return one row a sex and one an age band that has scans, with the columns of ``sites.tsv``.
 
     Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
     empty column.
     """
-    study = inputs.study
+    plan = inputs.plan
     tested = inputs.models["embedding"].tested
-    sexes = study.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
-    bands, order = age_bands(study.table["age"].to_numpy(dtype=float))
+    sexes = plan.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
+    bands, order = age_bands(plan.table["age"].to_numpy(dtype=float))
     rows = []
     for group_by, labels, names in (
         ("sex", sexes, [*sorted(set(sexes) - {_UNKNOWN}), _UNKNOWN]),
@@ -33,17 +33,17 @@ def measure_groups(inputs: Inputs) -> Found:
     ):
         found = set(labels[tested])
         if found == {_UNKNOWN} or (
-            study.target.name == group_by and study.target.kind != "continuous"
+            plan.target.name == group_by and plan.target.kind != "continuous"
         ):
             continue
         for group in (name for name in names if name in found):
             keys = ("group-intervals", group_by, group)
             members = tested[labels[tested] == group]
-            described = describe_part(
-                study, inputs.models, members, *keys, units=study.units.labels
-            )
+            described = describe_part(plan, inputs.models, members, *keys, units=plan.units.labels)
             rows.append({"group_by": group_by, "group": group} | described)
-    return Found(tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})})
+    return Measurement(
+        tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})}
+    )
 
 
 def age_bands(ages: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.object_], list[str]]:

@@ -12,17 +12,17 @@ import pandas as pd
 from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
+from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     POOLED_ONLY,
     compute_metrics,
     finite_or_none,
 )
+from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
-from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.tables import model_prefix
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator, derive_seed
@@ -57,11 +57,11 @@ class LearningCurve(Part):
 _POINTS = TypeAdapter(dict[str, list[LearningPoint]])
 
 
-def check_sizes(study: Study) -> None:
+def check_sizes(plan: Plan) -> None:
     """Refuse sizes that exceed a training fold, or are too small for two subjects of every class."""
-    available = min(len(set(study.subjects[split.train])) for split in study.splits)
-    least = 2 * max(1, len(study.target.classes))
-    wrong = [str(size) for size in study.settings.train_sizes if not least <= size <= available]
+    available = min(len(set(plan.subjects[split.train])) for split in plan.splits)
+    least = 2 * max(1, len(plan.target.classes))
+    wrong = [str(size) for size in plan.settings.train_sizes if not least <= size <= available]
     if wrong:
         raise ConfigError(
             f"train_sizes: {', '.join(wrong)} cannot be had: the smallest training fold has {available} subjects. Give "
@@ -69,25 +69,25 @@ def check_sizes(study: Study) -> None:
         )
 
 
-def measure_learning_curve(inputs: Inputs) -> Found:
+def measure_learning_curve(inputs: Inputs) -> Measurement:
     """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
 
     The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
     target and seed, and are the same for other encoders.
     """
-    study = inputs.study
-    settings = inputs.study.settings
+    plan = inputs.plan
+    settings = inputs.plan.settings
     if not settings.train_sizes:
-        return Found({"learning_curve": None})
+        return Measurement({"learning_curve": None})
     rows = []
-    n_fits = len(settings.train_sizes) * settings.n_draws * len(study.splits)
+    n_fits = len(settings.train_sizes) * settings.n_draws * len(plan.splits)
     with inputs.progress.task("Learning curve", n_fits, "fit") as task:
-        for split in study.splits:
+        for split in plan.splits:
             for draw in range(settings.n_draws):
-                order = draw_of_split(study.table, study.target, split, draw, settings.seed)
+                order = draw_of_split(plan.table, plan.target, split, draw, settings.seed)
                 for size in settings.train_sizes:
                     train = split.train[
-                        np.isin(study.subjects[split.train].astype(str), order[:size])
+                        np.isin(plan.subjects[split.train].astype(str), order[:size])
                     ]
                     row = {
                         "n_train": size,
@@ -98,45 +98,38 @@ def measure_learning_curve(inputs: Inputs) -> Found:
                     seed = derive_seed(
                         "learning-probe", settings.seed, split.repeat, split.fold, draw, size
                     )
-                    rows.append(row | _fit(study, split, train, seed))
+                    rows.append(row | _fit(plan, split, train, seed))
                     task.advance()
     table = pd.DataFrame(rows).sort_values(["n_train", "draw", "repeat", "fold"], ignore_index=True)
     sizes = table.replace([np.inf, -np.inf], np.nan).groupby("n_train")
     parts = {
         "metrics" if model == "embedding" else model: {
-            name: _points(sizes[model_prefix(model) + name]) for name in _names(study)
+            name: _points(sizes[model_prefix(model) + name]) for name in _names(plan)
         }
-        for model in (each.name for each in study.models)
+        for model in (each.name for each in plan.models)
     }
     about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
-    return Found({"learning_curve": about | parts}, {"learning_curve": table})
+    return Measurement({"learning_curve": about | parts}, {"learning_curve": table})
 
 
-def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
+def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
-    for model in study.models:
+    for model in plan.models:
         drawn = replace(split, train=train, validation=None)
-        decided = model.predict(
-            study.target,
-            drawn,
-            subjects=study.subjects,
-            settings=study.settings,
-            seed=seed,
-            sites=study.sites,
-        )
-        truth = study.target.values[split.test]
+        decided = model.predict(plan.target, drawn, replace(plan.context, seed=seed))
+        truth = plan.target.values[split.test]
         values = compute_metrics(
-            study.target.kind, truth, decided.scores, decisions=decided.decisions
+            plan.target.kind, truth, decided.scores, decisions=decided.decisions
         )
-        found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(study)}
+        found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(plan)}
     return found
 
 
-def _names(study: Study) -> list[str]:
+def _names(plan: Plan) -> list[str]:
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
         name
-        for name in study.target.metric_names
+        for name in plan.target.metric_names
         if name not in POOLED_ONLY and name not in DESCRIPTIVE
     ]
 

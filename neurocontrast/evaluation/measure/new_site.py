@@ -16,9 +16,9 @@ from neurocontrast.documents.figures import Estimate
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.fit.out_of_fold import Models, cross_validate_model
 from neurocontrast.evaluation.measure.confounds import site_reading
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import resample, tabulate_figures, why_no_interval
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -28,11 +28,12 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import ConstantModel, Model, OutOfFold
-from neurocontrast.evaluation.models.covariates import with_covariates
+from neurocontrast.evaluation.plan.models import ConstantModel, Model
+from neurocontrast.evaluation.plan.models.covariates import with_covariates
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.probes.adjustment import choose_covariates
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, group_sites
-from neurocontrast.evaluation.study import Study
 from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
 
@@ -75,7 +76,6 @@ class NewSite(Part):
     site_predictability: SitePredictability | None = None
 
 
-Models = dict[str, OutOfFold]
 Rows = npt.NDArray[np.intp]
 
 NOTABLE_RATIO = 1.3
@@ -96,20 +96,20 @@ class SitesLeftOut:
     why_not: str | None = None
 
 
-def plan_sites_left_out(study: Study) -> SitesLeftOut:
+def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
     """Return folds that leave out each site whose people the main folds test while their site is known."""
-    why_not = _why_not(study)
+    why_not = _why_not(plan)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
-    sites = study.sites
-    owners = study.subjects.astype(str)
-    home = _tested_at_home(study)
+    sites = plan.sites
+    owners = plan.subjects.astype(str)
+    home = _tested_at_home(plan)
     if not home.any():
         return SitesLeftOut(
             why_not="the main folds hold sites out already, so their figures are those of unseen sites"
         )
     names = sorted(set(sites) - {NO_SITE})
-    why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
+    why = {site: _why_skipped(plan, np.flatnonzero(home & (sites == site))) for site in names}
     groups = [[site] for site in names if why[site] is None]
     if len(groups) > MAX_GROUPS:
         groups = group_sites(sites[np.isin(sites, np.concatenate(groups))], MAX_GROUPS)
@@ -123,7 +123,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         split = Split(
             0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group)
         )
-        reason = _why_untrainable(study, split)
+        reason = _why_untrainable(plan, split)
         why |= dict.fromkeys(group, reason)
         splits += [] if reason else [split]
     skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
@@ -133,51 +133,51 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     )
 
 
-def _why_not(study: Study) -> str | None:
-    known = set(study.sites) - {NO_SITE}
-    if not study.settings.new_site:
+def _why_not(plan: Plan) -> str | None:
+    known = set(plan.sites) - {NO_SITE}
+    if not plan.settings.new_site:
         return "not asked for (new_site=false)"
-    if study.fixed:
+    if plan.fixed:
         return "a column says what is tested (split_column), and no site is left out"
-    if study.target.name == "site":
+    if plan.target.name == "site":
         return "the site is the target, and a site that is left out cannot be predicted"
     if len(known) < 2:
         return "no scan has a site" if not known else f"one site only ('{next(iter(known))}')"
-    if study.settings.harmonise == "combat" or "site" in study.settings.residualise:
+    if plan.settings.harmonise == "combat" or "site" in plan.settings.residualise:
         return "harmonise=combat and residualise=[site] learn a site from its training scans; an unseen one has none"
     return None
 
 
-def _tested_at_home(study: Study) -> npt.NDArray[np.bool_]:
+def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
     """Return which scans have a site and are tested by the main folds, always with their site in training."""
-    sites = study.sites
+    sites = plan.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
-    for split in study.splits:
+    for split in plan.splits:
         seen = list(set(sites[split.train]) - {NO_SITE})
         tested[split.test] = True
         unknown[split.test] |= ~np.isin(sites[split.test], seen)
     return tested & ~unknown
 
 
-def _why_skipped(study: Study, rows: Rows) -> str | None:
-    n = len(set(study.subjects[rows]))
+def _why_skipped(plan: Plan, rows: Rows) -> str | None:
+    n = len(set(plan.subjects[rows]))
     if n < MIN_SITE_SUBJECTS:
         return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
-    if study.target.kind == "continuous":
+    if plan.target.kind == "continuous":
         return None
-    present = np.unique(study.target.values[rows])
-    return f"single class ({study.target.classes[int(present[0])]})" if len(present) < 2 else None
+    present = np.unique(plan.target.values[rows])
+    return f"single class ({plan.target.classes[int(present[0])]})" if len(present) < 2 else None
 
 
-def _why_untrainable(study: Study, split: Split) -> str | None:
-    target = study.target
+def _why_untrainable(plan: Plan, split: Split) -> str | None:
+    target = plan.target
     n = len(split.train)
     if target.kind == "continuous":
         varies = n >= 2 and np.ptp(target.values[split.train].astype(float)) > 0
         return (
             None if varies else f"'{target.name}' does not vary in the {n} scans of the other sites"
         )
-    owners = study.subjects[split.train].astype(str)
+    owners = plan.subjects[split.train].astype(str)
     values = target.values[split.train]
     needed = (
         range(2) if target.kind == "binary" else np.unique(target.values[split.test]).astype(int)
@@ -191,65 +191,67 @@ def _listed(skipped: Sequence[Mapping[str, str]]) -> str:
     return listed + (f"; and {len(skipped) - 8} more" if len(skipped) > 8 else "")
 
 
-def measure_new_sites(inputs: Inputs) -> Found:
-    """Leave every site out once, with the probe of the study, and compare each scan with its main prediction."""
-    study = inputs.study
-    plan = plan_sites_left_out(study)
-    if plan.why_not is not None:
-        return Found({"new_site": None, "new_site_note": plan.why_not})
-    home, unseen = _predict(study, plan, inputs.models, inputs.progress)
-    rows = np.sort(np.concatenate([split.test for split in plan.splits]))
-    grouped = len(plan.splits) < len(plan.sites)
+def measure_new_sites(inputs: Inputs) -> Measurement:
+    """Leave every site out once, with the probe of the plan, and compare each scan with its main prediction."""
+    plan = inputs.plan
+    left_out = plan_sites_left_out(plan)
+    if left_out.why_not is not None:
+        return Measurement({"new_site": None, "new_site_note": left_out.why_not})
+    home, unseen = _predict(plan, left_out, inputs.models, inputs.progress)
+    rows = np.sort(np.concatenate([split.test for split in left_out.splits]))
+    grouped = len(left_out.splits) < len(left_out.sites)
     summary = {
-        "design": f"leave-sites-out in {len(plan.splits)} groups"
+        "design": f"leave-sites-out in {len(left_out.splits)} groups"
         if grouped
         else "leave-one-site-out",
-        "metric": study.target.metric_names[0],
+        "metric": plan.target.metric_names[0],
         "models": [name for name in unseen if name != "constant"],
-        **_pooled(study, home, unseen, rows),
-        "n": {"scans": len(rows), "subjects": len(set(study.subjects[rows]))},
-        "bootstrap_unit": study.units.name,
-        "n_sites": len(plan.sites),
-        "left_out": list(plan.sites),
-        "skipped": plan.skipped,
-        "site_predictability": _predictability(site_reading(inputs.found.tables.get("confounds"))),
+        **_pooled(plan, home, unseen, rows),
+        "n": {"scans": len(rows), "subjects": len(set(plan.subjects[rows]))},
+        "bootstrap_unit": plan.units.name,
+        "n_sites": len(left_out.sites),
+        "left_out": list(left_out.sites),
+        "skipped": left_out.skipped,
+        "site_predictability": _predictability(
+            site_reading(inputs.earlier.tables.get("confounds"))
+        ),
     }
     found = {"new_site": summary, "new_site_note": None}
-    with inputs.progress.task("Sites left out", len(plan.sites), "site") as task:
-        table = _site_table(study, plan, home, unseen, task.advance)
-    return Found(found, {"new_sites": table}, _warnings(summary))
+    with inputs.progress.task("Sites left out", len(left_out.sites), "site") as task:
+        table = _site_table(plan, left_out, home, unseen, task.advance)
+    return Measurement(found, {"new_sites": table}, _warnings(summary))
 
 
 def _predict(
-    study: Study, plan: SitesLeftOut, models: Models, progress: Progress
+    plan: Plan, left_out: SitesLeftOut, models: Models, progress: Progress
 ) -> tuple[Models, Models]:
     """Return predictions of each model, the constant last, at known sites, and at sites left out."""
     names = choose_covariates(
-        study.table, study.settings.covariates, target=study.target.name, sites_held_out=True
+        plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
     )[0]
-    embedding, baseline = study.models[:2]
+    embedding, baseline = plan.models[:2]
     fitted: dict[str, Model] = {
         "embedding": embedding,
-        "baseline": with_covariates(baseline, study.table, names),
+        "baseline": with_covariates(baseline, plan.table, names),
     }
     home = {name: models[name] for name in fitted}
     unseen: Models = {}
-    with progress.task("Leaving sites out", len(fitted) * len(plan.splits), "fold") as task:
+    with progress.task("Leaving sites out", len(fitted) * len(left_out.splits), "fold") as task:
         for name, model in fitted.items():
-            unseen[name] = study.cross_validate(model, plan.splits, advance=task.advance)
+            unseen[name] = cross_validate_model(plan, model, left_out.splits, advance=task.advance)
     constant = ConstantModel("constant")
-    home["constant"] = study.cross_validate(constant)
-    unseen["constant"] = study.cross_validate(constant, plan.splits)
+    home["constant"] = cross_validate_model(plan, constant)
+    unseen["constant"] = cross_validate_model(plan, constant, left_out.splits)
     return home, unseen
 
 
-def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
+def _pooled(plan: Plan, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
     """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
-    names = [*study.target.metric_names, *ON_REQUEST[study.target.kind]]
-    level = study.settings.confidence_level
+    names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
+    level = plan.settings.confidence_level
     errors = [name for name in names if name in LOWER_IS_BETTER]
     known, new = (
-        resample(study, models, rows, names, study.units.labels, "new-site-intervals")
+        resample(plan, models, rows, names, plan.units.labels, "new-site-intervals")
         for models in (home, unseen)
     )
     found: dict[str, dict[str, Any]] = {
@@ -276,28 +278,28 @@ def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str,
 
 
 def _site_table(
-    study: Study, plan: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
+    plan: Plan, left_out: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
 ) -> pd.DataFrame:
     """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
-    target = study.target
+    target = plan.target
     found = []
     names = [
         name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE
     ]
     names += ON_REQUEST[target.kind]
-    for split, site in product(plan.splits, plan.sites):
-        rows = split.test[study.sites[split.test] == site]
+    for split, site in product(left_out.splits, left_out.sites):
+        rows = split.test[plan.sites[split.test] == site]
         if not len(rows):
             continue
-        few = why_no_interval(study, rows, study.subjects)
+        few = why_no_interval(plan, rows, plan.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
         known, new = (
             resample(
-                study,
+                plan,
                 models,
                 rows,
                 names,
-                study.subjects,
+                plan.subjects,
                 "new-site-intervals",
                 site,
                 bounded=few is None,
@@ -311,8 +313,8 @@ def _site_table(
                 "n": len(rows),
                 "n_train": len(split.train),
             }
-            row |= tabulate_figures(study, figures) | tabulate_figures(
-                study, known[model], prefix="home_"
+            row |= tabulate_figures(plan, figures) | tabulate_figures(
+                plan, known[model], prefix="home_"
             )
             if target.kind == "continuous":
                 errors = unseen[model].scores[0, rows] - target.values[rows].astype(float)

@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.documents.section import Part, ResultSection
-from neurocontrast.evaluation.distribution import DistributionError, Reference, count_outside
-from neurocontrast.evaluation.measure.finding import Found, Inputs
+from neurocontrast.evaluation.fit.distribution import DistributionError, Reference, count_outside
+from neurocontrast.evaluation.measure.finding import Inputs, Measurement
+from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.rows import Floats, Rows
-from neurocontrast.evaluation.study import Study
 
 
 class SiteOutside(ResultSection):
@@ -34,45 +34,49 @@ class Outlyingness(Part):
     note: str | None = None
 
 
-def measure_outlyingness(inputs: Inputs) -> Found:
+def measure_outlyingness(inputs: Inputs) -> Measurement:
     """Measure each tested scan from other subjects' scans; where sites are held out, from those of other sites."""
-    study = inputs.study
+    plan = inputs.plan
     reference = inputs.reference
-    main = [split for split in study.splits if split.repeat == 0]
+    main = [split for split in plan.splits if split.repeat == 0]
     rows = np.sort(np.concatenate([split.test for split in main]))
     if main[0].held_out_site is None or not isinstance(reference, Reference):
-        return measure_rows(study, rows, reference, "other subjects")
-    scores = np.full((len(study.table), 2), np.nan)
+        return measure_rows(plan, rows, reference, "other subjects")
+    scores = np.full((len(plan.table), 2), np.nan)
     why_not = set[str]()
     with inputs.progress.task("Looking for scans that lie outside", len(main), "fold") as task:
         for split in main:
             try:
-                scores[split.test] = reference.score_held_out(study, split)
+                scores[split.test] = reference.score_held_out(plan, split)
             except DistributionError as error:
                 why_not.add(str(error))
             task.advance()
-    return _count(study, rows, scores[rows], "other sites", why_not)
+    return _count(plan, rows, scores[rows], "other sites", why_not)
 
 
-def measure_rows(study: Study, rows: Rows, reference: Reference | str | None, name: str) -> Found:
-    """Measure rows of a study from the scans that the probe was fitted on, as far as these are of other subjects."""
+def measure_rows(
+    plan: Plan, rows: Rows, reference: Reference | str | None, name: str
+) -> Measurement:
+    """Measure rows of a plan from the scans that the probe was fitted on, as far as these are of other subjects."""
     if reference is None:
-        return Found({"outlyingness": None})
+        return Measurement({"outlyingness": None})
     if isinstance(reference, str):
-        return _count(study, rows, np.full((len(rows), 2), np.nan), name, {reference})
-    return _count(study, rows, reference.score(study, rows), name, set())
+        return _count(plan, rows, np.full((len(rows), 2), np.nan), name, {reference})
+    return _count(plan, rows, reference.score(plan, rows), name, set())
 
 
-def _count(study: Study, rows: Rows, scores: Floats, reference: str, why_not: set[str]) -> Found:
+def _count(
+    plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
+) -> Measurement:
     """Return counts, the table of scans, and a warning where more are outside than chance gives."""
-    table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
+    table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True
     )
     table = table.assign(
         reference=reference, mahalanobis=scores[:, 0], mahalanobis_percentile=scores[:, 1]
     )
     percentiles = table["mahalanobis_percentile"]
-    threshold = study.settings.outside_percentile
+    threshold = plan.settings.outside_percentile
     table["outside"] = [
         None if np.isnan(value) else bool(value > threshold) for value in percentiles
     ]
@@ -82,4 +86,4 @@ def _count(study: Study, rows: Rows, scores: Floats, reference: str, why_not: se
     if why_not:
         scans = "1 scan" if n_without == 1 else f"{n_without:,} scans"
         why = f"Without a score: {scans} ({'; '.join(sorted(why_not))})."
-    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)
+    return Measurement({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)

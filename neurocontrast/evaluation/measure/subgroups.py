@@ -6,45 +6,42 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
-from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.rows import Rows
-from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.uncertainty import (
-    MIN_SITES,
+from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
     bootstrap_metrics,
     count_resamples,
 )
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.plan.units import MIN_SITES
+from neurocontrast.evaluation.rows import Rows
 from neurocontrast.seeds import derive_seed
-
-Models = dict[str, OutOfFold]
-
 
 Names = npt.NDArray[np.object_]
 
 
 def describe_part(
-    study: Study, models: Models, members: Rows, *keys: str, units: Names | None = None
+    plan: Plan, models: Models, members: Rows, *keys: str, units: Names | None = None
 ) -> dict[str, Any]:
     """Return counts, metrics with intervals, those of the baselines and a note of some tested scans.
 
     The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
     """
-    target = study.target
+    target = plan.target
     row = dict[str, Any](n=len(members))
     if target.kind != "continuous":
         counts = np.bincount(target.values[members], minlength=len(target.classes))
         row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
     names = [name for name in target.metric_names if name not in POOLED_ONLY]
-    units = study.subjects if units is None else units
-    too_few = why_no_interval(study, members, units)
+    units = plan.subjects if units is None else units
+    too_few = why_no_interval(plan, members, units)
     for model, predictions in models.items():
         bounded = model == "embedding" and too_few is None
-        drawn = resample(
-            study, {model: predictions}, members, names, units, *keys, bounded=bounded
-        )[model]
-        figures = tabulate_figures(study, drawn)
+        drawn = resample(plan, {model: predictions}, members, names, units, *keys, bounded=bounded)[
+            model
+        ]
+        figures = tabulate_figures(plan, drawn)
         if model == "embedding":
             row |= figures
             continue
@@ -58,7 +55,7 @@ def describe_part(
 
 
 def resample(
-    study: Study,
+    plan: Plan,
     models: Models,
     members: Rows,
     names: Sequence[str],
@@ -71,19 +68,19 @@ def resample(
     Calls with the same scans, `units` and `keys`, from which the seed is derived, share the
     resamples.
     """
-    n = count_resamples(study.settings.n_bootstraps, len(members)) if bounded else 0
-    seed = derive_seed(keys[0], study.settings.seed, *keys[1:])
+    n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
+    seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
     return bootstrap_metrics(
-        study.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names
+        plan.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names
     )
 
 
 def tabulate_figures(
-    study: Study, drawn: Mapping[str, Resamples], *, prefix: str = ""
+    plan: Plan, drawn: Mapping[str, Resamples], *, prefix: str = ""
 ) -> dict[str, float | None]:
     """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
     figures = {
-        prefix + name: each.figure(level=study.settings.confidence_level)
+        prefix + name: each.figure(level=plan.settings.confidence_level)
         for name, each in drawn.items()
     }
     ends = {"value": "", "low": "_low", "high": "_high"}
@@ -92,14 +89,14 @@ def tabulate_figures(
     }
 
 
-def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:
+def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
     """Return why some scans have no interval: too few subjects, or too few sites where sites are resampled."""
-    n = len(set(study.subjects[members]))
-    least = study.settings.min_site_n
+    n = len(set(plan.subjects[members]))
+    least = plan.settings.min_site_n
     if n < least:
         return f"fewer than {least} subjects ({n}): no interval"
     n = len(set(units[members]))
-    of_sites = study.units.name == "site" and units is study.units.labels
+    of_sites = plan.units.name == "site" and units is plan.units.labels
     return (
         f"fewer than {MIN_SITES} sites ({n}): no interval" if of_sites and n < MIN_SITES else None
     )

@@ -18,13 +18,13 @@ from neurocontrast.data.columns import levels_of
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
 from neurocontrast.documents.notice import Notice
-from neurocontrast.evaluation.notices import scan_codes
 from neurocontrast.evaluation.rows import (
     NO_SITE,
     Rows,
     Texts,
     listed,
     row_names,
+    scan_codes,
     site_names,
 )
 from neurocontrast.evaluation.splits.splitters import Split, parts_of

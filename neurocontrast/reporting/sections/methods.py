@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from neurocontrast.evaluation.designs import WEIGHTS
 from neurocontrast.evaluation.measure.confounds import Confounds
 from neurocontrast.evaluation.measure.learning import LearningCurve
-from neurocontrast.evaluation.probes import N_LANDMARKS, NYSTROM
+from neurocontrast.evaluation.probe_kinds import N_LANDMARKS, NYSTROM
+from neurocontrast.evaluation.probes.designs import WEIGHTS
 from neurocontrast.reporting.blocks import Block, Citations, Numbered, Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder

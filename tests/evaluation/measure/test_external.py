@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import neurocontrast
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.exceptions import DataError, LeakageError
@@ -43,11 +43,11 @@ def pair(make_cohort, n=160, n_test=60, **options):
 
 def run(training, test, *, info=RUN, test_info=RUN, **options):
     options = {"test": "others.parquet", **options}
-    study = plan_study(
+    plan = plan_evaluation(
         *training, settings=EvaluationSettings(**FAST | {"n_bootstraps": 50, **options}), info=info
     )
-    external = plan_external(study, *test, info=test_info, training_info=info)
-    found = measure_external_test(Inputs(study.with_external(external), {}))
+    external = plan_external(plan, *test, info=test_info, training_info=info)
+    found = measure_external_test(Inputs(plan.with_external(external), {}))
     return found.summary["external"], found.tables, external
 
 
@@ -87,10 +87,10 @@ def test_the_probe_of_all_scans_is_tested_once_on_the_others(make_cohort):
 def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_cohort):
     training, test = pair(make_cohort)
     settings = EvaluationSettings(**FAST, allow_overlap=True)
-    study = plan_study(*training, settings=settings, info=RUN)
-    alone = evaluate_study(study)
-    external = plan_external(study, *with_shared(test), info=RUN, training_info=RUN)
-    result = evaluate_study(study.with_external(external))
+    plan = plan_evaluation(*training, settings=settings, info=RUN)
+    alone = evaluate_study(plan)
+    external = plan_external(plan, *with_shared(test), info=RUN, training_info=RUN)
+    result = evaluate_study(plan.with_external(external))
     assert alone.evaluation.content()["external"] is None
     assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
     assert any(

@@ -19,15 +19,15 @@ from neurocontrast.reporting.findings import FINDINGS
 from tests.evaluation import quick
 
 
-def learning_curve(study):
-    found = measure_learning_curve(Inputs(study, {}))
+def learning_curve(plan):
+    found = measure_learning_curve(Inputs(plan, {}))
     return found.summary["learning_curve"], found.tables.get("learning_curve")
 
 
-def plan(cohort, **options):
-    study = quick.plan(cohort, **{"n_folds": 3, "n_draws": 2, **options})
-    check(study, FINDINGS)
-    return study
+def make_plan(cohort, **options):
+    plan = quick.make_plan(cohort, **{"n_folds": 3, "n_draws": 2, **options})
+    check(plan, FINDINGS)
+    return plan
 
 
 @settings(max_examples=50, deadline=None)
@@ -62,8 +62,8 @@ def test_sites_are_drawn_in_their_shares_and_draws_differ():
 
 
 def test_the_curve_rises_and_its_figures_are_those_of_its_table(make_cohort):
-    study = plan(make_cohort(200, n_features=60, diagnosis=0.7), train_sizes=(20, 120))
-    summary, table = learning_curve(study)
+    plan = make_plan(make_cohort(200, n_features=60, diagnosis=0.7), train_sizes=(20, 120))
+    summary, table = learning_curve(plan)
     assert list(table.columns[:5]) == ["n_train", "draw", "repeat", "fold", "auc"]
     assert len(table) == 2 * 2 * 3
     points = summary["metrics"]["auc"]
@@ -83,12 +83,12 @@ def test_folds_and_draws_are_the_same_for_every_encoder(make_cohort):
     other = make_cohort(90, n_features=7, seed=0)
     other.features = np.random.default_rng(5).normal(size=other.features.shape)
     other.table = one.table
-    studies = [plan(cohort, train_sizes=(20,)) for cohort in (one, other)]
-    for a, b in zip(*(study.splits for study in studies), strict=True):
+    studies = [make_plan(cohort, train_sizes=(20,)) for cohort in (one, other)]
+    for a, b in zip(*(plan.splits for plan in studies), strict=True):
         np.testing.assert_array_equal(a.test, b.test)
-        orders = [draw_of_split(study.table, study.target, a, 1, 0) for study in studies]
+        orders = [draw_of_split(plan.table, plan.target, a, 1, 0) for plan in studies]
         np.testing.assert_array_equal(*orders)
-    curves = [learning_curve(study)[1] for study in studies]
+    curves = [learning_curve(plan)[1] for plan in studies]
     np.testing.assert_array_equal(curves[0]["baseline_auc"], curves[1]["baseline_auc"])
 
 
@@ -96,16 +96,16 @@ def test_each_size_is_that_many_subjects_with_all_their_sessions(make_cohort, mo
     fitted = []
     fit = learning._fit
     monkeypatch.setattr(learning, "_fit", lambda *given: fitted.append(given[2]) or fit(*given))
-    study = plan(make_cohort(90, n_sessions=2), train_sizes=(20, 40), n_draws=1, C=(1e-2,))
-    measure_learning_curve(Inputs(study, {}))
-    assert [len(set(study.subjects[train])) for train in fitted] == [20, 40] * 3
+    plan = make_plan(make_cohort(90, n_sessions=2), train_sizes=(20, 40), n_draws=1, C=(1e-2,))
+    measure_learning_curve(Inputs(plan, {}))
+    assert [len(set(plan.subjects[train])) for train in fitted] == [20, 40] * 3
     assert [len(train) for train in fitted] == [40, 80] * 3
 
 
 def test_all_training_subjects_are_the_fold_itself(make_cohort):
     """The largest size has the training rows of the fold: the same scores but for the inner folds' chance."""
     cohort = make_cohort(90, n_sessions=2)
-    result = quick.evaluate_study(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
+    result = quick.evaluate_study(make_plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
     np.testing.assert_allclose(
         result.tables["learning_curve"]["auc"], result.tables["folds"]["auc"]
     )
@@ -114,11 +114,11 @@ def test_all_training_subjects_are_the_fold_itself(make_cohort):
 
 def test_curves_of_age_and_of_sites_held_out(make_cohort):
     cohort = make_cohort(120, n_sites=3, age=2.0)
-    summary, _ = learning_curve(plan(cohort, target="age", train_sizes=(10, 50)))
+    summary, _ = learning_curve(make_plan(cohort, target="age", train_sizes=(10, 50)))
     assert summary["metrics"]["mae"][1]["mean"] < summary["metrics"]["mae"][0]["mean"]
-    _, table = learning_curve(plan(cohort, splits="leave-site-out", train_sizes=(30,)))
+    _, table = learning_curve(make_plan(cohort, splits="leave-site-out", train_sizes=(30,)))
     assert len(table) == 3 * 2
-    assert learning_curve(plan(cohort)) == (None, None)
+    assert learning_curve(make_plan(cohort)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_curves_of_age_and_of_sites_held_out(make_cohort):
 )
 def test_sizes_that_cannot_be_had_are_refused_with_what_is_available(make_cohort, options, message):
     with pytest.raises(ConfigError, match=message):
-        plan(make_cohort(90, n_sessions=2), **options)
+        make_plan(make_cohort(90, n_sessions=2), **options)

@@ -3,14 +3,16 @@ import json
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation.fits import predict_out_of_fold
+from neurocontrast.evaluation.fit.fits import predict_out_of_fold
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.measure.new_site import (
     MAX_GROUPS,
     measure_new_sites,
     plan_sites_left_out,
 )
-from neurocontrast.evaluation.models import ConstantModel
+from neurocontrast.evaluation.plan.models import ConstantModel
+from neurocontrast.evaluation.probes.fitting import FitContext
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
@@ -20,12 +22,12 @@ from tests.evaluation import quick
 FAST = {"new_site": True, "min_site_n": 10, "C": (1e-3, 1e-1)}
 
 
-def plan(cohort, **options):
-    return quick.plan(cohort, **FAST | options)
+def make_plan(cohort, **options):
+    return quick.make_plan(cohort, **FAST | options)
 
 
 def evaluate(cohort, **options):
-    return quick.evaluate_study(plan(cohort, **options))
+    return quick.evaluate_study(make_plan(cohort, **options))
 
 
 def content(cohort, **options):
@@ -120,7 +122,7 @@ def test_sites_that_cannot_be_left_out_are_named(make_cohort):
 
 def test_why_nothing_is_left_out(make_cohort):
     def note(cohort, **options) -> str:
-        return plan_sites_left_out(plan(cohort, **options)).why_not
+        return plan_sites_left_out(make_plan(cohort, **options)).why_not
 
     cohort = make_cohort(60, n_sites=2)
     assert (
@@ -141,21 +143,21 @@ def test_a_subject_of_two_sites_is_never_trained_on_while_one_is_unseen(make_coh
     cohort = make_cohort(90, n_sessions=2)
     cohort.table.loc[90:110, "site"] = "site-9"
     cohort.table.loc[[0, 1, 90, 91], "site"] = None
-    study = plan(cohort)
-    splits = plan_sites_left_out(study).splits
+    plan = make_plan(cohort)
+    splits = plan_sites_left_out(plan).splits
     assert len(splits) == 4
     for split in splits:
-        assert study.table["site"][[*split.train, *split.test]].notna().all()
-        assert not set(study.subjects[split.train]) & set(study.subjects[split.test])
-        assert split.held_out_site not in set(study.sites[split.train])
+        assert plan.table["site"][[*split.train, *split.test]].notna().all()
+        assert not set(plan.subjects[split.train]) & set(plan.subjects[split.test])
+        assert split.held_out_site not in set(plan.sites[split.train])
 
 
 @pytest.mark.slow
 def test_many_sites_are_left_out_in_groups(make_cohort):
-    study = plan(make_cohort(700, n_sites=25), n_folds=2)
-    found = plan_sites_left_out(study)
+    plan = make_plan(make_cohort(700, n_sites=25), n_folds=2)
+    found = plan_sites_left_out(plan)
     assert (len(found.splits), len(found.sites)) == (MAX_GROUPS, 25)
-    block = measure_new_sites(Inputs(study, predict_out_of_fold(study))).summary["new_site"]
+    block = measure_new_sites(Inputs(plan, predict_out_of_fold(plan))).summary["new_site"]
     assert block["design"] == "leave-sites-out in 20 groups"
     assert block["n"]["scans"] == 700
 
@@ -164,7 +166,7 @@ def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):
     cohort = make_cohort(90)
     elsewhere = (cohort.table["site"] != "site-0") & (cohort.table["diagnosis"] == "patient")
     cohort.table.loc[elsewhere, "diagnosis"] = "control"
-    found = plan_sites_left_out(plan(cohort))
+    found = plan_sites_left_out(make_plan(cohort))
     assert not found.sites
     assert "site-0: fewer than two subjects of 'patient' at the other sites" in found.why_not
 
@@ -172,10 +174,11 @@ def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):
 def test_the_constant_is_what_training_says():
     target = Target("age", "continuous", np.array([1.0, 2.0, 9.0, 50.0]))
     constant = ConstantModel("constant")
+    context = FitContext(np.array(list("abcde"), dtype=object), EvaluationSettings(), seed=0)
     split = Split(0, 0, np.array([0, 1, 2]), np.array([3]))
-    assert constant.predict(target, split).scores == [2.0]
+    assert constant.predict(target, split, context).scores == [2.0]
     classes = Target("d", "binary", np.array([0, 0, 0, 1, 1]), ("a", "b"), "b")
-    found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])))
+    found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])), context)
     assert (found.scores[0], found.decisions[0]) == (0.25, 0)
 
 
@@ -197,18 +200,20 @@ def test_too_few_people_have_no_score(make_cohort):
 
 
 def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
-    study = plan(make_cohort(90, n_sites=2), splits="leave-site-out", inner_splits="leave-site-out")
-    assert "2 of 2 training folds" in quick.warnings(study)["inner_splits_dealt"]
-    arguments = (study.target, study.splits[0].train, study.subjects)
+    plan = make_plan(
+        make_cohort(90, n_sites=2), splits="leave-site-out", inner_splits="leave-site-out"
+    )
+    assert "2 of 2 training folds" in quick.warnings(plan)["inner_splits_dealt"]
+    arguments = (plan.target, plan.splits[0].train, plan.subjects)
     dealt = inner_folds(*arguments, n_folds=3, seed=0)
     for a, b in zip(
-        dealt, inner_folds(*arguments, n_folds=3, seed=0, sites=study.sites), strict=True
+        dealt, inner_folds(*arguments, n_folds=3, seed=0, sites=plan.sites), strict=True
     ):
         np.testing.assert_array_equal(a[1], b[1])
-    enough = plan(make_cohort(90, n_sites=4), inner_splits="leave-site-out")
+    enough = make_plan(make_cohort(90, n_sites=4), inner_splits="leave-site-out")
     assert "inner_splits_dealt" not in quick.warnings(enough)
     with pytest.raises(ConfigError, match="inner_splits: a site"):
-        plan(make_cohort(90), target="site", inner_splits="leave-site-out")
+        make_plan(make_cohort(90), target="site", inner_splits="leave-site-out")
 
 
 def test_a_penalty_chosen_for_unseen_sites_is_stronger_where_sites_shift_the_features(make_cohort):

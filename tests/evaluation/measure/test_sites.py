@@ -102,5 +102,5 @@ def test_many_sites_are_resampled_whole_in_groups_too(make_cohort):
     )
     assert one["auc"] == other["auc"]
     assert one["auc_low"] != other["auc_low"]
-    notices = quick.warnings(quick.plan(make_cohort(60, n_sites=8), bootstrap_unit="site"))
+    notices = quick.warnings(quick.make_plan(make_cohort(60, n_sites=8), bootstrap_unit="site"))
     assert "few_sites_resampled" in notices

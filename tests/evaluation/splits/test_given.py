@@ -18,11 +18,11 @@ from sklearn.model_selection import (
 from neurocontrast.evaluation import (
     LeaveSiteOut,
     SiteStratifiedGroupKFold,
+    fit_and_measure,
     read_split_file,
-    run_study,
 )
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
-from tests.evaluation.quick import evaluate_study, plan, warnings
+from tests.evaluation.quick import evaluate_study, make_plan, warnings
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,16 @@ def folds(sessions) -> pd.DataFrame:
 def plan_by_file(sessions, tmp_path):
     def from_rows(rows: pd.DataFrame, cohort=sessions):
         rows.to_csv(tmp_path / "splits.tsv", sep="\t", index=False)
-        return plan(cohort, split_rows=read_split_file(tmp_path / "splits.tsv"))
+        return make_plan(cohort, split_rows=read_split_file(tmp_path / "splits.tsv"))
 
     return from_rows
 
 
-@pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
+@pytest.mark.parametrize(
+    "options", [{"n_repeats": 2, "n_folds": 3}, {"splits": "leave-site-out"}]
+)
 def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, options):
-    first = plan(sessions, **options)
+    first = make_plan(sessions, **options)
     result = evaluate_study(first)
     again = plan_by_file(result.tables["splits"])
     for a, b in zip(first.splits, again.splits, strict=True):
@@ -73,11 +75,11 @@ def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, op
 
 def test_scans_without_a_fold_are_trained_on_and_never_tested(folds, plan_by_file):
     folds["fold"] = folds["fold"].map({0: "0", 1: "1", 2: "n/a", 3: ""})
-    study = plan_by_file(folds)
-    assert len(study.splits) == 2
-    assert [len(split.test) for split in study.splits] == [20, 20]
-    assert [len(split.train) for split in study.splits] == [60, 60]
-    result = evaluate_study(study)
+    plan = plan_by_file(folds)
+    assert len(plan.splits) == 2
+    assert [len(split.test) for split in plan.splits] == [20, 20]
+    assert [len(split.train) for split in plan.splits] == [60, 60]
+    result = evaluate_study(plan)
     assert len(result.tables["predictions"]) == 40
     assert result.tables["sites"]["n"].sum() == 40
 
@@ -100,10 +102,10 @@ def test_where_sites_are_held_out_a_subject_of_two_sites_is_never_trained_on_and
         site for site in table["site"].unique() if site != table.loc[3, "site"]
     )
     folds["fold"] = table["site"].astype("category").cat.codes
-    study = plan_by_file(folds, replace(sessions, table=table))
-    assert all(split.held_out_site for split in study.splits)
-    for split in study.splits:
-        assert not set(study.subjects[split.train]) & set(study.subjects[split.test])
+    plan = plan_by_file(folds, replace(sessions, table=table))
+    assert all(split.held_out_site for split in plan.splits)
+    for split in plan.splits:
+        assert not set(plan.subjects[split.train]) & set(plan.subjects[split.test])
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,8 @@ def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
         (SiteStratifiedGroupKFold(5, n_repeats=2, random_state=3), {"n_repeats": 2, "seed": 3}),
         (LeaveSiteOut(), {"splits": "leave-site-out"}),
     ):
-        named = plan(cohort, **options)
-        for ours, theirs in zip(plan(cohort, cv=cv).splits, named.splits, strict=True):
+        named = make_plan(cohort, **options)
+        for ours, theirs in zip(make_plan(cohort, cv=cv).splits, named.splits, strict=True):
             assert (ours.repeat, ours.fold, ours.held_out_site) == (
                 theirs.repeat,
                 theirs.fold,
@@ -168,19 +170,19 @@ def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
 
 
 def test_sites_held_out_by_a_splitter_are_held_out_for_the_baseline_too(cohort):
-    study = plan(cohort, cv=LeaveSiteOut())
-    assert study.split_design.name == "leave-site-out"
-    assert "site" not in study.covariates
+    plan = make_plan(cohort, cv=LeaveSiteOut())
+    assert plan.split_design.name == "leave-site-out"
+    assert "site" not in plan.covariates
     codes = cohort.table["site"].astype("category").cat.codes.to_numpy()
-    same = plan(cohort, cv=PredefinedSplit(codes))
+    same = make_plan(cohort, cv=PredefinedSplit(codes))
     assert [split.held_out_site for split in same.splits] == ["site-0", "site-1", "site-2"]
 
 
 def test_a_group_aware_splitter_gets_the_subjects(sessions):
     for cv in (GroupKFold(4), StratifiedGroupKFold(4)):
-        study = plan(sessions, cv=cv)
-        assert len(study.splits) == 4
-        assert study.split_design.name == "custom"
+        plan = make_plan(sessions, cv=cv)
+        assert len(plan.splits) == 4
+        assert plan.split_design.name == "custom"
 
 
 def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
@@ -189,17 +191,17 @@ def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
             for site in sorted(set(sites)):
                 yield np.flatnonzero(sites != site), sites == site  # rows as a mask serve too
 
-    study = plan(sessions, cv=Mine())
-    assert [split.held_out_site for split in study.splits] == ["site-0", "site-1", "site-2"]
-    assert study.split_design.splitter == "Mine"  # and no address of an object
+    plan = make_plan(sessions, cv=Mine())
+    assert [split.held_out_site for split in plan.splits] == ["site-0", "site-1", "site-2"]
+    assert plan.split_design.splitter == "Mine"  # and no address of an object
 
 
 def test_repeats_are_recognised_by_scans_that_are_tested_again(cohort):
-    study = plan(cohort, cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0))
-    assert [(split.repeat, split.fold) for split in study.splits] == [
+    plan = make_plan(cohort, cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0))
+    assert [(split.repeat, split.fold) for split in plan.splits] == [
         (r, f) for r in range(2) for f in range(3)
     ]
-    summary = run_study(study).evaluation.content()
+    summary = fit_and_measure(plan).evaluation.content()
     assert (summary["n_folds"], summary["n_repeats"], summary["splits"]) == (3, 2, "custom")
     assert summary["splitter"] == "RepeatedStratifiedKFold(n_repeats=2, n_splits=3, random_state=0)"
 
@@ -208,17 +210,17 @@ def test_scans_that_no_split_tests_are_said(cohort):
     pairs = StratifiedShuffleSplit(2, test_size=0.2, random_state=0).split(
         cohort.features, cohort.table["diagnosis"]
     )
-    study = plan(cohort, cv=list(pairs))
-    assert "fold_untested" in warnings(study)
-    assert study.split_design.splitter == "pairs of training and test rows"
-    assert "never tested, by the splitter" in set(study.flow["reason"])
-    tested = np.unique(np.concatenate([split.test for split in study.splits]))
-    assert run_study(study).evaluation.bootstrap.n_units == len(tested) < 60
+    plan = make_plan(cohort, cv=list(pairs))
+    assert "fold_untested" in warnings(plan)
+    assert plan.split_design.splitter == "pairs of training and test rows"
+    assert "never tested, by the splitter" in set(plan.flow["reason"])
+    tested = np.unique(np.concatenate([split.test for split in plan.splits]))
+    assert fit_and_measure(plan).evaluation.bootstrap.n_units == len(tested) < 60
 
 
 def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
     with pytest.raises(LeakageError, match="are on both sides"):
-        plan(sessions, cv=KFold(5))
+        make_plan(sessions, cv=KFold(5))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
 )
 def test_pairs_that_are_no_split_are_named(cohort, pairs, error, message):
     with pytest.raises(error, match=message):
-        plan(cohort, cv=pairs)
+        make_plan(cohort, cv=pairs)
 
 
 class Refusing(LeaveOneGroupOut):
@@ -282,4 +284,4 @@ class Refusing(LeaveOneGroupOut):
 )
 def test_what_makes_no_folds_is_told(cohort, cv, options, error, message):
     with pytest.raises(error, match=message):
-        plan(cohort, cv=cv, **options)
+        make_plan(cohort, cv=cv, **options)

@@ -16,7 +16,7 @@ from sklearn.model_selection import (
 from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.splitters import subjects_and_sites
 from neurocontrast.exceptions import ConfigError, DataError
-from tests.evaluation.quick import plan
+from tests.evaluation.quick import make_plan
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_rout
 
 def test_an_int_deals_the_folds_of_an_evaluation_with_that_seed(cohort, groups):
     for target in ("diagnosis", "age"):
-        study = plan(cohort, target=target, seed=7)
+        study = make_plan(cohort, target=target, seed=7)
         dealt = list(
             SiteStratifiedGroupKFold(5, random_state=7).split(groups, cohort.table[target], groups)
         )

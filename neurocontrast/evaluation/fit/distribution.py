@@ -1,0 +1,251 @@
+"""How far scans lie from those that a probe was fitted on.
+
+A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee
+et al., 2018). The covariance has principal axes with a variance each, shrunk by the estimator of
+Ledoit and Wolf (2004), and the mean variance of a feature in all other directions.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+from scipy.spatial.distance import cdist
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.decomposition import PCA
+from sklearn.utils import gen_batches
+
+from neurocontrast.documents.notice import Notice
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
+from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
+from neurocontrast.seeds import derive_seed
+
+MIN_SUBJECTS = 20
+"""Fewer training subjects cannot say what is usual."""
+MIN_SITE_SUBJECTS = 5
+"""A site with fewer subjects has no centre of its own; such sites share one."""
+MAX_AXES = 50
+"""Principal axes with a variance of their own; a fifth of the scans at most."""
+MAX_REFERENCE = 1000
+"""Of more training scans this many are drawn, by subject."""
+N_FOLDS = 5
+ENOUGH = 0.75
+"""Training folds with a smaller share of the scans learn usual distances of their own, which are larger."""
+RARE = 0.001
+"""More scans outside than chance gives with this probability are warned about."""
+_OTHER = "(other sites)"
+LEVELS = np.linspace(0.0, 100.0, 201)
+"""Percentiles at which the distances of training scans are kept."""
+_BLOCK_ROWS = 4096
+
+
+class DistributionError(ValueError):
+    """Training scans from which it cannot be learned what is usual."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingDistribution:
+    """Centres, spread and usual distances of training scans; nothing of a single person.
+
+    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a
+    feature that does not vary there. `axes` (p, k) and `variances` (k,) are of the principal axes
+    of the scaled features within sites, `remainder` of every direction orthogonal to them. `usual`
+    (n sites, 201) are distances of training scans at percentiles 0, 0.5 … 100: the same for every
+    site, but of each site its own in probes of earlier versions.
+    """
+
+    sites: tuple[str, ...]
+    centres: Floats
+    scale: Floats
+    axes: Floats
+    variances: Floats
+    remainder: float
+    usual: Floats
+
+    def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
+        """Return the distance of each scan (n, p) to the nearest centre (n,), and which centre that is (n,)."""
+        centres = self._whiten(self.centres)
+        parts = gen_batches(max(1, len(x)), _BLOCK_ROWS)
+        found = np.concatenate([cdist(self._whiten(x[part]), centres) for part in parts])
+        return found.min(axis=1), found.argmin(axis=1)
+
+    def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
+        """Return the distance of each scan, and its percentile among usual distances from the same centre."""
+        distances, centres = self.nearest(x)
+        return distances, np.array(
+            [place(*each) for each in zip(distances, self.usual[centres], strict=True)], float
+        )
+
+    def _whiten(self, x: npt.NDArray[np.floating]) -> Floats:
+        """Return scans in coordinates (n, k + p) in which Euclid's distance is that of Mahalanobis."""
+        scaled = x / self.scale
+        along = scaled @ self.axes
+        rest = (scaled - along @ self.axes.T) / np.sqrt(self.remainder)
+        return np.hstack([along / np.sqrt(self.variances), rest])
+
+
+def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
+    """Return the percentile of distances among usual ones, ties in their middle."""
+    found = np.asarray(distance)
+    return (np.interp(found, usual, LEVELS) + 100.0 - np.interp(-found, -usual[::-1], LEVELS)) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The distribution of all scans that a probe is fitted on, and the distance of each, its subject left out.
+
+    `rows` (n,) are those of the plan, `distances` (n,) are measured by the distribution of other
+    subjects.
+    """
+
+    distribution: TrainingDistribution
+    rows: Rows
+    distances: Floats
+
+    def score(self, plan: Plan, rows: Rows) -> Floats:
+        """Return distance and percentile (n, 2) of rows of a plan, each measured without its own subject."""
+        scores = np.column_stack(
+            self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
+        )
+        own = np.isin(rows, self.rows)
+        scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
+        scores[own, 1] = place(scores[own, 0], self.distribution.usual[0])
+        return scores
+
+    def score_held_out(self, plan: Plan, split: Split) -> Floats:
+        """Return distance and percentile (n, 2) of the test rows from the training rows."""
+        drawn = np.isin(split.train, self.rows)
+        x_train, x_test = plan.design_of_distances()(split.train, split.test)
+        rows = split.train[drawn]
+        seed = derive_seed("outlyingness", plan.settings.seed, split.fold)
+        known: dict[str, Any] = {}
+        if len(rows) >= ENOUGH * len(self.rows):
+            known["n_axes"] = len(self.distribution.variances)
+            known["distances"] = self.distances[np.isin(self.rows, rows)]
+        found = fit_distribution(
+            x_train[drawn], plan.sites[rows], plan.subjects[rows], seed=seed, **known
+        )[0]
+        return np.column_stack(found.percentiles(x_test))
+
+
+def training_reference(plan: Plan) -> Reference | str | None:
+    """Return where the scans of a plan lie, or why that is not known; None if the settings leave it out."""
+    if not plan.settings.outlyingness:
+        return None
+    fitted = plan.fitted_rows
+    seed = derive_seed("outlyingness", plan.settings.seed)
+    rows = fitted[draw_subjects(plan.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
+    design = plan.design_of_distances()
+    x = design(fitted if design.steps else rows, rows)[
+        1
+    ]  # steps are estimated on all scans, as those of the probe
+    try:
+        distribution, distances = fit_distribution(
+            x, plan.sites[rows], plan.subjects[rows], seed=seed
+        )
+    except DistributionError as error:
+        return str(error)
+    return Reference(distribution, rows, distances)
+
+
+def fit_distribution(
+    x: npt.NDArray[np.floating],
+    sites: Texts,
+    subjects: Texts,
+    *,
+    seed: int,
+    n_axes: int | None = None,
+    distances: Floats | None = None,
+) -> tuple[TrainingDistribution, Floats]:
+    """Learn where training scans lie, and the distance (n,) of each from the other four fifths of subjects.
+
+    `distances` are given where they are known, with the number of axes that they were measured
+    along.
+    """
+    n_subjects = len(set(subjects))
+    if n_subjects < MIN_SUBJECTS:
+        raise DistributionError(f"fewer than {MIN_SUBJECTS} training subjects ({n_subjects})")
+    n_axes = n_axes or max(1, min(MAX_AXES, len(x) // 5))
+    whole = _fit_shape(x, sites, subjects, n_axes)
+    if distances is None:
+        distances = np.empty(len(x))
+        folds = SiteStratifiedGroupKFold(N_FOLDS, kind="categorical", random_state=seed)
+        for train, test in folds.split(x, sites, subjects, sites):
+            distances[test] = _fit_shape(x[train], sites[train], subjects[train], n_axes).nearest(
+                x[test]
+            )[0]
+    return replace(
+        whole, usual=np.tile(np.percentile(distances, LEVELS), (len(whole.sites), 1))
+    ), distances
+
+
+def _fit_shape(
+    x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
+) -> TrainingDistribution:
+    """Return centres and covariance, without usual distances; these are alike only with as many axes."""
+    features: Floats = np.asarray(x, dtype=np.float64)
+    names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
+    n_subjects = pd.Series(subjects).groupby(names).transform("nunique")
+    names, codes = np.unique(
+        np.where(n_subjects < MIN_SITE_SUBJECTS, _OTHER, names), return_inverse=True
+    )
+    centres = np.stack([features[codes == code].mean(axis=0) for code in range(len(names))])
+    residuals = features - centres[codes]
+    scale = np.sqrt((residuals**2).sum(axis=0) / max(1, len(features) - len(names)))
+    scale = np.where(
+        scale > 1e-10 * np.maximum(np.abs(features).max(axis=0), 1e-300), scale, np.inf
+    )
+    varying = np.isfinite(scale)
+    if not varying.any():
+        raise DistributionError("no feature varies within the training sites")
+    scaled = residuals[:, varying] / scale[varying]
+    pca = PCA(min(n_axes, *scaled.shape), random_state=0)
+    along = pca.fit_transform(scaled)
+    drawn = float(ledoit_wolf_shrinkage(along, assume_centered=True))
+    own = pca.explained_variance_
+    variances = (1 - drawn) * own + drawn * own.mean()
+    axes = np.zeros((features.shape[1], len(own)))
+    axes[varying] = pca.components_.T
+    # The scaled features have a variance of 1; what is left in sample, after the axes were fitted
+    # to it, is too small.
+    return TrainingDistribution(
+        tuple(map(str, names)), centres, scale, axes, variances, 1.0, np.empty((0, 201))
+    )
+
+
+def count_outside(
+    scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
+) -> tuple[dict[str, Any], list[Notice]]:
+    """Return the number of scans outside, of all and by site, and a warning where more are than chance gives.
+
+    Scans without a percentile are not counted.
+    """
+    values = np.asarray(percentiles, dtype=float)
+    known = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
+    known["outside"] = known["percentile"] > threshold
+    sites = known.groupby("site").agg(
+        n=("outside", "size"),
+        n_outside=("outside", "sum"),
+        median_percentile=("percentile", "median"),
+    )
+    n = len(known)
+    n_outside = int(known["outside"].sum())
+    share = 1 - threshold / 100
+    about = {
+        "reference": reference,
+        "threshold_percentile": threshold,
+        "n_outside": n_outside,
+        "n": n,
+    }
+    counts = about | {"by_site": sites.reset_index().to_dict("records")}
+    if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
+        return counts, []
+    where = [
+        f"{each.Index} {each.n_outside} of {each.n}"
+        for each in sites[sites["n_outside"] > 0].itertuples()
+    ]
+    numbers = {"n_outside": n_outside, "n": n, "threshold": threshold, "expected": share * n}
+    return counts, [Notice.of("outside_distribution", where=", ".join(where[:8]), **numbers)]

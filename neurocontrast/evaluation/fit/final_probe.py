@@ -1,0 +1,128 @@
+"""Fit the probe that is stored on all scans of a plan, of a run of members one to each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from neurocontrast.evaluation.fit.distribution import TrainingDistribution
+from neurocontrast.evaluation.fit.stored_probe import FittedProbe
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.probes.designs import FeatureDesign
+from neurocontrast.evaluation.probes.estimators import FittedModel
+from neurocontrast.evaluation.probes.fitting import Prediction, average_members, fit_probe
+from neurocontrast.evaluation.probes.members import designs_of
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import Pairs
+from neurocontrast.provenance import CONTENT, KnownPeople
+
+
+def fit_on_all(
+    plan: Plan,
+    *,
+    encoder: str | None,
+    distribution: TrainingDistribution | None = None,
+    weight: float | None = None,
+    chosen: Sequence[Prediction] = (),
+    pairs: Sequence[Pairs] = (),
+) -> tuple[Prediction, FittedProbe | None]:
+    """Fit the probe on all scans of a plan (`Plan.fitted_rows`) after choices on inner folds.
+
+    A `weight` of the network's block is taken as it is, and not chosen anew. `chosen` are earlier
+    fits, one a member, whose strength and weight are taken; `pairs` the rows to fit and those to
+    try a strength and weight on, for each member, in place of inner folds. Returns what the probe
+    says of these scans, and the probe to be stored; None where `Plan.why_not_stored` says so.
+    """
+    rows = plan.fitted_rows
+    on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
+    designs = designs_of(plan.design())
+    predictions = []
+    models = []
+    for number, of_member in enumerate(designs):
+        assert isinstance(of_member, FeatureDesign)
+        settings = plan.settings
+        if chosen:
+            # The grids hold what was chosen, so that the probe is stored as it was evaluated.
+            strength = (chosen[number].strength,)
+            settings = settings.model_copy(update={"C": strength, "alpha": strength})
+            weight = chosen[number].weight
+        of_pairs = None
+        if pairs:
+            of_pairs = pairs[number]
+        predicted, model = fit_probe(
+            replace(of_member, weight=weight),
+            plan.target,
+            on_all,
+            replace(plan.context, settings=settings, seed=plan.final_seed),
+            estimator=plan.estimator,
+            pairs=of_pairs,
+        )
+        predictions.append(predicted)
+        if model is not None:
+            models.append(model)
+    predicted = predictions[0]
+    if plan.members:
+        predicted = average_members(predictions, plan.target, rows, plan.settings)
+    if plan.why_not_stored is not None or len(models) < len(designs):
+        return predicted, None
+    return predicted, _as_stored(plan, predicted, models, encoder, distribution)
+
+
+def _as_stored(
+    plan: Plan,
+    predicted: Prediction,
+    models: Sequence[FittedModel],
+    encoder: str | None,
+    distribution: TrainingDistribution | None,
+) -> FittedProbe:
+    """Return the probe to be stored of a model, or of one model a member, fitted on all scans."""
+    target = plan.target
+    rows = plan.fitted_rows
+    n_classes = len(target.classes)
+    means = []
+    scales = []
+    coefficients = []
+    intercepts = []
+    for model in models:
+        assert model.scaler is not None  # as that of every built-in probe
+        of_model = np.atleast_2d(model.estimator.coef_).T
+        if model.axes is not None:
+            of_model = model.axes @ of_model
+        # A block with weight 0 is infinitely far away: files hold finite numbers that say the same.
+        is_read = np.isfinite(model.scaler.scale_)
+        means.append(model.scaler.mean_)
+        scales.append(np.where(is_read, model.scaler.scale_, 1.0))
+        coefficients.append(np.where(is_read[:, None], of_model, 0.0))
+        intercepts.append(np.atleast_1d(model.estimator.intercept_))
+    threshold: float | str = plan.settings.threshold
+    if predicted.threshold is not None:
+        threshold = predicted.threshold
+    intercept = intercepts[0]
+    if plan.members:
+        intercept = np.stack(intercepts)
+    people = KnownPeople.of_rows(plan.subjects[rows], plan.table[CONTENT].iloc[rows])
+    shares = np.zeros(0)
+    if n_classes:
+        shares = np.bincount(target.values[rows], minlength=n_classes) / len(rows)
+    return FittedProbe(
+        name=str(plan.probe.name),
+        target=target.name,
+        kind=target.kind,
+        classes=target.classes,
+        strength=predicted.strength,
+        threshold=threshold,
+        shares=shares,
+        encoder=encoder,
+        trained_on=people.subjects or frozenset(),
+        trained_contents=people.contents,
+        contents_complete=people.is_complete,
+        n_scans=len(rows),
+        distribution=distribution,
+        blocks=plan.blocks,
+        members=plan.members,
+        mean=np.concatenate(means),
+        scale=np.concatenate(scales),
+        coefficients=np.concatenate(coefficients),
+        weight=predicted.weight,
+        intercept=intercept,
+    )

@@ -1,0 +1,63 @@
+"""Fit the models of a plan: their predictions out of fold, and the probe of all scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from neurocontrast.evaluation.fit.distribution import Reference, training_reference
+from neurocontrast.evaluation.fit.final_probe import fit_on_all
+from neurocontrast.evaluation.fit.out_of_fold import Models, OutOfFold, cross_validate_model
+from neurocontrast.evaluation.fit.stored_probe import FittedProbe
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.probes.fitting import Prediction
+from neurocontrast.progress import SILENT, Progress
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Predictions of the models of a plan, and the probe of all scans."""
+
+    models: Models
+    """Out-of-fold predictions of each model."""
+    reference: Reference | str | None
+    """Distribution of the scans that the probe was fitted on; the reason why there is none; None
+    if not asked for."""
+    probe: FittedProbe | None
+    """Probe fitted on all scans, if it can be stored."""
+
+
+def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
+    """Fit every model in every split, and the probe to be stored on all scans."""
+    models = predict_out_of_fold(plan, progress)
+    reference = training_reference(plan)
+    return Fits(models, reference, _fit_final(plan, models["embedding"], reference))
+
+
+def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Models:
+    """Predict the test scans of every split by every model."""
+    n_fits = len(plan.models) * len(plan.splits)
+    models = {}
+    with progress.task("Fitting models", n_fits, "fold") as task:
+        for model in plan.models:
+            models[model.name] = cross_validate_model(plan, model, advance=task.advance)
+    return models
+
+
+def _fit_final(
+    plan: Plan, embedding: OutOfFold, reference: Reference | str | None
+) -> FittedProbe | None:
+    """Fit the probe that is stored; None where `Plan.why_not_stored` says so.
+
+    Of the fixed design strength and weight are those of its one split.
+    """
+    if plan.why_not_stored is not None:
+        return None
+    distribution = None
+    if isinstance(reference, Reference):
+        distribution = reference.distribution
+    chosen: Sequence[Prediction] = ()
+    if plan.fixed:
+        chosen = embedding.fits[0].members or (embedding.fits[0],)
+    encoder = plan.info.encoder_digest
+    return fit_on_all(plan, encoder=encoder, distribution=distribution, chosen=chosen)[1]

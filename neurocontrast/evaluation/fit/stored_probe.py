@@ -1,0 +1,326 @@
+"""A probe fitted on all scans, as two files that can be applied to other embeddings: ``probe.json``, ``probe.npz``.
+
+A few scans of a new site whose truth is known take its bias out of the predictions.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError, model_validator
+from scipy.optimize import brentq
+from scipy.special import expit, logit, softmax
+
+from neurocontrast.documents.result import FILE, read_evaluation
+from neurocontrast.evaluation.fit.distribution import TrainingDistribution
+from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.probes.designs import Block
+from neurocontrast.evaluation.probes.members import Member
+from neurocontrast.evaluation.rows import Floats, check_same_encoder
+from neurocontrast.evaluation.target import Kind
+from neurocontrast.exceptions import CheckpointError, DataError
+from neurocontrast.files import atomic_path, digest_of_file, write_json
+from neurocontrast.provenance import KnownPeople, version
+from neurocontrast.reading import DAMAGE, read_arrays, read_json
+
+FOLDER = "probe"
+"""Folder of an evaluation in which the probe is."""
+_DESCRIPTION = "probe.json"
+_ARRAYS = "probe.npz"
+_REMEDY = "Copy the evaluation again."
+_FORMAT = 1
+MIN_SHOTS = 5
+"""A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""
+_FAR = 30.0  # no shift of log-odds is larger
+_EPSILON = 1e-9
+_LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
+_PEOPLE = ("trained_on", "trained_contents")
+_GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
+
+
+class FittedProbe(BaseModel):
+    """Standardisation and coefficients of a linear probe, and the meaning of its numbers.
+
+    Arrays are in ``probe.npz``, and all else, with these names, is in ``probe.json``.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    name: str
+    """Kind of probe."""
+    target: str
+    """Column that is predicted."""
+    kind: Kind
+    classes: tuple[str, ...]
+    """Classes of the target, of two the positive one last; empty for numbers."""
+    strength: StrictFloat
+    """Strength of the penalty, chosen on inner folds."""
+    threshold: StrictFloat | Literal["half", "prevalence"]
+    """Probability from which a scan is positive; for several classes, and numbers, the rule of the decision."""
+    mean: np.ndarray
+    scale: np.ndarray
+    """Standardisation (p,) of the features."""
+    coefficients: np.ndarray
+    intercept: np.ndarray
+    """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of classes of several
+    classes, else 1. They give numbers, or log-odds. Of M members intercepts are (M, k)."""
+    shares: np.ndarray
+    """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
+    encoder: str | None
+    """Digest of the weights of the encoder; None if the embeddings do not say."""
+    trained_on: frozenset[str]
+    """Digests of the subjects that the probe was fitted on."""
+    n_scans: StrictInt
+    trained_contents: frozenset[str] = frozenset()
+    """Digests of the contents of these subjects' scans; none of earlier versions."""
+    contents_complete: bool = False
+    """Whether all of these scans have digests."""
+    distribution: TrainingDistribution | None = None
+    """Distribution of the training scans."""
+    blocks: tuple[Block, ...] = ()
+    """Blocks of joined features, or the network and the components of one encoder; else empty."""
+    members: tuple[Member, ...] = ()
+    """Members of a run, each with its own probe, whose predictions are averaged; else empty."""
+    weight: StrictFloat | None = None
+    """Weight of the network's block beside the components, which `scale` holds; else None. Of members
+    the mean."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fit(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Leave out a threshold that does not go with the kind of target, so that it counts as damaged."""
+        fits = isinstance(given.get("threshold"), str) != (given.get("kind") == "binary")
+        return given if fits else {**given, "threshold": None}
+
+    @property
+    def people(self) -> KnownPeople:
+        """The people that the probe was fitted on."""
+        return KnownPeople(self.trained_on, self.trained_contents, self.contents_complete)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that the probe needs."""
+        return len(self.mean)
+
+    def predict(self, features: npt.NDArray[np.floating]) -> Floats:
+        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
+        x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
+        if not self.members:
+            return self._scores(x @ self.coefficients + self.intercept)
+        scores = []
+        start = 0
+        for member, intercept in zip(self.members, self.intercept, strict=True):
+            columns = slice(start, start + member.n_features)
+            start += member.n_features
+            margins = x[:, columns] @ self.coefficients[columns] + intercept
+            scores.append(self._scores(margins))
+        mean: Floats = np.mean(scores, axis=0)
+        return mean
+
+    def _scores(self, margins: Floats) -> Floats:
+        """Turn log-odds (n, k) into probabilities; numbers stay."""
+        if self.kind == "multiclass":
+            return softmax(margins, axis=1)
+        return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
+
+    def check_encoder(
+        self, digest: str | None, n_features: int, *, place: str, what: str = "the probe"
+    ) -> str | None:
+        """Refuse features of another encoder than the probe's; return a warning where nobody says which it was."""
+        return check_same_encoder(
+            self.encoder,
+            digest,
+            n_expected=self.n_features,
+            n_found=n_features,
+            parameter=place,
+            what=what,
+        )
+
+    def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
+        """Return the class codes of scores that `predict` gave."""
+        shares = self.shares if self.threshold == "prevalence" else None
+        return decide(self.kind, scores, threshold=self.threshold, shares=shares)
+
+
+def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
+    """Write ``probe.npz``, then ``probe.json`` with its digest; the folder is made.
+
+    Neither holds features of a person, but means of sites and what people have in common.
+    ``trained_on`` and ``trained_contents`` hold digests of subjects and of their scans, so that
+    `load_probe` can say who was trained on: whoever has identifiers or scans can recompute them.
+    """
+    folder = Path(folder)
+    arrays = {name: getattr(probe, name) for name in _LINEAR}
+    about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
+    about |= probe.model_dump(
+        mode="json", exclude={*_LINEAR, "blocks", "members", "distribution", *_PEOPLE}
+    )
+    about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
+    about["positive"] = probe.classes[1] if probe.kind == "binary" else None
+    if probe.weight is None:
+        del about["weight"]
+    if probe.blocks:
+        about["blocks"] = [block._asdict() for block in probe.blocks]
+    if probe.members:
+        about["members"] = list(map(Member._asdict, probe.members))
+    if probe.distribution is not None:
+        arrays |= {
+            f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
+        }
+        about["distribution"] = {"sites": list(probe.distribution.sites)}
+    with atomic_path(folder / _ARRAYS) as temporary:
+        np.savez(temporary, **arrays)
+    about |= {name: sorted(getattr(probe, name)) for name in _PEOPLE}
+    about["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
+    write_json(folder / _DESCRIPTION, about)
+
+
+def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
+    """Read a probe from its folder, or from the evaluation that holds it.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none, or it is damaged or has been changed since it was written.
+    """
+    folder = _find(Path(path))
+    about, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
+    try:
+        distribution = None
+        if about.get("distribution") is not None:
+            found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
+            found["remainder"] = float(found["remainder"])
+            distribution = TrainingDistribution(tuple(about["distribution"]["sites"]), **found)
+        linear = {name: arrays[name] for name in _LINEAR}
+        probe = FittedProbe.model_validate({**about, **linear, "distribution": distribution})
+        with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
+            row = np.zeros((1, probe.n_features))
+            n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
+            # Intercepts of several probes, which an earlier version averaged, would be added up.
+            n_of_members = sum(map(attrgetter("n_features"), probe.members))
+            shape: tuple[int, ...] = (n_scores,)
+            if probe.members:
+                shape = (len(probe.members), n_scores)
+            fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == shape
+            fits = (
+                fits
+                and n_of_members in (0, probe.n_features)
+                and probe.coefficients.shape == (probe.n_features, n_scores)
+                and probe.predict(row).size > 0
+            )
+            # What earlier versions stored of a support vector machine, and of numbers kept within a
+            # range.
+            fits = fits and "platt_slope" not in arrays and about.get("limits") is None
+            if probe.distribution is not None:
+                probe.distribution.percentiles(row)
+    except ValidationError as error:
+        wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
+        raise CheckpointError(
+            f"{folder / _DESCRIPTION}: {wrong} missing or damaged. {_REMEDY}"
+        ) from None
+    except DAMAGE:
+        fits = False
+    if not fits:
+        raise CheckpointError(
+            f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}"
+        )
+    return probe
+
+
+def _find(path: Path) -> Path:
+    for folder in (path, path / FOLDER):
+        if (folder / _DESCRIPTION).is_file():
+            return folder
+    if not (path / FILE).is_file():
+        what = "probe" if path.is_dir() else "such folder"
+        raise CheckpointError(
+            f"{path}: there is no {what}. Give an evaluation directory, or its folder '{FOLDER}'."
+        )
+    try:
+        why = read_evaluation(path).probe.why_not_stored
+    except DataError:
+        why = None
+    raise CheckpointError(
+        f"{path}: this evaluation holds no probe: {why or 'its folder has been removed'}. Evaluate again with --probe "
+        "logistic or ridge, on features that are not adjusted; any other estimator can be tested on another table "
+        "with --test."
+    )
+
+
+def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
+    """Return the description of a probe, and the arrays that belong to it."""
+    content = read_json(description, error=CheckpointError, remedy=_REMEDY)
+    if content.get("format") != _FORMAT:
+        found = f"format {content.get('format')!r} is not known (this version reads {_FORMAT})"
+        raise CheckpointError(f"{description}: {found}.")
+    about = content.get("arrays")
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{description}: 'arrays' missing or damaged. {_REMEDY}")
+    if not path.is_file():
+        raise CheckpointError(f"{path}: missing next to {_DESCRIPTION}. {_REMEDY}")
+    if digest_of_file(path) != about.get("sha256"):
+        raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
+    stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
+    return content, {name: array.astype(np.float64) for name, array in stored.items()}
+
+
+@dataclass(frozen=True)
+class SiteShift:
+    """What is added to the predictions of a site."""
+
+    n_subjects: int
+    """Number of labelled subjects of the site."""
+    shift: float | None
+    """In the units of the target, or in log-odds; None where the labelled subjects cannot tell it."""
+    standard_error: float | None = None
+    """Of the shift; None for log-odds."""
+
+
+def fit_shifts(
+    scores: Floats, truths: Floats, sites: pd.Series, subjects: pd.Series, kind: str
+) -> dict[str, SiteShift]:
+    """Return the shift of each site, from scans with a known truth (1 for the positive class, 0 for the other).
+
+    Of a continuous target it is the mean error, of two classes the intercept of a logistic
+    regression whose offset is the log-odds. Several scans of a subject count as one.
+    """
+    labelled = pd.DataFrame(
+        {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
+    )
+    shifts = {}
+    for site, part in labelled.groupby("site"):
+        people = part.groupby("subject")[["score", "truth"]].mean()
+        n = len(people)
+        score = people["score"].to_numpy()
+        truth = people["truth"].to_numpy()
+        if n < MIN_SHOTS or (kind == "binary" and not 0 < truth.mean() < 1):
+            shifts[str(site)] = SiteShift(n, None)
+        elif kind == "continuous":
+            error = truth - score
+            shifts[str(site)] = SiteShift(
+                n, float(error.mean()), float(error.std(ddof=1) / np.sqrt(n))
+            )
+        else:
+            odds = logit(np.clip(score, _EPSILON, 1 - _EPSILON))
+            found = brentq(lambda shift: expit(odds + shift).sum() - truth.sum(), -_FAR, _FAR)  # noqa: B023
+            shifts[str(site)] = SiteShift(n, float(found))
+    return shifts
+
+
+def shift_scores(
+    scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str
+) -> Floats:
+    """Return the scores with the shift of each site added; sites without one keep theirs."""
+    known = {site: found.shift for site, found in shifts.items() if found.shift is not None}
+    added = np.array([known.get(site, 0.0) if isinstance(site, str) else 0.0 for site in sites])
+    if kind == "continuous":
+        return scores + added
+    return np.where(
+        added == 0, scores, expit(logit(np.clip(scores, _EPSILON, 1 - _EPSILON)) + added)
+    )

@@ -1,0 +1,205 @@
+"""Figures of the models of a plan: metrics with intervals, and what one model reaches above another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.documents.figures import Increment, Interval, Metric, ModelFigures
+from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.measure.significance import fold_p_value, holm
+from neurocontrast.evaluation.measure.tables import model_prefix
+from neurocontrast.evaluation.measure.uncertainty import (
+    MAX_RANKED,
+    Resamples,
+    bootstrap_metrics,
+    count_resamples,
+)
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    RANKED,
+    explain_undefined,
+    explain_value,
+    finite_or_none,
+)
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.seeds import derive_seed
+
+Drawn = Mapping[str, Resamples]
+"""Resamples of a model, by metric."""
+_LEADING = ("embedding", "baseline")
+"""Models that every plan has."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of all models, by metric."""
+
+    metrics: dict[str, Metric]
+    """Metrics of the embedding."""
+    baseline: dict[str, Metric] = field(default_factory=dict)
+    """Metrics of the covariates."""
+    increment: dict[str, Increment] = field(default_factory=dict)
+    """The embedding minus the covariates."""
+    models: dict[str, ModelFigures] = field(default_factory=dict)
+    """Figures of the further models by their keys."""
+
+    def pooled(self, model: str, metric: str) -> float | None:
+        """Return a metric of all predictions of a model together; None where it has none."""
+        metrics = {"embedding": self.metrics, "baseline": self.baseline}.get(model)
+        if metrics is None:
+            metrics = self.models.get(model, ModelFigures()).metrics
+        return metrics.get(metric, Metric()).pooled
+
+
+def metric_summary(
+    plan: Plan, folds: pd.DataFrame, models: Models, progress: Progress = SILENT
+) -> Figures:
+    """Return the metrics of all models with their intervals, and the embedding minus each of them.
+
+    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all
+    out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
+    resamples of the plan's units. A metric that is not defined is None and has a ``reason``.
+    """
+    drawn = _draw(plan, models, progress)
+    target = plan.target
+    tested = models["embedding"].tested
+    reason = explain_undefined(target.kind, target.values[tested], target.classes)
+    metrics = {}
+    for name in models:
+        metrics[name] = _describe_metrics(plan, folds, name, drawn[name], reason)
+    increments = {}
+    for model in plan.models:
+        if model.baseline:
+            gains = _subtract(plan, drawn["embedding"], drawn[model.name])
+            increments[model.name] = _with_p_values(gains, folds, model.name)
+    _adjust_p_values(increments)
+    gains_of_pairs = {}
+    for pair, without in _pairs(plan).items():
+        gains_of_pairs[pair] = _subtract(plan, drawn[pair], drawn[without])
+    further = {}
+    for name in models:
+        if name in _LEADING:
+            continue
+        further[name] = ModelFigures(
+            metrics=metrics[name],
+            increment=increments.get(name, {}),
+            gain=gains_of_pairs.get(name, {}),
+        )
+    return Figures(
+        metrics["embedding"],
+        metrics["baseline"],
+        _subtract(plan, drawn["embedding"], drawn["baseline"]),
+        further,
+    )
+
+
+def _draw(plan: Plan, models: Models, progress: Progress) -> Mapping[str, Drawn]:
+    """Draw the metrics of all models in the same resamples of the plan's units."""
+    rows = models["embedding"].tested
+    too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
+    with progress.task("Resampling", None, "resample") as task:
+        return bootstrap_metrics(
+            plan.target,
+            models,
+            plan.units.labels,
+            n_bootstraps=count_resamples(plan.settings.n_bootstraps, len(rows)),
+            seed=derive_seed("intervals", plan.settings.seed),
+            rows=rows,
+            plain=RANKED if too_long else (),
+            advance=task.advance,
+        )
+
+
+def _describe_metrics(
+    plan: Plan, folds: pd.DataFrame, model: str, drawn: Drawn, reason: str | None
+) -> dict[str, Metric]:
+    """Return the metrics of a model over folds, and of all predictions together.
+
+    `reason` says why metrics of the tested scans are not defined.
+    """
+    metrics = {}
+    for name in plan.target.metric_names:
+        # Within one fold, a metric and its mean within folds are one.
+        column = model_prefix(model) + name.removesuffix("_within_fold")
+        per_fold = np.array([])
+        if column in folds:
+            per_fold = folds[column].dropna().to_numpy(dtype=float)
+        mean = None
+        if len(per_fold):
+            mean = finite_or_none(per_fold.mean())
+        deviation = None
+        if len(per_fold) > 1:
+            deviation = finite_or_none(per_fold.std(ddof=1))
+        pooled, interval = _estimate(plan, drawn[name])
+        metric = Metric(
+            mean=mean,
+            sd=deviation,
+            pooled=pooled,
+            interval=interval,
+            n_folds_defined=len(per_fold),
+        )
+        if pooled is None:
+            metric = metric.model_copy(update={"reason": explain_value(name, reason)})
+        metrics[name] = metric
+    return metrics
+
+
+def _subtract(plan: Plan, model: Drawn, other: Drawn) -> dict[str, Increment]:
+    """Return each metric of a model minus that of another one."""
+    gains = {}
+    for name in plan.target.metric_names:
+        difference, interval = _estimate(plan, model[name] - other[name])
+        gains[name] = Increment(difference=difference, interval=interval)
+    return gains
+
+
+def _estimate(plan: Plan, resamples: Resamples) -> tuple[float | None, Interval]:
+    """Return the value of a figure, and its interval."""
+    figure = resamples.figure(level=plan.settings.confidence_level)
+    low = figure["low"]
+    high = figure["high"]
+    if low is None or high is None:
+        return figure["value"], None
+    return figure["value"], (low, high)
+
+
+def _with_p_values(
+    gains: Mapping[str, Increment], folds: pd.DataFrame, other: str
+) -> dict[str, Increment]:
+    """Add the p-values over folds of the embedding and another model having the same metric."""
+    tested = {}
+    for name, gain in gains.items():
+        column = name.removesuffix("_within_fold")
+        p_value = None
+        if column in folds and name not in DESCRIPTIVE:
+            # Of a descriptive metric, neither more nor less is better.
+            theirs = folds[model_prefix(other) + column].astype(float)
+            p_value = fold_p_value(folds[column].astype(float) - theirs, folds)
+        tested[name] = gain.model_copy(update={"p_value": p_value})
+    return tested
+
+
+def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
+    """Adjust the p-values of each metric by Holm, where there are several baselines."""
+    if len(increments) < 2:
+        return
+    for name in next(iter(increments.values())):
+        adjusted = holm([gains[name].p_value for gains in increments.values()])
+        for gains, p_value in zip(increments.values(), adjusted, strict=True):
+            gains[name] = gains[name].model_copy(update={"p_adjusted": p_value})
+
+
+def _pairs(plan: Plan) -> dict[str, str]:
+    """Return the models with the embedding beside, and for each the model without."""
+    names = set(map(attrgetter("name"), plan.models))
+    pairs = {}
+    for model in plan.models:
+        if model.baseline is not None and model.baseline.beside in names:
+            pairs[model.name] = model.baseline.beside
+    return pairs

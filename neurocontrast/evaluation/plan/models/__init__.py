@@ -1,0 +1,42 @@
+"""The models of an evaluation.
+
+A new model is a function of a plan that makes it, and a place in `MODELS`. What needs images, or a
+network, is added to the plan by the command that has them (`Plan.with_model`).
+"""
+
+from neurocontrast.evaluation.plan.models.beside import make_regional_beside
+from neurocontrast.evaluation.plan.models.components import make_components
+from neurocontrast.evaluation.plan.models.covariates import make_baseline
+from neurocontrast.evaluation.plan.models.kernel import make_kernel
+from neurocontrast.evaluation.plan.models.model import (
+    Baseline,
+    ConstantModel,
+    GivenModel,
+    Model,
+    ProbeModel,
+)
+from neurocontrast.evaluation.plan.models.network import make_network
+from neurocontrast.evaluation.plan.models.regional import make_regional
+
+__all__ = [
+    "MODELS",
+    "Baseline",
+    "ConstantModel",
+    "GivenModel",
+    "Model",
+    "ProbeModel",
+]
+
+MODELS = (
+    make_baseline,
+    make_components,
+    make_network,
+    make_regional,
+    make_kernel,
+    make_regional_beside,
+)
+"""Functions that make the models beside the embedding.
+
+Each returns a model of a plan, None where the plan has no use for the model, or the warning that
+says why the model is left out.
+"""

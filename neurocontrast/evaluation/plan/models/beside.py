@@ -1,0 +1,46 @@
+"""A model without an encoder and the embedding as two blocks: the gain by the embedding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neurocontrast.evaluation.plan.models.model import Baseline, ProbeModel
+from neurocontrast.evaluation.probes.designs import (
+    Design,
+    FeatureDesign,
+    PairDesign,
+)
+from neurocontrast.evaluation.probes.members import first_design, map_design
+
+if TYPE_CHECKING:
+    from neurocontrast.evaluation.plan.plan import Plan
+
+
+def make_regional_beside(plan: Plan) -> ProbeModel | None:
+    """Return the regional measures with the embedding beside them; None without such measures."""
+    for model in plan.models:
+        if model.name == "regional" and isinstance(model, ProbeModel):
+            return make_beside(plan, model)
+    return None
+
+
+def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
+    """Return the built-in probe of a baseline's features and of the embedding, as two blocks.
+
+    None for an encoder of one block, and where the user gave the estimator, which would get columns
+    of unlike scales.
+    """
+    if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
+        return None
+    baseline = Baseline(
+        f"{first.baseline.name} + embedding",
+        f"{first.baseline.plural} and the embedding",
+        beside=first.name,
+    )
+    alone = first_design(first.design)
+
+    def pair(embedding: Design) -> Design:
+        assert isinstance(embedding, FeatureDesign)
+        return PairDesign(alone, embedding)
+
+    return ProbeModel(f"{first.name}_beside", map_design(plan.design(), pair), baseline=baseline)

@@ -1,0 +1,222 @@
+"""A model of an evaluation: a name, a matrix of the scans, and an estimator that predicts test folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pandas as pd
+from sklearn.base import BaseEstimator
+
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import ModelNames
+from neurocontrast.documents.result import Probe as EstimatorSection
+from neurocontrast.evaluation.probe_kinds import PROBES, Probe
+from neurocontrast.evaluation.probes.designs import WEIGHTS, scaler_of, weighed
+from neurocontrast.evaluation.probes.estimators import describe_own
+from neurocontrast.evaluation.probes.fitting import (
+    FitContext,
+    Prediction,
+    constant_prediction,
+    fit_each,
+)
+from neurocontrast.evaluation.probes.members import Designs, designs_of
+from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.target import Target
+
+
+class Baseline(NamedTuple):
+    """How reports and warnings name a model that the embedding is tested against."""
+
+    name: str
+    """In tables and legends."""
+    plural: str
+    """In a sentence, a plural."""
+    over: str = ""
+    """Name of the information in the scans that the encoder adds nothing to where the model does as
+    well; empty: no warning says so."""
+    of: str = ""
+    """Name of the first model of the same measures, of which this is a second one; else empty."""
+    lacks: str = ""
+    """Part of the embedding that the model does without; empty without an encoder."""
+    beside: str = ""
+    """Name of the model whose features have the embedding beside them; empty for other models."""
+
+    def describe(self) -> ModelNames:
+        """Return the entry of ``rivals`` in ``evaluation.json``."""
+        return ModelNames(
+            name=self.name,
+            what=self.plural,
+            of=self.of or None,
+            lacks=self.lacks or None,
+            beside=self.beside or None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model of an evaluation: whatever predicts the test scans of every split."""
+
+    name: str
+    """Key in ``evaluation.json``, and beginning of the model's columns in tables.
+
+    The first model is ``embedding``.
+    """
+    baseline: Baseline | None = field(default=None, kw_only=True)
+    """Names of a model that the embedding is tested against over the folds; None for other models."""
+    covariates: tuple[str, ...] = field(default=(), kw_only=True)
+    """Columns of age, sex and the like that the baseline of covariates reads; empty for others."""
+    result_keys: Mapping[str, object] = field(default_factory=dict, kw_only=True)
+    """Further keys of ``evaluation.json``, with their values."""
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, kw_only=True)
+    """Further tables, by the name of their file."""
+    notices: tuple[Notice, ...] = field(default=(), kw_only=True)
+    """Warnings about the model."""
+
+    def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
+        """Predict the test rows of a split by a fit that has seen the training rows only."""
+        raise NotImplementedError
+
+    def describe(
+        self, target: Target, settings: EvaluationSettings, *, n_train: int
+    ) -> EstimatorSection:
+        """Describe the estimator as the section ``probe`` of ``evaluation.json`` does."""
+        raise NotImplementedError
+
+    def why_not_stored(self, settings: EvaluationSettings) -> str | None:
+        """Return why the model fitted on all scans is not written; None where the model is."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeModel(Model):
+    """An estimator fitted to a matrix of the scans: the embedding, covariates, voxels and so on.
+
+    `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that
+    the settings name.
+    """
+
+    design: Designs
+    estimator: Probe | BaseEstimator | None = None
+
+    def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
+        """Fit the estimator on the training rows, and predict the test rows."""
+        return fit_each(self.design, target, split, context, estimator=self.estimator)
+
+    def describe(
+        self, target: Target, settings: EvaluationSettings, *, n_train: int
+    ) -> EstimatorSection:
+        """Return the name, the expression and the grid of the estimator."""
+        if self.estimator is not None and not isinstance(self.estimator, Probe):
+            name, expression = describe_own(self.estimator)
+            return EstimatorSection(name=name, own=True, estimator=expression)
+        probe = self._probe(target, settings)
+        expressions = dict[str, None]()
+        for design in designs_of(self.design):
+            steps = [repr(scaler_of(design)), repr(probe.make(n_train > settings.large_table))]
+            grid = {probe.strength: probe.strengths(settings)}
+            if probe.widths:
+                steps.insert(1, "KernelPCA(kernel='rbf')")
+                grid["gamma"] = list(probe.widths)
+            if len(weighed(design)) > 1:
+                grid["weight"] = list(WEIGHTS)
+            search = f"GridSearchCV(make_pipeline({', '.join(steps)}), {grid})"
+            expressions[" ".join(search.split())] = None
+        return EstimatorSection(
+            name=probe.name or probe_name(settings, target.kind),
+            own=False,
+            estimator="; ".join(expressions),
+            title=probe.title,
+            citation=probe.citation,
+            strength_name=probe.strength,
+        )
+
+    def why_not_stored(self, settings: EvaluationSettings) -> str | None:
+        """Return why the fitted estimator is not written; None for a linear probe."""
+        if self.estimator is not None and not isinstance(self.estimator, Probe):
+            return (
+                "your own estimator is not written, which would need pickle; logistic and ridge "
+                "are, as arrays"
+            )
+        if settings.harmonise != "none" or settings.residualise:
+            return (
+                "harmonised or residualised features need sites and covariates, and what was "
+                "estimated of them"
+            )
+        return None
+
+    def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
+        """Return the built-in probe: the model's, or the one that the settings name."""
+        if isinstance(self.estimator, Probe):
+            return self.estimator
+        return PROBES[probe_name(settings, target.kind)]
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantModel(Model):
+    """The median of the training scans, or the share of each class in them."""
+
+    def predict(
+        self,
+        target: Target,
+        split: Split,
+        context: FitContext,  # noqa: ARG002
+    ) -> Prediction:
+        """Predict the same for every test row."""
+        return constant_prediction(target, split.train, len(split.test))
+
+    def describe(
+        self,
+        target: Target,
+        settings: EvaluationSettings,  # noqa: ARG002
+        *,
+        n_train: int,  # noqa: ARG002
+    ) -> EstimatorSection:
+        """Return the name and the expression of the model."""
+        name = "class shares"
+        if target.kind == "continuous":
+            name = "median"
+        return EstimatorSection(name=name, own=False, estimator=name)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenModel(Model):
+    """A model fitted elsewhere in the same splits, such as a fine-tuned network; its predictions are given.
+
+    `predictions` are of each repeat and fold; `title` names the model and `expression` describes
+    how the model was trained. `n_features` counts the features of all its members together.
+    """
+
+    title: str
+    expression: str
+    why: str
+    """Why no model of all scans is written."""
+    n_features: int
+    n_members: int = 1
+    """Networks whose predictions are averaged."""
+    predictions: Mapping[tuple[int, int], Prediction] = field(default_factory=dict)
+
+    def predict(
+        self,
+        target: Target,  # noqa: ARG002
+        split: Split,
+        context: FitContext,  # noqa: ARG002
+    ) -> Prediction:
+        """Return the predictions of the split."""
+        return self.predictions[split.repeat, split.fold]
+
+    def describe(
+        self,
+        target: Target,  # noqa: ARG002
+        settings: EvaluationSettings,  # noqa: ARG002
+        *,
+        n_train: int,  # noqa: ARG002
+    ) -> EstimatorSection:
+        """Return the name and the expression of the model."""
+        return EstimatorSection(name=self.title, own=True, estimator=self.expression)
+
+    def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
+        """Return why no model of all scans is written."""
+        return self.why

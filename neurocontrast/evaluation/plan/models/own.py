@@ -1,0 +1,71 @@
+"""The user's own estimator on other matrices than the embedding: which models can have one."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+
+from neurocontrast.documents.notice import Notice
+from neurocontrast.evaluation.plan.models.model import ProbeModel
+from neurocontrast.evaluation.probes.estimators import EstimatorError, describe_own
+from neurocontrast.evaluation.probes.fitting import fit_probe
+from neurocontrast.evaluation.probes.members import designs_of
+from neurocontrast.evaluation.splits import Split
+
+if TYPE_CHECKING:
+    from neurocontrast.evaluation.plan.plan import Plan
+    from neurocontrast.evaluation.probes.members import Designs
+    from neurocontrast.evaluation.rows import Rows
+
+_BY_POSITION = ("categorical_features", "interaction_cst", "monotonic_cst")
+"""Parameters of scikit-learn's estimators that name columns by their position."""
+
+
+def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
+    """Try the user's own estimator on training rows; return the reason if none can be fitted."""
+    if plan.estimator is None:
+        return None
+    picked = find_picked_columns(plan.estimator)
+    if picked is not None:
+        name = describe_own(plan.estimator)[0]
+        return f"{name} takes columns by their position ({picked}), which is that in the embedding"
+    split = Split(0, 0, rows, rows[:1])
+    try:
+        for of_member in designs_of(design):
+            fit_probe(
+                of_member, plan.target, split, plan.context, estimator=plan.estimator, pairs=[]
+            )
+    except EstimatorError as error:
+        return str(error).removeprefix("probe: ").rstrip(".")
+    return None
+
+
+def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
+    """Return a baseline that the plan's estimator fits; else a warning that the model is left out.
+
+    A baseline with another estimator than the embedding would compare two estimators.
+    """
+    why = why_unfit(plan, model.design, plan.splits[0].train)
+    if why is None or model.baseline is None:
+        return model
+    return Notice.of("rival_left_out", rival=model.baseline.plural, why=why)
+
+
+def find_picked_columns(estimator: BaseEstimator) -> str | None:
+    """Return the step or parameter that names columns by position; None without one."""
+    parameters = {"": estimator, **estimator.get_params(deep=True)}
+    for path, value in parameters.items():
+        name = path.rpartition("__")[2]
+        if name in _BY_POSITION and not isinstance(value, str | None):
+            return name
+        if isinstance(value, ColumnTransformer) and _picks(value):
+            return "ColumnTransformer"
+    return None
+
+
+def _picks(transformer: ColumnTransformer) -> bool:
+    chosen = map(itemgetter(2), transformer.transformers)
+    return any(not callable(columns) and columns != slice(None) for columns in chosen)

@@ -1,0 +1,291 @@
+"""Warn, before the figures, of peculiarities of the cohort and of its folds."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.levels import spelled_alike
+from neurocontrast.documents.notice import Notice
+from neurocontrast.evaluation.plan.association import cramers_v, variance_explained
+from neurocontrast.evaluation.rows import (
+    NO_SITE,
+    Labels,
+    Texts,
+    cell_texts,
+    listed,
+    site_names,
+)
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import one_of
+
+FEW_SUBJECTS = 20
+"""A class with fewer subjects is warned about."""
+RARE_SHARE = 0.3
+"""A class of two with a smaller share of the scans is warned about."""
+SITE_ASSOCIATION = 0.3
+"""Warned about: Cramér's V of site and class, or √ε² of a number that the site explains."""
+SEX_ASSOCIATION = 0.2
+"""Bias-corrected Cramér's V of sex and class that is warned about."""
+AGE_DIFFERENCE = 0.3
+"""Difference of the mean ages of two classes, in standard deviations, that is warned about."""
+AGE_ASSOCIATION = 0.15
+"""√ε² of the age that several classes explain, which is warned about."""
+_N_SITES_SHOWN = 8
+_N_UNLIKE_SHOWN = 3
+
+
+def look_at_cohort(
+    table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int
+) -> list[Notice]:
+    """Return warnings about class sizes, sites, folds, and columns that go with the target."""
+    first = np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
+    people = table.iloc[first]
+    of_people = target.subset(first)
+    notices = [
+        *_look_at_sizes(table, target),
+        *_look_at_site_spellings(table, target),
+        *_look_at_sites(table, target, min_site_n),
+        *_look_at_site_association(people, of_people),
+    ]
+    if target.kind != "continuous":
+        notices += _look_at_age(people, of_people)
+        notices += _look_at_sex(people, of_people)
+    notices += _look_at_splits(splits, target, table["subject_id"].to_numpy(dtype=object))
+    return notices
+
+
+def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
+    """Return warnings about covariates that the baseline lacks."""
+    if not used:
+        return [Notice.of("baseline_empty", reasons=_join_reasons(dropped, expected=()))]
+    reasons = _join_reasons(dropped, expected=("is the target", "is held out"))
+    if not reasons:
+        return []
+    return [Notice.of("baseline_incomplete", used=one_of(used), reasons=reasons)]
+
+
+def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str:
+    """Join the columns that are left out and the reason of each, but expected reasons."""
+    reasons = []
+    for name, why in dropped.items():
+        if why not in expected:
+            reasons.append(f"{name} {why}")
+    return "; ".join(reasons)
+
+
+def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
+    """Warn that above `large_table` training scans probes are fitted in single precision."""
+    n_train = max(len(split.train) for split in splits)
+    if n_train <= settings.large_table:
+        return []
+    strengths = ""
+    if settings.split_column is None and settings.inner_splits == "stratified":
+        strengths = ", and strengths are chosen on the first of the inner folds"
+    return [
+        Notice.of("large_table", n_train=n_train, limit=settings.large_table, strengths=strengths)
+    ]
+
+
+def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) -> Iterator[Notice]:
+    """Warn of folds that lack classes, and of scans and subjects that some or all folds leave out."""
+    if target.kind != "continuous":
+        yield from _look_at_classes_of_folds(splits, target)
+    everything = np.arange(len(subjects))
+    untested = np.setdiff1d(everything, np.concatenate([split.test for split in splits]))
+    if len(untested):
+        yield Notice.of("fold_untested", n=len(untested), n_all=len(subjects))
+    idle = set[str]()
+    for split in splits:
+        if split.held_out_site is not None:
+            used = np.concatenate([split.train, split.test])
+            idle.update(subjects[np.setdiff1d(everything, used)])
+    if idle:
+        yield Notice.of("site_shared_subjects", n=len(idle))
+
+
+def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterator[Notice]:
+    """Warn of tested classes that training lacks, and of dealt folds that test a single class.
+
+    Of a site that is held out, the warning on single-class sites says so.
+    """
+    single = []
+    for split in splits:
+        tested = np.unique(target.values[split.test])
+        unseen = np.setdiff1d(tested, target.values[split.train])
+        if len(unseen):
+            names = one_of(target.classes[code] for code in unseen)
+            yield Notice.of("fold_unseen_class", split=split.named, names=names)
+        if split.held_out_site is None and len(tested) < 2:
+            single.append(f"repeat {split.repeat} fold {split.fold}")
+    if single:
+        yield Notice.of("single_class_fold", n=len(single), names=", ".join(single[:5]))
+
+
+def _look_at_sizes(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
+    """Warn of few subjects, of rare classes, and of subjects whose class changes."""
+    subjects = table["subject_id"]
+    if target.kind == "continuous":
+        if subjects.nunique() < 2 * FEW_SUBJECTS:
+            yield Notice.of("few_subjects", n=subjects.nunique())
+        return
+    few = []
+    for code, name in enumerate(target.classes):
+        n_subjects = subjects[target.values == code].nunique()
+        if n_subjects < FEW_SUBJECTS:
+            few.append(f"'{name}' has {n_subjects}")
+    if few:
+        yield Notice.of("few_subjects_of_class", least=FEW_SUBJECTS, classes=", ".join(few))
+    shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
+    if target.kind == "binary" and shares.min() < RARE_SHARE:
+        name = target.classes[int(shares.argmin())]
+        yield Notice.of("class_imbalance", name=name, share=shares.min())
+    n_classes = pd.Series(target.values).groupby(subjects.to_numpy()).nunique()
+    n_changing = int((n_classes > 1).sum())
+    if n_changing:
+        yield Notice.of("changing_class", n=n_changing)
+
+
+def _look_at_site_spellings(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
+    """Warn of sites whose names differ in spelling alone."""
+    if target.name != "site":
+        for group in spelled_alike(site_names(table["site"])):
+            yield Notice.of("site_spelling", sites=one_of(group))
+
+
+def _look_at_sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterator[Notice]:
+    """Warn of scans without a site, of a single site, of small sites, and of sites of one class."""
+    if target.name == "site":
+        return
+    sites = site_names(table["site"])
+    n_missing = int((sites == NO_SITE).sum())
+    if n_missing:
+        rest = ""
+        if n_missing < len(table):
+            rest = f"; they form the group '{NO_SITE}'"
+        yield Notice.of("site_missing", n=n_missing, n_all=len(table), rest=rest)
+    sizes = table["subject_id"].groupby(sites).nunique()
+    if len(sizes) == 1:
+        if not n_missing:
+            yield Notice.of("single_site", site=sizes.index[0])
+        return
+    small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
+    if small:
+        yield Notice.of("small_site", least=min_site_n, sites=listed(small, _N_SITES_SHOWN))
+    if target.kind == "continuous":
+        return
+    single = []
+    for site, codes in pd.Series(target.values).groupby(sites):
+        if codes.nunique() == 1:
+            single.append(f"'{site}' ({target.classes[codes.iloc[0]]})")
+    if single:
+        names = listed(single, _N_SITES_SHOWN)
+        yield Notice.of("single_class_site", n=len(single), n_all=len(sizes), sites=names)
+
+
+def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
+    """Warn of a target that goes together with the site."""
+    has_site = people["site"].notna().to_numpy()
+    values = target.values[has_site]
+    sites = people["site"][has_site].to_numpy()
+    if target.name == "site" or len(set(sites)) < 2:
+        return
+    if target.kind == "continuous":
+        strength = np.sqrt(variance_explained(values.astype(float), sites))
+        measure = "√ε²"
+        means = "the target's mean differs between sites"
+    else:
+        strength = cramers_v(values, sites)
+        measure = "bias-corrected Cramér's V"
+        means = "the classes are spread unevenly over sites"
+    if strength > SITE_ASSOCIATION:
+        yield Notice.of(
+            "site_confounded",
+            what="site",
+            target=target.name,
+            measure=measure,
+            strength=strength,
+            limit=SITE_ASSOCIATION,
+            means=means,
+            unlike=_unlike_sites(target, values, sites),
+        )
+
+
+def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
+    """Name the sites that are least like the whole cohort, and the value of each."""
+    if target.kind == "continuous":
+        return _unlike_means(pd.Series(values.astype(float)), sites)
+    return _unlike_shares(target, values, sites)
+
+
+def _unlike_means(values: pd.Series, sites: Texts) -> str:
+    """Name the sites whose mean is least like that of the whole cohort."""
+    overall = values.mean()
+    means = values.groupby(sites).mean()
+    names = []
+    for site in _farthest(means, overall):
+        names.append(f"'{site}' mean {means[site]:.4g}")
+    return f"{', '.join(names)}; all {overall:.4g}"
+
+
+def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
+    """Name the class whose shares differ most between sites, and the sites least like the cohort."""
+    members = pd.DataFrame(np.eye(len(target.classes))[values.astype(int)])
+    overall = members.mean()
+    shares = members.groupby(sites).mean()
+    code = int((shares - overall).abs().max().to_numpy().argmax())
+    names = []
+    for site in _farthest(shares[code], overall[code]):
+        names.append(f"'{site}' {shares[code][site]:.0%}")
+    return f"{target.classes[code]}: {', '.join(names)}; all {overall[code]:.0%}"
+
+
+def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
+    """Return the sites whose value is farthest from that of the whole cohort, the farthest first."""
+    distances = (of_sites - overall).abs()
+    names: Iterable[str] = distances.sort_values(ascending=False, kind="stable").index
+    return list(names)[:_N_UNLIKE_SHOWN]
+
+
+def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
+    """Warn of classes of different age.
+
+    Of two classes the means are compared: a rare class explains little variance, however far its
+    mean is from the other.
+    """
+    has_age = people["age"].notna().to_numpy()
+    ages = people["age"].to_numpy()[has_age]
+    codes = target.values[has_age]
+    if target.name == "age" or not len(ages):
+        return
+    explained = variance_explained(ages, codes)
+    present = np.unique(codes).astype(int)
+    strength = float(np.sqrt(explained))
+    limit = AGE_ASSOCIATION
+    measure = "√ε²"
+    if target.kind == "binary" and len(present) == 2:
+        share = float(codes.mean())
+        spread = max(1 - explained, np.finfo(float).tiny) * share * (1 - share)
+        strength = float(np.sqrt(explained / spread))
+        limit = AGE_DIFFERENCE
+        measure = "difference in standard deviations"
+    if strength > limit:
+        means = []
+        for code in present:
+            means.append(f"{target.classes[code]} {ages[codes == code].mean():.1f}")
+        how = f"{measure} {strength:.2f} > {limit}; means {', '.join(means)}"
+        yield Notice.of("imbalance", what="age", how=how, target=target.name)
+
+
+def _look_at_sex(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
+    """Warn of classes with different shares of the sexes."""
+    sexes = np.array([sex or "" for sex in cell_texts(people["sex"])])
+    has_sex = sexes != ""
+    if target.name == "sex" or not has_sex.any():
+        return
+    strength = cramers_v(target.values[has_sex], sexes[has_sex])
+    if strength > SEX_ASSOCIATION:
+        how = f"bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}"
+        yield Notice.of("imbalance", what="sex", how=how, target=target.name)

@@ -1,0 +1,288 @@
+"""A plan: all that is decided before the first model is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator
+
+from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.notice import Notice
+from neurocontrast.documents.result import EmbeddingsOrigin, FixedSplit
+from neurocontrast.documents.result import Probe as EstimatorSection
+from neurocontrast.evaluation.plan.leakage import Overlap
+from neurocontrast.evaluation.plan.models.model import GivenModel, Model
+from neurocontrast.evaluation.plan.units import Units
+from neurocontrast.evaluation.probes.adjustment import adjustments
+from neurocontrast.evaluation.probes.designs import (
+    Block,
+    Design,
+    FeatureDesign,
+    has_own_blocks,
+)
+from neurocontrast.evaluation.probes.fitting import FitContext
+from neurocontrast.evaluation.probes.members import Designs, Member, MemberDesign
+from neurocontrast.evaluation.rows import site_names
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.target import Target
+from neurocontrast.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class SplitDesign:
+    """Say how the splits of a plan came about, as ``evaluation.json`` has it."""
+
+    name: str
+    """``stratified``, ``leave-site-out``, ``file``, ``custom`` or ``fixed``."""
+    splitter: str | None = None
+    """Expression of the user's own splitter; None without one."""
+    fixed: FixedSplit | None = None
+    """Parts of the fixed design; None in cross-validation."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before the first model is fitted: who, what, in which folds, by which models."""
+
+    settings: EvaluationSettings
+    table: pd.DataFrame
+    """The scans that take part, one a row, with their identifiers and metadata."""
+    features: npt.NDArray[np.floating]
+    """Features (n, p) of the scans, in the order of the table."""
+    target: Target
+    splits: list[Split]
+    split_design: SplitDesign
+    units: Units
+    """Groups of scans that a bootstrap resamples together."""
+    overlap: Overlap
+    """People of pretraining among those who are evaluated."""
+    excluded: dict[str, int]
+    """Scans that do not take part, by reason."""
+    blocks: tuple[Block, ...] = ()
+    """Blocks of joined features; empty for features of one encoder."""
+    members: tuple[Member, ...] = ()
+    """Members of a run, whose predictions are averaged; empty for one encoder."""
+    estimator: BaseEstimator | None = None
+    """The user's own estimator; None for a built-in probe."""
+    models: tuple[Model, ...] = ()
+    """The models that are compared; the first is the embedding, the second the baseline of covariates."""
+    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """Steps by which scans came in and left, from the first table on."""
+    notices: list[Notice] = field(default_factory=list)
+    info: EmbeddingsInfo = field(default_factory=EmbeddingsInfo)
+    """Run and people of pretraining, as the embeddings describe them."""
+    origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
+    """File of the embeddings, or of the weights of networks that are trained in the folds."""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Settings as ``config.yaml`` holds them."""
+    external: External | None = None
+    """Test set of other people, on which the probe of all scans is tested; None without one."""
+
+    def design(self, *, predicted: str = "", block: str = "") -> Designs:
+        """Return the design of the embedding, or of one block, adjusted as the settings say.
+
+        Of a run of members it is a design for each. Nothing keeps the column `predicted`.
+        """
+        if not self.members:
+            return self._design(self.features, self.blocks, predicted=predicted, block=block)
+        designs: list[Design] = []
+        start = 0
+        for member in self.members:
+            features = self.features[:, start : start + member.n_features]
+            start += member.n_features
+            designs.append(self._design(features, member.blocks, predicted=predicted, block=block))
+        return MemberDesign(tuple(designs))
+
+    def design_of_distances(self) -> FeatureDesign:
+        """Return the columns by which distances of scans are measured, of members all together."""
+        return self._design(self.features, self.blocks)
+
+    def _design(
+        self,
+        features: npt.NDArray[np.floating],
+        blocks: tuple[Block, ...],
+        *,
+        predicted: str = "",
+        block: str = "",
+    ) -> FeatureDesign:
+        """Return the design of the features of one encoder, or of one of its blocks."""
+        target = self.target.name
+        steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
+        if not block:
+            return FeatureDesign(features, self.table, steps, blocks)
+        start = 0
+        for name, n_features, _ in blocks:
+            if name == block:
+                return FeatureDesign(features[:, start : start + n_features], self.table, steps)
+            start += n_features
+        raise KeyError(block)
+
+    @property
+    def own_blocks(self) -> tuple[Block, ...]:
+        """Network and components of the encoder, or of the first member; none for one block.
+
+        None, too, where some members have one block: nothing is then known of a block of all.
+        """
+        of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
+        if all(map(has_own_blocks, of_members)):
+            blocks: tuple[Block, ...] = of_members[0]
+            return blocks
+        return ()
+
+    def size_of_block(self, name: str) -> str:
+        """Return the number of features of an own block; where members differ, the numbers."""
+        sizes = set[int]()
+        for blocks in list(map(attrgetter("blocks"), self.members)) or [self.blocks]:
+            for block in blocks:
+                if block.name == name:
+                    sizes.add(block.n_features)
+        return " or ".join(map(str, sorted(sizes)))
+
+    def with_model(self, model: Model) -> Plan:
+        """Return the plan with one more model, or with another one of that name in its place."""
+        others = {each.name: each for each in self.models}
+        models = tuple((others | {model.name: model}).values())
+        return replace(self, models=models).with_notices(model.notices)
+
+    def with_outcome(self, outcome: Model | Notice | None) -> Plan:
+        """Return the plan with a model, or with the warning that says why there is none."""
+        if isinstance(outcome, Notice):
+            return self.with_notices([outcome])
+        if outcome is None:
+            return self
+        return self.with_model(outcome)
+
+    @property
+    def context(self) -> FitContext:
+        """Subjects, sites, settings and seed by which the models are fitted."""
+        return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
+
+    def describe(self, model: Model) -> EstimatorSection:
+        """Describe a model's estimator as the section ``probe`` of `evaluation.json` does."""
+        n_train = max(len(split.train) for split in self.splits)
+        return model.describe(self.target, self.settings, n_train=n_train)
+
+    @property
+    def estimators(self) -> dict[str, EstimatorSection]:
+        """Descriptions of the models' estimators, by the name of the model."""
+        described = {}
+        for model in self.models:
+            described[model.name] = self.describe(model)
+        return described
+
+    def estimator_title(self, model: Model) -> str:
+        """Return how a model's estimator is called in a sentence."""
+        described = self.describe(model)
+        return str(described.title or described.name)
+
+    def with_external(self, external: External) -> Plan:
+        """Return the plan with a test set of other people."""
+        return replace(self, external=external)
+
+    def with_notices(self, notices: Iterable[Notice]) -> Plan:
+        """Return the plan with further warnings."""
+        return replace(self, notices=[*self.notices, *notices])
+
+    def text(self) -> str:
+        """Return who is evaluated, in which folds, and by what."""
+        n = len(self.table)
+        n_subjects = self.table["subject_id"].nunique()
+        how = f"parts as column '{self.settings.split_column}' says"
+        if not self.fixed:
+            n_folds, n_repeats = (
+                1 + max(getattr(each, name) for each in self.splits) for name in ("fold", "repeat")
+            )
+            how = (
+                f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
+            )
+            if n_repeats > 1:
+                how += f", {n_repeats} times"
+        what = "" if isinstance(self.models[0], GivenModel) else " probe"
+        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe.name}{what}"
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the encoder, or of all members together."""
+        embedding = self.models[0]
+        if isinstance(embedding, GivenModel):
+            return embedding.n_features
+        return int(self.features.shape[1])
+
+    @property
+    def n_members(self) -> int:
+        """Number of encoders whose predictions are averaged; 1 for one encoder."""
+        embedding = self.models[0]
+        if isinstance(embedding, GivenModel):
+            return embedding.n_members
+        return max(1, len(self.members))
+
+    @property
+    def subjects(self) -> npt.NDArray[np.object_]:
+        """Subject of each scan."""
+        return self.table["subject_id"].to_numpy(dtype=object)
+
+    @property
+    def sites(self) -> npt.NDArray[np.object_]:
+        """Site of each scan; `NO_SITE` for a scan without one."""
+        return site_names(self.table["site"])
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Columns of the baseline."""
+        return self.models[1].covariates
+
+    @property
+    def probe(self) -> EstimatorSection:
+        """The section ``probe`` of `evaluation.json`: the estimator of the first model."""
+        return self.describe(self.models[0])
+
+    @property
+    def why_not_stored(self) -> str | None:
+        """Reason why the first model cannot be applied to other embeddings; None where it can."""
+        return self.models[0].why_not_stored(self.settings)
+
+    @property
+    def final_seed(self) -> int:
+        """Seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
+        seed = self.settings.seed
+        if self.fixed:
+            return split_seed(seed, self.splits[0])
+        return derive_seed("final-probe", seed)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether a column says what is fitted on and what is tested."""
+        return self.settings.split_column is not None
+
+    @property
+    def fitted_rows(self) -> npt.NDArray[np.intp]:
+        """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
+        return self.splits[0].train if self.fixed else np.arange(len(self.table))
+
+
+def split_seed(seed: int, split: Split) -> int:
+    """Return the seed of the probe of a split."""
+    return derive_seed("probe", seed, split.repeat, split.fold)
+
+
+@dataclass(frozen=True)
+class External:
+    """Training scans and external scans together, as a plan with one split that tests the external ones."""
+
+    plan: Plan
+    excluded: dict[str, int]
+    """External scans that do not take part, by reason."""
+    n_overlap: int
+    """External subjects that were trained on, or were in pretraining."""
+    overlap_by: tuple[str, ...]
+    """``identifiers``, ``contents``: what people of pretraining were looked for by."""
+    notices: list[Notice]
+    origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
+    """File of the external embeddings."""

@@ -1,0 +1,110 @@
+"""Blocks of features that are standardised once, and weighed as often as weights are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from neurocontrast.evaluation.probes.designs import (
+    BlockScaler,
+    Design,
+    block_divisors,
+    count_varying,
+    principal_scores,
+    scaler_of,
+)
+from neurocontrast.evaluation.rows import Floats, Rows
+
+
+class WeighableRows(Protocol):
+    """Training and test rows of several blocks, from which features of any weights are made."""
+
+    def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return features of training and test rows, each block divided by a number."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockColumns:
+    """Standardised columns of each block, no more together than there are training rows."""
+
+    train: Sequence[Floats]
+    test: Sequence[Floats]
+
+    def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return the blocks' columns side by side; a block divided by infinity is left out."""
+        train = []
+        test = []
+        for of_train, of_test, divisor in zip(self.train, self.test, divisors, strict=True):
+            if np.isfinite(divisor):
+                train.append(of_train / of_train.dtype.type(divisor))
+                test.append(of_test / of_train.dtype.type(divisor))
+        return np.hstack(train), np.hstack(test)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockProducts:
+    """Inner products of the rows of each block with the training rows.
+
+    Principal axes of wide features need no more: products of weighed blocks are weighed sums.
+    """
+
+    train: Sequence[Floats]
+    test: Sequence[Floats]
+
+    def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return the rows along the principal axes of the weighed training rows."""
+        train = np.zeros_like(self.train[0])
+        test = np.zeros_like(self.test[0])
+        for of_train, of_test, divisor in zip(self.train, self.test, divisors, strict=True):
+            train += of_train / train.dtype.type(divisor**2)
+            test += of_test / train.dtype.type(divisor**2)
+        directions, scores = principal_scores(train)
+        return scores, test @ directions
+
+
+@dataclass(frozen=True, eq=False)
+class StandardisedBlocks:
+    """Blocks of training and test rows, each feature with variance 1 in the training rows."""
+
+    rows: WeighableRows
+    n_varying: Sequence[int]
+    """Number of features of each block that vary in the training rows."""
+    n_columns: int
+
+    def weighed(self, design: Design) -> tuple[Floats, Floats]:
+        """Return features of training and test rows as `standardised` does for a weighed design.
+
+        Where features outnumber the training rows, the signs of axes can differ.
+        """
+        scaler = scaler_of(design, n_columns=self.n_columns)
+        assert isinstance(scaler, BlockScaler)
+        return self.rows.divided(block_divisors(scaler.weights, self.n_varying))
+
+
+def standardised_blocks(design: Design, train: Rows, test: Rows) -> StandardisedBlocks:
+    """Standardise the blocks of a design; everything is estimated on the training rows."""
+    x_train, x_test = design(train, test)
+    n_rows, n_columns = x_train.shape
+    sizes = scaler_of(design, n_columns=n_columns).sizes
+    scaler = StandardScaler(copy=False)
+    starts = np.cumsum(sizes)[:-1]
+    of_train = np.split(scaler.fit_transform(x_train), starts, axis=1)
+    of_test = np.split(scaler.transform(x_test), starts, axis=1)
+    rows: WeighableRows = BlockColumns(of_train, of_test)
+    if n_columns > n_rows:
+        rows = _multiply(of_train, of_test)
+    return StandardisedBlocks(rows, count_varying(scaler.var_, sizes), n_columns)
+
+
+def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
+    """Return the inner products of the rows of each block with the training rows."""
+    of_train = []
+    of_test = []
+    for x_train, x_test in zip(train, test, strict=True):
+        of_train.append(x_train @ x_train.T)
+        of_test.append(x_test @ x_train.T)
+    return BlockProducts(of_train, of_test)

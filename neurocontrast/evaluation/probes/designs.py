@@ -1,0 +1,340 @@
+"""Matrices that a probe is given: features, adjusted on request, standardised, along principal axes, once a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import scipy.linalg
+from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import ThreadpoolController
+
+from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.evaluation.probes.encoding import new_levels_allowed
+from neurocontrast.evaluation.probes.transformers import SideColumnTransformer
+from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.exceptions import DataError
+
+Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
+"""Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
+
+
+RANK_TOLERANCE = 1e-13
+SINGLE_TOLERANCE = 1e-6
+"""Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
+
+EQUAL = 0.5
+WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
+"""Weights of the first of two blocks, its share of the total variance, to choose from on inner folds.
+Of equal losses the earliest is taken, and the first where nothing is chosen."""
+
+
+class Block(NamedTuple):
+    """The features of one encoder in a joined table."""
+
+    name: str
+    n_features: int
+    encoder: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureDesign:
+    """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
+
+    `blocks` are those of joined features or of one encoder that keeps components, and empty for
+    features of one block. With `single`, matrices are in single precision, whatever the steps
+    compute in. `weight` is that of the network's block beside the components.
+    """
+
+    features: npt.NDArray[np.floating]
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    steps: tuple[SideColumnTransformer, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    single: bool = False
+    weight: float | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of columns of each block; empty for one block."""
+        return tuple(map(attrgetter("n_features"), self.blocks))
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the matrices of training and test rows."""
+        precision = np.float32 if self.single else np.float64
+        computed = np.float64 if self.steps else precision
+        x_train, x_test = (
+            self.features[rows].astype(computed, copy=False) for rows in (train, test)
+        )
+        for step in map(clone, self.steps):
+            with new_levels_allowed():
+                step.estimate(x_train, self.table.iloc[train])
+                x_train = step.adjust(x_train, self.table.iloc[train])
+                x_test = step.adjust(x_test, self.table.iloc[test])
+        return x_train.astype(precision, copy=False), x_test.astype(precision, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class PairDesign:
+    """Features of a model without an encoder as the first block, the embedding as the second."""
+
+    first: Design
+    embedding: FeatureDesign
+    weight: float | None = None
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the matrices of training and test rows."""
+        first_train, first_test = self.first(train, test)
+        own_train, own_test = self.embedding(train, test)
+        return np.hstack([first_train, own_train]), np.hstack([first_test, own_test])
+
+
+def weighed(design: Design) -> list[tuple[float | None, Design]]:
+    """Pair a design with each weight of its two blocks; another design comes alone, without weight.
+
+    The weight of joined features of several encoders is not chosen: their variances are equal.
+    """
+    is_pair = isinstance(design, PairDesign)
+    if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
+        return [(None, design)]
+    assert isinstance(design, PairDesign | FeatureDesign)
+    if design.weight is not None:
+        return [(design.weight, design)]
+    designs: list[tuple[float | None, Design]] = []
+    for weight in WEIGHTS:
+        designs.append((weight, replace(design, weight=weight)))
+    return designs
+
+
+class BlockScaler(StandardScaler):
+    """Standardise features, and give each block of columns its share of the total variance.
+
+    A standardised feature of a block with p_b features that vary in training is multiplied by
+    sqrt(w_b p / p_b), with p the number of all features that vary and w_b the block's weight, 1/B
+    for each of B blocks unless `weights` are given: 6,912 features of a network then weigh as much
+    as 60 principal components, and the total variance stays p, so that penalties keep their
+    meaning. This is the scaling of multiple factor analysis by total variance (Westerhuis et al.,
+    J Chemometrics 1998;12:301-321). Features of a block with weight 0 become 0.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of columns of each block, in their order; together all columns. Empty: all columns
+        are one block.
+    weights : sequence of float, default=()
+        Share of each block in the total variance, together 1. Empty: the same for all blocks.
+    copy : bool, default=True
+        Whether the features given are left as they are.
+
+    Attributes
+    ----------
+    mean_, scale_ : array (p,)
+        What is taken off each feature, and what it is divided by, its block's factor included;
+        infinite in a block with weight 0.
+
+    Examples
+    --------
+    >>> features = np.random.default_rng(0).normal(size=(50, 10)) * 7
+    >>> scaled = BlockScaler(sizes=[8, 2]).fit_transform(features)
+    >>> [round(float(scaled[:, block].var(axis=0).sum()), 6) for block in (slice(0, 8), slice(8, 10))]
+    [5.0, 5.0]
+    """
+
+    def __init__(
+        self, sizes: Sequence[int] = (), *, weights: Sequence[float] = (), copy: bool = True
+    ) -> None:
+        super().__init__(copy=copy)
+        self.sizes = sizes
+        self.weights = weights
+
+    def fit(
+        self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None
+    ) -> BlockScaler:
+        """Learn means, standard deviations and the factor of each block from rows (n, p)."""
+        super().fit(X, y, sample_weight)
+        sizes = list(self.sizes) or [self.n_features_in_]
+        if sum(sizes) != self.n_features_in_:
+            raise ValueError(
+                f"sizes: {sizes} are {sum(sizes)} columns, and X has {self.n_features_in_}."
+            )
+        weights = list(self.weights) or [1 / len(sizes)] * len(sizes)
+        if len(weights) != len(sizes):
+            raise ValueError(f"weights: {len(weights)} are given for {len(sizes)} blocks.")
+        divisors = block_divisors(weights, count_varying(self.var_, sizes))
+        self.scale_ *= np.repeat(divisors, sizes)
+        return self
+
+
+def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
+    """Count the features of each block whose variance is above 0."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    return np.add.reduceat(variances > 0, starts, dtype=int).tolist()
+
+
+def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[float]:
+    """Return the number that standardised features of each block are divided by, for its weight.
+
+    `n_varying` are the numbers of features that vary in training, by block.
+    """
+    n_blocks = len(n_varying)
+    divisors = []
+    for weight, n_features in zip(weights, n_varying, strict=True):
+        share = max(1, n_features) * n_blocks / max(1, sum(n_varying))
+        relative = weight * n_blocks
+        divisor = np.inf
+        if relative > 0:
+            divisor = float(np.sqrt(share / relative))
+        divisors.append(divisor)
+    return divisors
+
+
+def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
+    """Return the scaler of a design: blocks get the same variance, or that of its weight.
+
+    `n_columns` is the number of columns that the design made; without it the blocks of a
+    `PairDesign` are not known yet.
+    """
+    if isinstance(design, PairDesign):
+        return _scaler_of_pair(design, n_columns)
+    if not isinstance(design, FeatureDesign) or len(design.blocks) < 2:
+        return StandardScaler()
+    if design.weight is None:
+        return BlockScaler(design.sizes)
+    return BlockScaler(design.sizes, weights=(design.weight, 1 - design.weight))
+
+
+def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
+    """Return the scaler of a first block and the embedding, whose blocks share its weight."""
+    n_own = design.embedding.features.shape[1]
+    sizes = design.embedding.sizes or (n_own,)
+    weight = EQUAL if design.weight is None else design.weight
+    weights = (weight, *[(1 - weight) / len(sizes)] * len(sizes))
+    if n_columns is None:
+        return BlockScaler(weights=weights)
+    return BlockScaler((n_columns - n_own, *sizes), weights=weights)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return (
+        ThreadpoolController()
+    )  # looks at every loaded library, which takes longer than a small fit
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context of one thread: more cost time on matrices of this size, and change the last digits."""
+    return _threads().limit(limits=1)
+
+
+def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
+    """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
+    if info.run.members:
+        return ()
+    if not info.run.blocks:
+        return own_blocks(info, n_features)
+    blocks = tuple(
+        Block(name, block.n_features, block.encoder) for name, block in info.run.blocks.items()
+    )
+    total = sum(block.n_features for block in blocks)
+    if total != n_features or min(block.n_features for block in blocks) < 1:
+        raise DataError(
+            f"embeddings: blocks {_listed(blocks)} are {total} features, and the table has {n_features}. Join the "
+            "tables again."
+        )
+    return blocks
+
+
+def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
+    """Return the two blocks of an encoder that has linear components beside its network, or none."""
+    beside = info.run.beside
+    if beside is None or not info.of_network:
+        return ()
+    n_components = beside.n_components
+    if n_components >= n_features:
+        return ()
+    sha256 = info.run.weights.sha256
+    return (
+        Block("network", n_features - n_components, sha256),
+        Block("components", n_components, sha256),
+    )
+
+
+def is_joined(blocks: Sequence[Block]) -> bool:
+    """Tell whether blocks are of several encoders, not the two of one encoder."""
+    encoders = set(map(attrgetter("encoder"), blocks))
+    return len(encoders) > 1 or None in encoders
+
+
+def has_own_blocks(blocks: Sequence[Block]) -> bool:
+    """Tell whether blocks are the network and the components of one encoder."""
+    return len(blocks) == 2 and not is_joined(blocks)
+
+
+def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:
+    """Refuse features of other blocks than those that a probe was fitted on; their names may differ."""
+    if [block[1:] for block in expected] == [block[1:] for block in found]:
+        return
+    remedy = "Embed the scans with the same run."
+    if expected:
+        names = ",".join(block.name for block in expected)
+        remedy = f"Embed the scans with each of these runs, and join the tables in this order, names={names}."
+    raise DataError(
+        f"{parameter}: the probe was fitted on {_listed(expected)}, and this table has {_listed(found)}. {remedy}"
+    )
+
+
+def _listed(blocks: Sequence[Block]) -> str:
+    texts = [
+        f"{block.name} ({block.n_features} features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"
+        for block in blocks
+    ]
+    return " + ".join(texts) or "features of one encoder"
+
+
+class Matrices(NamedTuple):
+    """Features of training and test rows, and the scaling and axes that the training rows gave."""
+
+    train: Floats
+    test: Floats
+    scaler: StandardScaler
+    axes: Floats | None = None
+
+
+def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
+    """Return standardised features of training and test rows; everything is estimated on the training rows.
+
+    Features that outnumber the training rows are turned to the principal axes of these.
+    """
+    x_train, x_test = design(train, test)
+    scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)
+    axes = None
+    x_train = scaler.fit_transform(x_train)
+    x_test = scaler.transform(x_test)
+    if x_train.shape[1] > x_train.shape[0]:
+        axes, x_train = principal_axes(x_train)
+        x_test = x_test @ axes
+    return Matrices(x_train, x_test, scaler, axes)
+
+
+def principal_axes(x: Floats) -> tuple[Floats, Floats]:
+    """Return directions (p, k) along which rows (n, p) extend, and the rows along them (n, k)."""
+    directions, scores = principal_scores(x @ x.T)
+    return x.T @ directions, scores
+
+
+def principal_scores(products: Floats) -> tuple[Floats, Floats]:
+    """Return principal axes as sums of rows (n, k), and rows along them, from inner products."""
+    variances, axes = scipy.linalg.eigh(products, check_finite=False, driver="evd")
+    kept = variances > variances[-1] * (
+        RANK_TOLERANCE if products.dtype == np.float64 else SINGLE_TOLERANCE
+    )
+    axes = np.ascontiguousarray(axes[:, kept])
+    lengths = np.sqrt(variances[kept])
+    return axes / lengths, axes * lengths

@@ -1,0 +1,229 @@
+"""Estimators of a fold: the built-in probes with their strength chosen on inner folds, and a user's own."""
+
+import pkgutil
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+
+from neurocontrast.evaluation.probe_kinds import Probe
+from neurocontrast.evaluation.probes.designs import (
+    Design,
+    FeatureDesign,
+    standardised,
+    weighed,
+)
+from neurocontrast.evaluation.probes.search import Search, choose_strength, choose_weight, expand
+from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits.inner import Pairs
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.seeds import derive_seed
+
+
+class EstimatorError(ConfigError):
+    """An estimator of the user's own that cannot be imported, fitted, or asked for predictions."""
+
+
+class FittedModel(NamedTuple):
+    """An estimator fitted on training rows, the features of test rows, and a probe's choices."""
+
+    estimator: Any
+    x_test: Floats
+    n_not_converged: int
+    strength: float = float("nan")
+    scaler: StandardScaler | None = None
+    axes: Floats | None = None
+    chosen: bool = True
+    weight: float | None = None
+    """Weight of the first of two blocks; None for features whose blocks have no weight."""
+
+
+def fit_built_in(
+    probe: Probe,
+    design: Design,
+    rows: Rows,
+    test: Rows,
+    values: Labels,
+    pairs: Pairs,
+    settings: EvaluationSettings,
+) -> FittedModel:
+    """Choose the strength on inner folds, of equals the strongest penalty, and fit all training rows.
+
+    This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
+    and rotated once for the whole grid. The width of a kernel, and the weight of two blocks
+    (`neurocontrast.evaluation.probes.designs.weighed`), are chosen with the strength.
+    """
+    large = len(rows) > settings.large_table
+    if isinstance(design, FeatureDesign):
+        design = replace(design, single=large)
+    search = Search(probe, probe.make(large), tuple(probe.strengths(settings)))
+    designs = dict(weighed(design))
+    is_chosen = bool(pairs) or search.n_choices * len(designs) == 1
+    choice = search.middle(next(iter(designs)))
+    with _counting() as failed:
+        if pairs and len(designs) > 1:
+            choice = choose_weight(search, designs, pairs, values)
+        elif pairs and search.n_choices > 1:
+            choice = choose_strength(search, design, pairs, values)._replace(weight=choice.weight)
+        x = standardised(designs[choice.weight], rows, test)
+        x_train, x_test = expand(x.train, x.test, choice.width)
+        fitted = search.estimator(choice.strength).fit(x_train, values[rows])
+    return FittedModel(
+        fitted,
+        x_test,
+        len(failed),
+        float(choice.strength),
+        x.scaler,
+        x.axes,
+        chosen=is_chosen,
+        weight=choice.weight,
+    )
+
+
+@contextmanager
+def _counting() -> Iterator[list[Any]]:
+    """Collect warnings of solvers that stopped early; other warnings of the fits tell a user nothing.
+
+    What scikit-learn checks of parameters and features at each of thousands of fits has been
+    checked before.
+    """
+    found: list[Any] = []
+    checked = config_context(assume_finite=True, skip_parameter_validation=True)
+    with checked, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield found
+    found += [each for each in caught if issubclass(each.category, ConvergenceWarning)]
+
+
+def import_estimator(path: str) -> BaseEstimator:
+    """Return the estimator that an import path ``package.module:Object`` names.
+
+    The module is executed. Call this only where a user asked for the path: never for one that was
+    read in a folder.
+    """
+    try:
+        found = pkgutil.resolve_name(path)
+    except Exception as error:  # a module of the user's may raise anything
+        raise EstimatorError(
+            f"probe: '{path}' cannot be imported ({shorten(error)}). Install the package, or put the folder of the "
+            "module on PYTHONPATH."
+        ) from error
+    return as_estimator(found, source=f"'{path}'")
+
+
+def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
+    """Return an estimator from an instance, a class, or a function of no argument that makes one."""
+    try:
+        made = (
+            given()
+            if isinstance(given, type) or (callable(given) and not hasattr(given, "fit"))
+            else given
+        )
+        lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
+        if not lacking:
+            return clone(made)
+    except Exception as error:  # the user's own code is called, and may raise anything
+        raise EstimatorError(
+            f"probe: {source} cannot be made, or cloned for each fold: {shorten(error)} Derive it from "
+            "sklearn.base.BaseEstimator; a class or function is called without arguments."
+        ) from error
+    raise EstimatorError(
+        f"probe: {source} is a {type(made).__name__}, which has no {' and no '.join(lacking)}. Give a scikit-learn "
+        "classifier, regressor or pipeline that ends in one."
+    )
+
+
+def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
+    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
+    name = describe_own(estimator)[0]
+    continuous = target.kind == "continuous"
+    try:
+        kind = get_tags(estimator).estimator_type
+    except AttributeError:  # what derives from no class of scikit-learn has no tags
+        kind = None
+    needed, what = (
+        ("regressor", "is continuous")
+        if continuous
+        else ("classifier", f"has {len(target.classes)} classes")
+    )
+    if kind not in (None, needed):
+        raise EstimatorError(
+            f"probe: {name} is a {kind}, and '{target.name}' {what}. Give a {needed}."
+        )
+    if continuous or gives_probabilities(estimator):
+        return
+    remedy = "Wrap it in sklearn.calibration.CalibratedClassifierCV"
+    if not hasattr(estimator, "decision_function"):
+        raise EstimatorError(
+            f"probe: {name} has neither predict_proba nor decision_function to rank by. {remedy}."
+        )
+    if threshold != "half":
+        raise EstimatorError(
+            f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. {remedy}, or leave "
+            "threshold out."
+        )
+
+
+def gives_probabilities(estimator: BaseEstimator) -> bool:
+    """Return whether a classifier has probabilities; if not, it has decision values."""
+    return hasattr(estimator, "predict_proba")
+
+
+def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
+    """Return a short name of an estimator, of a pipeline its steps', and its repr on one line."""
+    steps = (
+        [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    )
+    text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(estimator).split()))
+    return " + ".join(
+        type(step).__name__ for step in steps if step not in (None, "passthrough")
+    ), text
+
+
+def fit_own(
+    estimator: BaseEstimator,
+    design: Design,
+    rows: Rows,
+    test: Rows,
+    values: Labels,
+    *,
+    subjects: Texts,
+    seed: int,
+) -> FittedModel:
+    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``, for its splitter."""
+    states = {
+        key: derive_seed("estimator", seed, key) % 2**32
+        for key, value in estimator.get_params().items()
+        if value is None and key.split("__")[-1] == "random_state"
+    }
+    groups = {"groups": subjects[rows]} if isinstance(estimator, BaseSearchCV) else {}
+    x_train, x_test = design(rows, test)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = clone(estimator).set_params(**states).fit(x_train, values[rows], **groups)
+        except Exception as error:  # the user's own fit may raise anything
+            raise EstimatorError(
+                f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
+            ) from error
+    return FittedModel(
+        fitted, x_test, sum(issubclass(each.category, ConvergenceWarning) for each in caught)
+    )
+
+
+def shorten(error: Exception) -> str:
+    """Return an error on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}{' …' if len(text) > 300 else ''}"

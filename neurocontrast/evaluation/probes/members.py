@@ -1,0 +1,120 @@
+"""Members of a run in an evaluation: the columns of each, and designs that are never joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.evaluation.probes.designs import Block, Design
+from neurocontrast.exceptions import DataError
+
+
+class Member(NamedTuple):
+    """The features of one member of a run, to which a probe of its own is fitted."""
+
+    name: str
+    n_features: int
+    encoder: str
+    n_components: int = 0
+    """Number of the last features that are linear components beside the network."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Network and components of the member; none for features of one block."""
+        if not self.n_components:
+            return ()
+        return (
+            Block("network", self.n_features - self.n_components, self.encoder),
+            Block("components", self.n_components, self.encoder),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MemberDesign:
+    """A design for each member of a run: a probe is fitted to each, and the predictions averaged.
+
+    This is no `Design`: nothing is ever fitted to the columns of several members together.
+    """
+
+    designs: tuple[Design, ...]
+
+    def map(self, change: Callable[[Design], Design]) -> MemberDesign:
+        """Return changed designs, one for each member."""
+        return MemberDesign(tuple(map(change, self.designs)))
+
+
+Designs = Design | MemberDesign
+"""Matrices of one encoder, or of each member of a run."""
+
+
+def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
+    """Return a changed design, of members that of each."""
+    if isinstance(design, MemberDesign):
+        return design.map(change)
+    return change(design)
+
+
+def designs_of(design: Designs) -> tuple[Design, ...]:
+    """Return the design of each member, or the one of a single encoder."""
+    if isinstance(design, MemberDesign):
+        return design.designs
+    return (design,)
+
+
+def first_design(design: Designs) -> Design:
+    """Return a design, of members that of the first, by which estimators are described."""
+    return designs_of(design)[0]
+
+
+def members_of(info: EmbeddingsInfo, n_features: int) -> tuple[Member, ...]:
+    """Return the members of a run in the order of their columns; none for one encoder."""
+    if not info.run.members:
+        return ()
+    members = []
+    for member in info.run.members:
+        n_components = 0
+        if info.of_network and member.beside is not None:
+            n_components = member.beside.n_components
+        members.append(Member(member.name, member.n_features, member.weights.sha256, n_components))
+    total = sum(map(attrgetter("n_features"), members))
+    are_whole = all(map(has_network, members))
+    if total != n_features or not are_whole:
+        raise DataError(
+            f"embeddings: {len(members)} members have {total} features, and the table has "
+            f"{n_features}. Embed the scans again."
+        )
+    if len(set(map(attrgetter("encoder"), members))) < len(members):
+        raise DataError(
+            "embeddings: two members are the same encoder, which would count twice. Embed the "
+            "scans again."
+        )
+    return tuple(members)
+
+
+def has_network(member: Member) -> bool:
+    """Tell whether a member has more features than components."""
+    return member.n_features > member.n_components
+
+
+def check_same_members(
+    expected: Sequence[Member], found: Sequence[Member], *, parameter: str
+) -> None:
+    """Refuse features of members other than the probe's."""
+    if list(map(itemgetter(slice(1, None)), expected)) == list(
+        map(itemgetter(slice(1, None)), found)
+    ):
+        return
+    raise DataError(
+        f"{parameter}: the probe was fitted on features of {_count_members(expected)}, and this "
+        f"table has those of {_count_members(found)}. Embed the scans with the same run."
+    )
+
+
+def _count_members(members: Sequence[Member]) -> str:
+    if not members:
+        return "one encoder"
+    digests = ", ".join(map("{0.encoder:.12}…".format, members))
+    return f"{len(members)} members of a run ({digests})"

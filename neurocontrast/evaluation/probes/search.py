@@ -1,0 +1,220 @@
+"""Search for the strength of a probe, the width of its kernel and the weight of two blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.decomposition import KernelPCA
+from sklearn.utils import resample
+
+from neurocontrast.evaluation.metrics import LOG_FLOOR
+from neurocontrast.evaluation.probe_kinds import N_LANDMARKS, Probe
+from neurocontrast.evaluation.probes.blocks import standardised_blocks
+from neurocontrast.evaluation.probes.designs import Design, standardised
+from neurocontrast.evaluation.rows import Floats, Labels
+from neurocontrast.evaluation.splits.inner import Pairs
+
+N_RISES = 3
+"""Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
+
+
+class Choice(NamedTuple):
+    """A strength of the penalty, factor of a kernel and weight of blocks, and their mean loss."""
+
+    strength: float
+    width: float | None = None
+    weight: float | None = None
+    loss: float = float("nan")
+
+
+class InnerFold(NamedTuple):
+    """Features and labels of the rows of an inner fold that are fitted, and of its tried rows."""
+
+    train: Floats
+    test: Floats
+    fitted: Labels
+    tried: Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A probe, its estimator, and the strengths to choose from, the strongest penalty first."""
+
+    probe: Probe
+    model: BaseEstimator
+    grid: tuple[float, ...]
+
+    @property
+    def widths(self) -> tuple[float | None, ...]:
+        """Factors of the kernel to choose from; None alone for a probe without a kernel."""
+        return self.probe.widths or (None,)
+
+    @property
+    def n_choices(self) -> int:
+        """Number of pairs of a strength and a width."""
+        return len(self.grid) * len(self.widths)
+
+    def middle(self, weight: float | None) -> Choice:
+        """Return the choice of a weight where no inner fold can be made."""
+        strength = sorted(self.grid)[len(self.grid) // 2]
+        return Choice(strength, self.widths[len(self.widths) // 2], weight)
+
+    def estimator(self, strength: float) -> Any:
+        """Return the estimator of a strength, not fitted."""
+        return clone(self.model).set_params(**{self.probe.strength: strength})
+
+
+@dataclass(eq=False)
+class Losses:
+    """Mean losses of strengths on inner folds, each computed when asked for first.
+
+    With `warm`, a solver that can starts from the solution of the strength before, as
+    scikit-learn's `LogisticRegressionCV` does.
+    """
+
+    search: Search
+    folds: Sequence[InnerFold]
+    warm: bool = False
+    _of: dict[int, float] = field(default_factory=dict)
+    _models: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        warm = self.warm and "warm_start" in self.search.model.get_params()
+        for _ in self.folds:
+            model = clone(self.search.model)
+            if warm:
+                model.set_params(warm_start=True)
+            self._models.append(model)
+
+    def __getitem__(self, index: int) -> float:
+        """Return the mean loss of a strength of the grid."""
+        if index not in self._of:
+            strength = {self.search.probe.strength: self.search.grid[index]}
+            losses = []
+            for model, fold in zip(self._models, self.folds, strict=True):
+                set_up = model.set_params(**strength)
+                losses.append(_loss(set_up.fit(fold.train, fold.fitted), fold.test, fold.tried))
+            self._of[index] = float(np.mean(losses))
+        return self._of[index]
+
+    def lowest(self) -> int:
+        """Return the strength with the least loss, the first of equals.
+
+        The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
+        """
+        losses: list[float] = []
+        for index in range(len(self.search.grid)):
+            losses.append(self[index])
+            last = losses[-N_RISES - 1 :]
+            rises = len(losses) > N_RISES and bool((np.diff(last) > 0).all())
+            if self.search.probe.gives_up and rises:
+                break
+        return int(np.argmin(losses))
+
+    def lowest_near(self, start: int) -> int:
+        """Return the strength that is reached from a start as long as the loss falls.
+
+        Stronger penalties are tried first, and taken where the loss is the same.
+        """
+        index = start
+        while index > 0 and self[index - 1] <= self[index]:
+            index -= 1
+        if index < start:
+            return index
+        while index + 1 < len(self.search.grid) and self[index + 1] < self[index]:
+            index += 1
+        return index
+
+    def choice(self, index: int, *, width: float | None, weight: float | None = None) -> Choice:
+        """Return a strength of the grid with its loss."""
+        return Choice(self.search.grid[index], width, weight, self[index])
+
+
+def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
+    """Choose strength and width on inner folds of a design without a weight to choose."""
+    matrices = []
+    for fit, tried in pairs:
+        x = standardised(design, fit, tried)
+        matrices.append((x.train, x.test))
+    choices = []
+    for width in search.widths:
+        losses = Losses(search, _inner_folds(matrices, pairs, values, width=width))
+        choices.append(losses.choice(losses.lowest(), width=width))
+    return min(choices, key=attrgetter("loss"))
+
+
+def choose_weight(
+    search: Search, designs: Mapping[float | None, Design], pairs: Pairs, values: Labels
+) -> Choice:
+    """Choose weight of two blocks, strength and width together, on inner folds.
+
+    Blocks are standardised once an inner fold. All strengths are tried with the first weight; with
+    another one those from the best of the nearest weight on, as long as the loss falls.
+    """
+    blocks = []
+    for fit, tried in pairs:
+        blocks.append(standardised_blocks(next(iter(designs.values())), fit, tried))
+    choices = []
+    for width in search.widths:
+        best: dict[float, int] = {}
+        for weight, design in designs.items():
+            assert weight is not None
+            matrices = [fold.weighed(design) for fold in blocks]
+            losses = Losses(search, _inner_folds(matrices, pairs, values, width=width), warm=True)
+            best[weight] = lowest_from_nearest(losses, best, weight)
+            choices.append(losses.choice(best[weight], width=width, weight=weight))
+    return min(choices, key=attrgetter("loss"))
+
+
+def lowest_from_nearest(losses: Losses, best: Mapping[float, int], weight: float) -> int:
+    """Return the best strength of a weight, looked for near that of the nearest weight so far."""
+    if not best:
+        return losses.lowest()
+    nearest = min(best, key=lambda earlier: abs(earlier - weight))
+    return losses.lowest_near(best[nearest])
+
+
+def _inner_folds(
+    matrices: Sequence[tuple[Floats, Floats]],
+    pairs: Pairs,
+    values: Labels,
+    *,
+    width: float | None,
+) -> list[InnerFold]:
+    """Return the inner folds' features, expanded by a kernel of a width, with their labels."""
+    folds = []
+    for (train, test), (fit, tried) in zip(matrices, pairs, strict=True):
+        x_train, x_test = expand(train, test, width)
+        folds.append(InnerFold(x_train, x_test, values[fit], values[tried]))
+    return folds
+
+
+def expand(train: Floats, test: Floats, width: float | None) -> tuple[Floats, Floats]:
+    """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel.
+
+    Without a width features are kept. New ones have the distances of near scans, so that penalties
+    mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
+    """
+    if width is None:
+        return train, test
+    gamma = width / max(float(train.var(axis=0).sum()), 1e-12)
+    landmarks = train
+    if len(landmarks) > N_LANDMARKS:
+        landmarks = resample(landmarks, replace=False, n_samples=N_LANDMARKS, random_state=0)
+    kernel = KernelPCA(kernel="rbf", gamma=gamma, eigen_solver="dense", remove_zero_eig=True)
+    kernel.fit(landmarks)
+    scale = np.sqrt(2 * gamma)
+    return kernel.transform(train) / scale, kernel.transform(test) / scale
+
+
+def _loss(model: Any, x: Floats, y: Labels) -> float:
+    """Return the squared error of a regressor, or the log-loss of a classifier."""
+    if is_regressor(model):
+        return float(((model.predict(x) - y) ** 2).mean())
+    likely = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return float(-np.log(np.clip(likely, LOG_FLOOR, 1.0)).mean())

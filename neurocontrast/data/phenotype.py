@@ -129,7 +129,7 @@ def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
 
 
 def _session_of(cell: str) -> str:
-    """Return the session in a cell, without ``ses-``; "" where it is missing."""
+    """Return the session in a cell, without ``ses-``, or "" for a missing one."""
     if is_missing(cell):
         return ""
     return cell.removeprefix("ses-")

@@ -79,19 +79,32 @@ def index_scans(
         row["subject_id"] = subjects.get(scan.person, subject_label(scan.person))
         rows.append(row)
     table = _table_of(rows, keep)
-    if problems.found and not settings.skip:
-        problems.hint("--skip leaves out the scans with problems, and the record says which.")
-        problems.raise_if_any()
+    if not settings.skip:
+        _refuse_problems(problems)
     kept = _without_problems(chosen, problems)
     _add_left_out(chosen, kept, problems, index)
     index.notes += people.notes(table.columns[(table != "").any()])
     index.notes += notes_on_sexes(table["sex"])
-    for name in sorted({scan.dataset for scan in scans}):
-        index.tables += [source.source for source in people.general(name)]
+    index.tables += _tables_of(people, scans)
     table = table[kept].reset_index(drop=True)
     if table.empty:
         _refuse_empty(root, index)
     return replace(index, table=table)
+
+
+def _refuse_problems(problems: Problems) -> None:
+    """Refuse scans with problems, with the flag that leaves them out."""
+    if problems.found:
+        problems.hint("--skip leaves out the scans with problems, and the record says which.")
+        problems.raise_if_any()
+
+
+def _tables_of(people: PeopleTables, scans: Sequence[FoundScan]) -> list[str]:
+    """Return the tables of people of all data sets, by their names."""
+    names = []
+    for dataset in sorted({scan.dataset for scan in scans}):
+        names += [table.source for table in people.general(dataset)]
+    return names
 
 
 def _refuse_empty(root: Path, index: Index) -> NoReturn:

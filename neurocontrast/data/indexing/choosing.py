@@ -264,7 +264,7 @@ def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
 def _scan_of_measures(
     measures: MeasuresTable, person: str, session: str, facts: dict[str, str]
 ) -> FoundScan:
-    """Return a scan without image, with its head size, and its subject if tables state it."""
+    """Return a scan without image, with its head size, and with a subject that tables state."""
     all_facts = {**facts, **measures.facts_of(person, session)}
     label = person.removeprefix("sub-")
     return FoundScan(label, "", session, space="", stage="", facts=all_facts)

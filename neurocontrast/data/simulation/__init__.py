@@ -7,7 +7,8 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.simulation.brains import load_anatomy, render_scan
+from neurocontrast.data.simulation.anatomy import load_anatomy
+from neurocontrast.data.simulation.brains import render_scan
 from neurocontrast.data.simulation.people import (
     SEX_SCALE,
     Person,

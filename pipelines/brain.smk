@@ -11,6 +11,7 @@ from shlex import quote
 
 sys.path.insert(0, str(Path(workflow.basedir).parent))
 
+from neurocontrast.config.load import bases_of
 from pipelines.brain.cohort import write_draws
 from pipelines.brain.experiment import load_brain
 from pipelines.brain.results import summarise_brain
@@ -83,6 +84,7 @@ rule pretrain:
     input:
         participants=asked.table("pretraining"),
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/run/encoder.safetensors",
     params:
@@ -104,6 +106,7 @@ rule embed:
         encoder=rules.pretrain.output,
         participants=CLINICAL,
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/encoder.parquet",
     params:
@@ -123,6 +126,7 @@ rule evaluate:
     input:
         embeddings=rules.embed.output,
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/subjects-{{size}}/evaluation.json",
     params:
@@ -145,6 +149,7 @@ rule finetune:
         encoder=lambda wildcards: f"{OUT}/{experiment.scratch(wildcards.variant)}/seed-{wildcards.seed}/run/encoder.safetensors",
         participants=CLINICAL,
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/subjects-{{size}}/evaluation.json",
     params:

@@ -12,6 +12,7 @@ from shlex import quote
 
 sys.path.insert(0, str(Path(workflow.basedir).parent))
 
+from neurocontrast.config.load import bases_of
 from neurocontrast.files import digest_of
 from pipelines.natural.annotation import annotate
 from pipelines.natural.columns import KEYS, add_columns
@@ -106,6 +107,7 @@ rule pretrain:
     input:
         participants=f"{IMAGES}/participants.tsv",
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/run/encoder.safetensors",
     params:
@@ -130,6 +132,7 @@ rule pretrain_until:
         ][-1:],
         participants=f"{IMAGES}/participants.tsv",
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/epoch-{{epoch}}.parquet",
     params:
@@ -151,6 +154,7 @@ rule embed:
         f"{RUN}/epoch-{MILESTONES[-1]}.parquet" if MILESTONES else rules.pretrain.output,
         participants=f"{IMAGES}/participants.tsv",
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/{{layer}}.parquet",
     params:
@@ -190,6 +194,7 @@ rule evaluate:
     input:
         embeddings=rules.embed.output,
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+        bases=lambda wildcards: bases_of(experiment.recipe_of(wildcards.variant)),
     output:
         f"{RUN}/{{layer}}/evaluation.json",
     params:

@@ -359,11 +359,7 @@ def _with_base(content: Json, *, source: str, folder: Path, above: list[Path]) -
     """Return a content with the sections that it extends; `above` are the files that led to this one."""
     if EXTENDS not in content:
         return content
-    path = _base_of(content[EXTENDS], source=source, folder=folder)
-    if path.resolve() in above:
-        raise ConfigError(
-            f"{source}: {EXTENDS}: '{content[EXTENDS]}' extends this file in turn. Name another recipe."
-        )
+    path = _base_of(content[EXTENDS], source=source, folder=folder, above=above)
     base = _with_base(
         read_yaml(path), source=str(path), folder=path.parent, above=[*above, path.resolve()]
     )
@@ -371,12 +367,42 @@ def _with_base(content: Json, *, source: str, folder: Path, above: list[Path]) -
     return extend(base, differences)
 
 
-def _base_of(name: object, *, source: str, folder: Path) -> Path:
-    """Return the file that a configuration extends: a recipe's, or a YAML file beside the configuration."""
+def bases_of(config: str | os.PathLike[str]) -> list[Path]:
+    """List the recipes and files that a configuration extends, the nearest first.
+
+    A workflow names them as inputs, so that a change of any of them runs its rules again.
+    """
+    path = find_config(config)
+    content = read_yaml(path)
+    above = [path.resolve()]
+    bases = []
+    while EXTENDS in content:
+        path = _base_of(content[EXTENDS], source=str(path), folder=path.parent, above=above)
+        content = read_yaml(path)
+        above.append(path.resolve())
+        bases.append(path)
+    return bases
+
+
+def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> Path:
+    """Return the file of a recipe, or a file beside the configuration, that it extends.
+
+    One of the files `above`, which led to this configuration, is refused.
+    """
     if not isinstance(name, str):
         raise ConfigError(
             f"{source}: {EXTENDS}: must be the name of a recipe, or a YAML file, found {name!r}."
         )
+    path = _file_of_base(name, source=source, folder=folder)
+    if path.resolve() in above:
+        raise ConfigError(
+            f"{source}: {EXTENDS}: '{name}' extends this file in turn. Name another recipe."
+        )
+    return path
+
+
+def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
+    """Find a YAML file beside the configuration, or a recipe by its name."""
     if Path(name).suffix in (".yaml", ".yml"):
         path = folder / name
         if not path.is_file():
@@ -397,7 +423,7 @@ def write_out(recipe: Path) -> str:
     content = read_yaml(recipe)
     if EXTENDS not in content:
         return text
-    base = _base_of(content[EXTENDS], source=str(recipe), folder=recipe.parent)
+    (base, *_) = bases_of(recipe)
     return extend_text(write_out(base), text)
 
 

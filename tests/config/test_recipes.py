@@ -9,7 +9,7 @@ import yaml
 import neurocontrast
 from neurocontrast.cli import run
 from neurocontrast.config import Config, as_config, load_config
-from neurocontrast.config.load import parse_value, read_config, read_yaml, write_out
+from neurocontrast.config.load import bases_of, parse_value, read_config, read_yaml, write_out
 from neurocontrast.config.recipes import describe_recipe, find_config, list_recipes
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
@@ -284,3 +284,17 @@ def test_age_is_predicted_by_one_linear_layer():
     assert (config.objective.column, config.objective.error) == ("age", "absolute")
     head = build_model(config.encoder, n_outputs=1).head
     assert [tuple(layer.weight.shape) for layer in head] == [(1, 1024)]
+
+
+def test_a_workflow_names_every_file_that_a_recipe_extends(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: conditional_reference\n")
+    again = tmp_path / "again.yaml"
+    again.write_text("extends: mine.yaml\nseed: 4\n")
+    recipes = list_recipes()
+    bases = [mine, recipes["conditional_reference"], recipes["yaware_age_sex_reference"]]
+    assert bases_of(again) == bases
+    assert bases_of("yaware") == []
+    mine.write_text("extends: again.yaml\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: extends: 'again\.yaml' extends this file"):
+        bases_of(again)

@@ -1,4 +1,4 @@
-"""Scans and their table: a validated cohort, a dataset of preprocessed images, and the cache between them."""
+"""Table of scans, dataset of preprocessed images, and the cache between them."""
 
 from __future__ import annotations
 

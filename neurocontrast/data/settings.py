@@ -21,13 +21,16 @@ _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
 _ONE_OR_MORE = WithJsonSchema(
     {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
 )
-"""A configuration may give a single path, or a list of paths."""
+"""Schema of a setting that may be a single path, or a list of paths."""
 
 
-def _columns_or_file(what: Any) -> str | None:
-    return (
-        "columns" if isinstance(what, list | tuple) else "file" if isinstance(what, str) else None
-    )
+def _columns_or_file(value: Any) -> str | None:
+    """Return the form of a vector's value: ``columns``, ``file``, or None for neither."""
+    if isinstance(value, list | tuple):
+        return "columns"
+    if isinstance(value, str):
+        return "file"
+    return None
 
 
 _Vector = Annotated[
@@ -35,7 +38,9 @@ _Vector = Annotated[
     Discriminator(
         _columns_or_file,
         custom_error_type="vector",
-        custom_error_message="must be a list of columns, or the path of a file (.tsv, .csv, .parquet)",
+        custom_error_message=(
+            "must be a list of columns, or the path of a file (.tsv, .csv, .parquet)"
+        ),
     ),
 ]
 
@@ -44,13 +49,14 @@ class TableSettings(Settings):
     """Choose rows of a table, for training."""
 
     participants: Path | None = None
-    """Table of scans, images or people; `pretrain` needs it. Relative to the current directory, as are other paths."""
+    """Table of scans, images or people, which `pretrain` needs; a relative path starts from the
+    current directory, as other paths do."""
     where: Where = Field(default_factory=dict)
     """Rows to keep: column → value, values, or ``{not: values}``."""
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
-    """What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
-    takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and
-    numbers. Relative to the folder of the table."""
+    """Vectors that kernels compare besides single columns, such as regional volumes: name → columns
+    of the table (``vol_*`` takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with
+    ``participant_id`` and numbers, whose path is relative to the folder of the table."""
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Fraction of subjects, at each site, who are held out for validation; 0 for none."""
 
@@ -58,7 +64,7 @@ class TableSettings(Settings):
 class DataSettings(ScanSettings, Replaceable, TableSettings):
     """Choose scans of brains, and their preprocessing.
 
-    The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`.
+    The preprocessing has the settings of `neurocontrast.transforms.Preprocessing`.
     Transforms that lead from the path of a scan to its image can take their place, from Python:
     ``pretrain(..., transforms=Compose([...]))``.
     """
@@ -68,15 +74,17 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
     images_root: Path | None = None
     """Folder that relative image paths in the table start from; None for the table's own."""
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
-    and `prepare` write; ``t1`` means the column ``path``. None for ``[t1]``."""
+    """Columns of the table that hold the files of each scan, one a channel, for instance
+    ``[gm, wm]``, which `index` and `prepare` write; ``t1`` means the column ``path``. None for
+    ``[t1]``."""
     cache_dir: Path | None = None
     """Folder of preprocessed volumes; None for one of the user's, shared by all runs."""
     cache_dtype: Literal["float16", "float32"] = "float16"
-    """Precision of the preprocessed volumes; float16 halves the disk and changes z-scored voxels by less than 0.1 %."""
+    """Precision of the preprocessed volumes; float16 halves the disk and changes z-scored voxels by
+    less than 0.1 %."""
     cache_shared: bool = False
-    """Whether volumes in `cache_dir` that others have written are used. Only where you trust all who may write
-    there."""
+    """Whether volumes in `cache_dir` that others have written are used. Only where you trust all
+    who may write there."""
     n_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that preprocess, and threads that read batches."""
     skip_unreadable: bool = False
@@ -90,7 +98,7 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """What is done to each scan where `transforms` is None, before anything is fitted."""
+        """Preprocessing of each scan where `transforms` is None."""
         settings = {name: getattr(self, name) for name in self.replaced()}
         return Preprocessing(**settings, n_channels=len(self.channels or ("t1",)))
 
@@ -104,7 +112,7 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
 class MeasureTableSettings(MeasureSettings):
     """Choose tables of regional measures of brains, by FreeSurfer and other programs.
 
-    How measures are made ready is inherited from `neurocontrast.transforms.MeasureSettings`.
+    The standardisation is inherited from `neurocontrast.transforms.MeasureSettings`.
     """
 
     measures: Annotated[tuple[Path, ...], Field(min_length=1), _ONE_OR_MORE] | None = None
@@ -114,7 +122,7 @@ class MeasureTableSettings(MeasureSettings):
     """Parcellation to take from folders, such as ``aparc``, or segmentation, such as
     ``aseg.VINN``, or both (``aparc,aseg.VINN``); "" for the first of each that is there."""
     measure: Literal["thickness", "area", "volume", "all"] = "thickness"
-    """What to take of the cortex from folders."""
+    """Measure of the cortex to take from folders."""
 
 
 class MeasureDataSettings(MeasureTableSettings, TableSettings):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ValidationError
 
-from neurocontrast.data.cache import signature_of
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.entries import signature_of
 from neurocontrast.data.sources.source import Source
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import PreprocessingRecord, Samples
@@ -119,8 +119,8 @@ class NaturalImages(Source):
         if self.contract_ is not None and tuple(images.image_shape) != self.contract_.shape:
             raise DataError(
                 f"{cohort.source.name}: these images have {_size_text(images.image_shape)} pixels, "
-                f"and the run was trained on {_size_text(self.contract_.shape)}. Prepare them in that "
-                "size (images.size)."
+                f"and the run was trained on {_size_text(self.contract_.shape)}. Prepare them in "
+                "that size (images.size)."
             )
         return images
 

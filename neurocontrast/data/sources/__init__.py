@@ -14,7 +14,8 @@ from neurocontrast.data.settings import (
     MeasureDataSettings,
     MeasureTableSettings,
 )
-from neurocontrast.data.sources.measures import PairedBrains, RegionalMeasures
+from neurocontrast.data.sources.measures import RegionalMeasures
+from neurocontrast.data.sources.paired import PairedBrains
 from neurocontrast.data.sources.source import Source, check_kind
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.documents.document import Json

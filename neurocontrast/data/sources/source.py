@@ -118,7 +118,7 @@ class Source:
         return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with what is learned by reading the samples of training."""
+        """Return the source with preprocessing learned by reading the samples of training."""
         del cohort, rows, progress
         return self
 

@@ -14,9 +14,10 @@ from monai.transforms import Compose
 from nibabel.spatialimages import SpatialImage
 
 from neurocontrast.data.batches import Images
-from neurocontrast.data.cache import VolumeCache, VolumeTransforms, signature_of
+from neurocontrast.data.cache import VolumeCache, VolumeTransforms
 from neurocontrast.data.cohort import Cohort, columns_of
 from neurocontrast.data.datasets import CohortDataset, deterministic_part
+from neurocontrast.data.entries import signature_of
 from neurocontrast.data.quality import doubts_about_extents, warn_of_headers
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources.source import Source

@@ -19,7 +19,6 @@ from neurocontrast.evaluation import (
     LeaveSiteOut,
     SiteStratifiedGroupKFold,
     fit_and_measure,
-    read_split_file,
 )
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from tests.evaluation.quick import evaluate_study, make_plan, warnings
@@ -47,7 +46,7 @@ def folds(sessions) -> pd.DataFrame:
 def plan_by_file(sessions, tmp_path):
     def from_rows(rows: pd.DataFrame, cohort=sessions):
         rows.to_csv(tmp_path / "splits.tsv", sep="\t", index=False)
-        return make_plan(cohort, split_rows=read_split_file(tmp_path / "splits.tsv"))
+        return make_plan(cohort, split_file=str(tmp_path / "splits.tsv"))
 
     return from_rows
 

@@ -42,8 +42,6 @@ Fields = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
 _Component = TypeVar("_Component")
 _Arguments = ParamSpec("_Arguments")
-# Else pydantic searches every module for the source of each derived class, which has none.
-_NO_SOURCE = {"use_attribute_docstrings": False}
 
 
 class Settings(BaseModel):
@@ -96,8 +94,12 @@ def checked(
 @cache
 def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
     """Return the model of a constructor's arguments."""
+    # No source has its fields: else pydantic searches every imported module for their docstrings.
     return create_model(
-        "Arguments", __base__=Settings, __cls_kwargs__=_NO_SOURCE, **_fields_of(constructor)
+        "Arguments",
+        __base__=Settings,
+        __cls_kwargs__={"use_attribute_docstrings": False},
+        **_fields_of(constructor),
     )
 
 
@@ -138,7 +140,12 @@ def _derive_model(
         described = Field(description=descriptions.get(parameter))
         fields[parameter] = (Annotated[annotation, described], default)
     fields[key] = (Literal[name], name)
-    model = create_model(component.__name__, __base__=base, __cls_kwargs__=_NO_SOURCE, **fields)
+    model = create_model(
+        component.__name__,
+        __base__=base,
+        __cls_kwargs__={"use_attribute_docstrings": False},
+        **fields,
+    )
     model.__doc__ = (inspect.getdoc(component) or "").partition("\n\n")[0]
     return model
 

@@ -30,7 +30,7 @@ def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
     """Return the files of a scan as text: one path, or a tuple of one path a channel."""
     if isinstance(scan, str | os.PathLike):
         return os.fspath(scan)
-    return tuple(map(os.fspath, scan))
+    return tuple(os.fspath(path) for path in scan)
 
 
 def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:

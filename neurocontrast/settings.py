@@ -36,7 +36,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
-Fields = dict[str, tuple[Any, Any]]
+Fields = dict[str, Any]
 """Key of a section → annotation and default, ``...`` for none, as `pydantic.create_model` takes."""
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -57,7 +57,7 @@ class TableContent:
 
 @dataclass(frozen=True)
 class Rule:
-    """Recipe and the tables that it is for; the first rule that holds is the advice."""
+    """Recipe with its tables; the first rule that holds for a table is the advice."""
 
     when: str
     """Description of the tables, in the words of the documentation."""

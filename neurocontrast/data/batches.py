@@ -21,7 +21,7 @@ Sample: TypeAlias = dict[str, Any]
 
 
 class Images(Protocol):
-    """Samples to read in batches: a `CohortDataset`, or any object with these methods."""
+    """Samples to read in batches: a `CohortDataset`, or an object with the same methods."""
 
     def __len__(self) -> int:
         """Return the number of scans."""

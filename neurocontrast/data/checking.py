@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections import Counter
@@ -15,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.cells import Refusal, is_missing, number_of
+from neurocontrast.cells import Refusal, is_missing
 from neurocontrast.data.addresses import SampleFinder, address_of
 from neurocontrast.data.columns import RULES, values_of
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
 from neurocontrast.data.layouts.tree import identity_of
-from neurocontrast.data.levels import spelled_alike
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.data.subjects import first_visits, notes_on_two_sexes, visit_of
+from neurocontrast.data.subjects import first_visits, visit_of
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import as_on_disk
@@ -31,10 +29,6 @@ from neurocontrast.reading import NO_FILE, problem_of_content
 
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 IDENTITY = ("participant_id", "subject_id", "session", "path")
-_OTHER_NAMES = {
-    "session_id": "session",
-    "dx": "diagnosis",
-}
 _WITHOUT_CODES = ("age", "site", "diagnosis")
 """Columns in which a code for missing values would be an age, a site or a class."""
 _RESERVED = re.compile(r"feature_[0-9]+")
@@ -113,18 +107,23 @@ def check_columns(source: str, names: list[str], channels: tuple[str, ...]) -> N
     if "participant_id" not in names:
         hint = suggestion("participant_id", names)
         raise DataError(f"{source}: column 'participant_id' is needed.{hint} {has}")
-    for column in channels:
-        if column not in (*names, "path"):
-            hint = suggestion(column, names)
-            raise DataError(f"{source}: data.channels: there is no column '{column}'.{hint} {has}")
-        if column in (*IDENTITY[:3], *RULES):
-            raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
+    _check_channels(source, names, channels, has)
     if "path" in channels and "path" not in names:
         hint = suggestion("path", names)
         raise DataError(
             f"{source}: column 'path' is needed, the image of each row.{hint} {has} People with "
             "regional measures and no images are read by index, pretrain, embed and predict."
         )
+
+
+def _check_channels(source: str, names: list[str], channels: tuple[str, ...], has: str) -> None:
+    """Refuse channels that are no columns, or no columns of files; `has` names the columns."""
+    for column in channels:
+        if column not in (*names, "path"):
+            hint = suggestion(column, names)
+            raise DataError(f"{source}: data.channels: there is no column '{column}'.{hint} {has}")
+        if column in (*IDENTITY[:3], *RULES):
+            raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
@@ -253,34 +252,43 @@ def _check_files(
     finder = SampleFinder()
     for row in positions_of(~missing):
         path = paths[row]
-        address = address_of(path)
-        if address is not None:
-            problem = finder.problem_of(path, address)
-            if problem:
-                wrong[row] = problem
-        elif not path.lower().endswith(IMAGE_ENDINGS):
-            folder = ""
-            if os.path.isdir(path):  # noqa: PTH112
-                folder = " (a folder: make a BIDS tree of DICOM files with heudiconv or dcm2bids)"
-            wrong[row] = (
-                f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
-            )
-        else:
-            problem = problem_of_content(path)
-            if problem == NO_FILE:
-                near = ""
-                if n_absent < N_SHOWN:
-                    near = _hint_for_absent(path)
-                wrong[row] = f"there is no image {shown(path, 200)}.{near}"
-                n_absent += 1
-                _hint_for_address(path, rows.problems)
-            elif problem:
-                wrong[row] = f"{shown(path, 200)}: {problem}"
+        problem = _problem_of_image(path, finder)
+        if problem is _ABSENT:
+            near = ""
+            if n_absent < N_SHOWN:
+                near = _hint_for_absent(path)
+            wrong[row] = f"there is no image {shown(path, 200)}.{near}"
+            n_absent += 1
+            _hint_for_address(path, rows.problems)
+        elif problem:
+            wrong[row] = problem
     rows.refuse(column, wrong)
     if n_absent == len(paths):
         rows.problems.hint(
             "None of the images is there: is images_root the folder the paths start from?"
         )
+
+
+_ABSENT = "absent"
+"""Problem of a path without a file."""
+
+
+def _problem_of_image(path: str, finder: SampleFinder) -> str:
+    """Return why a path is no usable image, `_ABSENT` for an absent file, or ""."""
+    address = address_of(path)
+    if address is not None:
+        return finder.problem_of(path, address)
+    if not path.lower().endswith(IMAGE_ENDINGS):
+        folder = ""
+        if os.path.isdir(path):  # noqa: PTH112
+            folder = " (a folder: make a BIDS tree of DICOM files with heudiconv or dcm2bids)"
+        return f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
+    problem = problem_of_content(path)
+    if problem == NO_FILE:
+        return _ABSENT
+    if problem:
+        return f"{shown(path, 200)}: {problem}"
+    return ""
 
 
 def _hint_for_absent(path: str) -> str:
@@ -299,62 +307,3 @@ def _hint_for_address(path: str, problems: Problems) -> None:
         problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
     if "\\" in path:
         problems.hint("Write image paths with '/', not with '\\'.")
-
-
-def warnings_about_cells(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
-    """Return warnings on cells that can be read, and may not be read as they are meant.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Table as text.
-    table : DataFrame
-        Values of the same cells.
-    """
-    warnings = []
-    lower_case = {name.lower() for name in cells.columns}
-    for column, name in _OTHER_NAMES.items():
-        if name not in cells and column in lower_case:
-            warnings.append(
-                f"column '{column}' is kept as it is; rename it '{name}' if that is what it holds"
-            )
-    n_top_coded = int(cells.get("age", pd.Series(dtype=str)).str.endswith("+").sum())
-    if n_top_coded:
-        warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
-    warnings += _warnings_of_none(cells)
-    for column in cells.columns.difference([*IDENTITY, *RULES], sort=False):
-        if pd.api.types.is_numeric_dtype(table[column]):
-            continue
-        counts = table[column].value_counts()
-        n_texts = counts[counts.index.map(number_of).isna()].sum()
-        n_cells = counts.sum()
-        is_number = counts.index.str.replace(",", ".").map(number_of).notna()
-        if n_texts and counts[is_number].sum() > 0.5 * n_cells:
-            few = f"{n_texts} of {n_cells} cells are no numbers, as 1.5 and n/a are"
-            warnings.append(f"column '{column}' is read as text: {few}")
-    if "sex" in cells:
-        warnings += notes_on_two_sexes(table["subject_id"], cells["sex"])
-    return warnings + _warnings_of_spellings(cells)
-
-
-def _warnings_of_none(cells: pd.DataFrame) -> list[str]:
-    """Warn of columns where Python's "None", which is read as missing, can mean no diagnosis."""
-    warnings = []
-    for column in cells.columns:
-        n_cells = int((cells[column] == "None").sum())
-        if n_cells:
-            warnings.append(
-                f"column '{column}': {n_cells} cells 'None' are read as missing; a value, such as "
-                "no diagnosis, is written 'none'"
-            )
-    return warnings
-
-
-def _warnings_of_spellings(cells: pd.DataFrame) -> list[str]:
-    """Warn of sites and diagnoses that are spelled in several ways."""
-    warnings = []
-    for column in ("site", "diagnosis"):
-        levels = itertools.filterfalse(is_missing, cells.get(column, ()))
-        for group in spelled_alike(levels):
-            warnings.append(f"column '{column}': {one_of(group)} count as different values")
-    return warnings

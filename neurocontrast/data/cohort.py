@@ -21,9 +21,9 @@ from neurocontrast.data.checking import (
     identity_of_rows,
     paths_of_rows,
     positions_of,
-    warnings_about_cells,
 )
 from neurocontrast.data.columns import matching_rows
+from neurocontrast.data.doubts import warnings_about_cells
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
 from neurocontrast.data.problems import Problems, shown

@@ -13,8 +13,8 @@ from neurocontrast.data.sexes import OTHERS, as_sex, plain_word, read_sexes, sex
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
+# Number of units of age in a year.
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
-"""Number of units of age in a year."""
 _UNITS = {
     "y": "year",
     "yr": "year",
@@ -34,7 +34,6 @@ _ML_PER_UNIT = {
     **dict.fromkeys(("l", "liter", "litre", "dm3", "dm^3", "dm³"), 1e3),
 }
 _SMALLEST_ML = 100.0
-"""Smallest volume of a head in mL."""
 _LARGEST_ML = 10_000.0
 """Largest volume of a head in mL; a larger number is in mm³, as FreeSurfer writes its eTIV."""
 _WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
@@ -282,7 +281,7 @@ def _with_units_of(codes: Mapping[str, str], description: Description) -> Descri
 
 
 def _is_top_coded(cell: str) -> bool:
-    """Tell whether a cell is an age such as 89+, whose level explains it in words."""
+    """Tell whether a cell is a top-coded age such as 89+."""
     return number_of(cell) is None and isinstance(as_age(cell), float)
 
 

@@ -230,7 +230,7 @@ def _delimiter(source: Path, text: str) -> str:
 
 
 def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
-    """Return the rows of a ``.csv``, each with the line on which it begins."""
+    """Return the rows of a ``.csv`` with the first line of each row."""
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
     )
@@ -248,7 +248,7 @@ def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
 
 
 def _unquoted(cell: str) -> str:
-    """Return a cell without the quotes that a spreadsheet program put around it."""
+    """Return a cell without the quotes of a spreadsheet program."""
     if len(cell) >= 2 and cell[0] == cell[-1] == '"':
         return trimmed(cell[1:-1].replace('""', '"'))
     return cell

@@ -202,7 +202,7 @@ def _holds_sexes(cells: pd.Series) -> bool:
 
 
 def remedy_of(kind: str, column: str) -> str:
-    """Return the advice to rename a column so that it is taken, with the codes in its name."""
+    """Return the advice to rename a look-alike column, with the codes in its name."""
     equations = ", ".join(map("=".join, codes_in_name(column).items()))
     name = kind
     if equations:

@@ -165,17 +165,7 @@ class PeopleTables:
         for table in self._of_scans(scan):
             for cells in table.rows.get(subject_label(scan.path), {}).values():
                 yield _Row(table.source, True, cells)
-        of_subject = list(self.of_subject(scan))
-        if scan.session:
-            for table in [*of_subject, *general]:
-                sessions = table.of(scan)
-                if scan.session in sessions:
-                    yield _Row(table.source, True, sessions[scan.session])
-        else:
-            for table in of_subject:
-                rows = list(table.of(scan).values())
-                if len(rows) == 1:
-                    yield _Row(table.source, True, rows[0])
+        yield from self._rows_of_session(scan, general)
         for table in general:
             sessions = table.of(scan)
             session = ""
@@ -183,6 +173,20 @@ class PeopleTables:
                 session = next(iter(sessions))
             if session in sessions:
                 yield _Row(table.source, False, sessions[session])
+
+    def _rows_of_session(self, scan: FoundScan, general: Sequence[Phenotype]) -> Iterator[_Row]:
+        """Yield the rows of a scan's session, or of the only session of a scan without one."""
+        of_subject = list(self.of_subject(scan))
+        if scan.session:
+            for table in [*of_subject, *general]:
+                sessions = table.of(scan)
+                if scan.session in sessions:
+                    yield _Row(table.source, True, sessions[scan.session])
+            return
+        for table in of_subject:
+            rows = list(table.of(scan).values())
+            if len(rows) == 1:
+                yield _Row(table.source, True, rows[0])
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
         """Yield the tables of scans ``…_scans.tsv`` of a scan's session and of its subject."""

@@ -93,14 +93,7 @@ def read_phenotype(
     """
     source = file.source
     table = read_sheet(file.path)
-    if file.subject:
-        named_by = ""
-        identifiers = [subject_label(file.subject)] * len(table)
-    else:
-        named_by = identifier_column(
-            list(table.columns), source=file.path.name, id_column=file.id_column
-        )
-        identifiers = _identifiers(table, named_by)
+    named_by, identifiers = _identifiers_of(file, table)
     columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep, source)
     described_in = [*file.descriptions, file.path.with_suffix(".json")]
     decoded = _decoded_columns(source, table, columns, described_in)
@@ -115,22 +108,28 @@ def read_phenotype(
         cells = {}
         for kind, column in columns.items():
             value = decoded.values[kind][row[column]]
-            if isinstance(value, Refusal):
-                rows.refuse(f"sub-{person}", column, row[column], value, line)
-                if kind == "age":
-                    problems.hint(_other_ages(table, column, source))
-            elif value and kind == SUBJECT:
-                cells[kind] = subject_label(value)
-            elif value:
+            if not isinstance(value, Refusal):
                 cells[kind] = value
+                continue
+            rows.refuse(f"sub-{person}", column, row[column], value, line)
+            if kind == "age":
+                problems.hint(_other_ages(table, column, source))
         label = subject_label(joined_path(file.folder, person))
         session = _session_of(row.get(session_column, ""))
-        rows.add((label, session), cells, line, f"sub-{person}")
+        rows.add((label, session), _filled_cells(cells), line, f"sub-{person}")
     return rows.phenotype
 
 
+def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
+    """Return the cells with a value, subjects as labels."""
+    filled = {kind: value for kind, value in cells.items() if value}
+    if SUBJECT in filled:
+        filled[SUBJECT] = subject_label(filled[SUBJECT])
+    return filled
+
+
 def _session_of(cell: str) -> str:
-    """Return the session in a cell, without ``ses-``; "" where it is missing."""
+    """Return the session in a cell, without ``ses-``, or "" for a missing one."""
     if is_missing(cell):
         return ""
     return cell.removeprefix("ses-")
@@ -254,6 +253,14 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
         if name != column and "age" in words and is_numeric(table[name]):
             return f"{source}: '{name}' holds numbers; name that column 'age' to use it."
     return ""
+
+
+def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list[str]]:
+    """Return the column of identifiers, "" in a table of one subject, and the label of each row."""
+    if file.subject:
+        return "", [subject_label(file.subject)] * len(table)
+    column = identifier_column(list(table.columns), source=file.path.name, id_column=file.id_column)
+    return column, _identifiers(table, column)
 
 
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:

@@ -72,11 +72,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     _add_columns(table, problems)
     n_unread = 0
     for image in images:
-        paths = [image]
-        beside = image.with_name(re.sub(r"(?i)(\.nii)?\.[^.]+$", "", image.name) + ".json")
-        if os.path.lexists(beside):
-            paths.append(beside)
-        for path in paths:
+        for path in _with_sidecar(image):
             try:
                 for field in _identifying_fields(path):  # fields before a fault are reported
                     problems.add(f"{path.name}: {field}")
@@ -97,6 +93,14 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
             f"{n_unread} files could not be read. Whether they identify a patient is not known."
         )
     return {"n_found": n_found, "n_unread": n_unread}
+
+
+def _with_sidecar(image: Path) -> list[Path]:
+    """Return an image, and the JSON file of the image's name if there is one."""
+    sidecar = image.with_name(re.sub(r"(?i)(\.nii)?\.[^.]+$", "", image.name) + ".json")
+    if os.path.lexists(sidecar):
+        return [image, sidecar]
+    return [image]
 
 
 def _add_columns(table: Path, problems: Problems) -> None:

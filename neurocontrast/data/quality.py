@@ -2,11 +2,12 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import pandas as pd
+from monai.data import MetaTensor
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.exceptions import DataError, one_of
@@ -64,17 +65,8 @@ def inspect_scan(
         warnings = tuple(of_headers)
         if not deep:
             return Finding(name, problem, warnings=warnings, header=headers[0])
-        spacing_mm = 1.0
-        if preprocessing is not None and preprocessing.spacing_mm is not None:
-            spacing_mm = preprocessing.spacing_mm
-        image = LoadScand("image", spacing_mm=spacing_mm)({"image": name})["image"]
-        if preprocessing is not None:
-            apply(preprocessing.compose(), {"image": image}, start=1)
-        for voxels in image.numpy():
-            low = voxels.min()
-            high = voxels.max()
-            if bool(((voxels == low) | (voxels == high)).all()):
-                warnings += (f"it has only two intensities ({low:g} and {high:g}); is it a mask?",)
+        image = _load(name, preprocessing)
+        warnings += tuple(_doubts_about_masks(image))
         digest = "-".join(map(digest_of_file, files))
         extent = None
         if len(files) == 1 and headers[0].affine is not None:
@@ -82,6 +74,26 @@ def inspect_scan(
         return Finding(name, problem, warnings, headers[0], digest, extent)
     except DataError as error:
         return Finding(name, problem=str(error))
+
+
+def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
+    """Return the image of a scan, after a trial of the preprocessing on the image."""
+    spacing_mm = 1.0
+    if preprocessing is not None and preprocessing.spacing_mm is not None:
+        spacing_mm = preprocessing.spacing_mm
+    image: MetaTensor = LoadScand("image", spacing_mm=spacing_mm)({"image": scan})["image"]
+    if preprocessing is not None:
+        apply(preprocessing.compose(), {"image": image}, start=1)
+    return image
+
+
+def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
+    """Warn of each channel with two intensities."""
+    for voxels in image.numpy():
+        low = voxels.min()
+        high = voxels.max()
+        if bool(((voxels == low) | (voxels == high)).all()):
+            yield f"it has only two intensities ({low:g} and {high:g}); is it a mask?"
 
 
 def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
@@ -162,13 +174,18 @@ def doubts_about(cohort: Cohort) -> list[str]:
             doubts.append(f"subjects with two sexes: {one_of(both[:_N_SHOWN])}")
     doubts += _doubts_about_names(table["subject_id"])[:_N_SHOWN]
     if "site" in table:
-        counts = table.groupby("site")["subject_id"].nunique()
-        small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
-        if small:
-            doubts.append(
-                f"sites with fewer than {_N_SMALL_SITE} people: {', '.join(sorted(small))}"
-            )
-    if "site" in table and "diagnosis" in table:
+        doubts += _doubts_about_sites(table)
+    return doubts
+
+
+def _doubts_about_sites(table: pd.DataFrame) -> list[str]:
+    """Return warnings about small sites, and about sites with a single diagnosis."""
+    doubts = []
+    counts = table.groupby("site")["subject_id"].nunique()
+    small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
+    if small:
+        doubts.append(f"sites with fewer than {_N_SMALL_SITE} people: {', '.join(sorted(small))}")
+    if "diagnosis" in table:
         n_classes = table.groupby("site")["diagnosis"].nunique()
         single = sorted(n_classes.index[n_classes == 1])
         if single and table["diagnosis"].nunique() > 1:
@@ -235,12 +252,17 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     for paths in by_digest.values():
         if len(paths) > 1:
             doubts.append(f"the same file under {len(paths)} names: {one_of(paths[:5])}")
+    return doubts + _doubts_about_arrays(findings)
+
+
+def _doubts_about_arrays(findings: Sequence[Finding]) -> list[str]:
+    """Return a warning about arrays without orientation among NIfTI images."""
     headers = [finding.header for finding in findings if finding.header]
     n_arrays = sum(header.spacing_mm is None for header in headers)
     n_nifti = len(headers) - n_arrays
-    if n_arrays and n_nifti:
-        doubts.append(
-            f"{n_arrays} .npy arrays, which have no orientation, are among {n_nifti} NIfTI images; "
-            "arrays are taken to be in RAS order"
-        )
-    return doubts
+    if not n_arrays or not n_nifti:
+        return []
+    return [
+        f"{n_arrays} .npy arrays, which have no orientation, are among {n_nifti} NIfTI images; "
+        "arrays are taken to be in RAS order"
+    ]

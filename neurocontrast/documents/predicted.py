@@ -90,7 +90,7 @@ class CalibrationRecord(Document):
 
 
 class OutsideSite(Document):
-    """Count the scans of a site, and those outside of the training distribution."""
+    """Numbers of scans of a site, in all and outside of the training distribution."""
 
     site: str
     n: int

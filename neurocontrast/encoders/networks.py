@@ -102,7 +102,7 @@ def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """Build MONAI's ResNet (He et al. 2016), without its pooling and its classifier."""
     if settings.n_dims == 3:
         return _resnet_of_volumes(settings, n_channels)
-    stem = settings.stem or "cifar"
+    stem: str = settings.stem or "cifar"
     if settings.name == "resnet_small":
         stem = "small"
     layers = _layers_of_resnet(settings, n_channels=3, stem=stem)

@@ -205,7 +205,7 @@ class EncoderSettings(Settings):
 
     @property
     def n_dims(self) -> int:
-        """Dimensions of a sample: 1 for measures, 2 for images, 3 for volumes or ``pca``, ``lda``."""
+        """Dimensions of a sample: 1 of measures, 2 of images, 3 of volumes and for pca and lda."""
         if self.name in get_args(_OfMeasures):
             return 1
         if self.name in NAMES_OF_DIMS[2]:

@@ -1,4 +1,4 @@
-"""What frozen embeddings can tell: cross-validated models of them, of covariates and of the scans, site by site.
+"""Evaluate frozen embeddings: cross-validated models of embeddings, covariates and scans.
 
 Pure NumPy, pandas and scikit-learn. `plan_evaluation` checks everything and makes folds and models;
 `fits.fit` predicts by each model; `measure.measure` computes tables, figures and findings;

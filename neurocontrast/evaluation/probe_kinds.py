@@ -32,18 +32,21 @@ class Probe:
     name: str = ""
     """Name in ``evaluation.json`` of a probe that the setting ``probe`` cannot name."""
     widths: tuple[float, ...] = ()
-    """Factors that the kernel exp(−factor · d²/v) is tried with, for a distance d and the total variance v."""
+    """Factors to try of the kernel exp(−factor · d²/v); d is a distance, v the total variance."""
 
     def strengths(self, settings: Settings) -> list[float]:
         """Return the strengths to choose from, the strongest penalty first."""
-        grid = getattr(settings, self.strength)
-        return list(grid[::-1] if self.descending else grid)
+        grid = list(getattr(settings, self.strength))
+        if self.descending:
+            grid.reverse()
+        return grid
 
 
 def _logistic(large: bool) -> LogisticRegression:
-    """Return a tight optimum; of very many scans one to single precision, by the fewest passes over them."""
-    solver, tolerance = ("lbfgs", 1e-5) if large else ("newton-cg", 1e-8)
-    return LogisticRegression(solver=solver, tol=tolerance, max_iter=1000)
+    """Return a logistic regression fitted to a tight optimum; if `large`, to single precision."""
+    if large:
+        return LogisticRegression(solver="lbfgs", tol=1e-5, max_iter=1000)
+    return LogisticRegression(solver="newton-cg", tol=1e-8, max_iter=1000)
 
 
 PROBES: dict[str, Probe] = {
@@ -100,5 +103,7 @@ _KERNEL_RIDGE = Probe(
 
 
 def kernel_probe(kind: str) -> Probe:
-    """Return the probe of a second rival: kernel ridge for numbers, kernel logistic for classes."""
-    return {"continuous": _KERNEL_RIDGE}.get(kind, _KERNEL_LOGISTIC)
+    """Return the probe of a kernel model: kernel ridge for numbers, kernel logistic for classes."""
+    if kind == "continuous":
+        return _KERNEL_RIDGE
+    return _KERNEL_LOGISTIC

@@ -1,4 +1,4 @@
-"""The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
+"""Tidy and check the rows of an embeddings table: identifiers, metadata, features, encoder."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -33,14 +33,14 @@ Texts = npt.NDArray[np.object_]
 _FIXED = ("age", "sex", "site", "diagnosis")
 """Columns whose meaning does not depend on how their cells are written."""
 NO_SITE = "(no site)"
-"""Name of the group of scans without a site, wherever sites are compared; in tables such a scan has no value."""
+"""Name of the group of scans without a site where sites are compared; empty in tables."""
 
 IDENTIFIERS = ("participant_id", "subject_id", "session", "path", CONTENT)
 """Columns that say which scan it is: never a target, nor anything that features could depend on."""
 
 
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with every identifier, ``age``, ``sex`` and ``site`` in one form, and ``tiv`` in lower case."""
+    """Return the table with identifiers, ``age``, ``sex``, ``site`` and ``tiv`` in one form."""
     if "participant_id" not in table:
         raise DataError(
             f"embeddings: column 'participant_id' is needed. Columns: {one_of(table.columns)}."
@@ -48,17 +48,17 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     _check_case(table.columns)
     tidy = table.reset_index(drop=True).copy()
     for name in IDENTIFIERS:
-        fallback = (
-            tidy["participant_id"]
-            if name == "subject_id"
-            else pd.Series([""] * len(tidy), dtype=object)
-        )
+        fallback = pd.Series([""] * len(tidy), dtype=object)
+        if name == "subject_id":
+            fallback = tidy["participant_id"]
         tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
     unnamed = np.flatnonzero(tidy["participant_id"] == "")
     if len(unnamed):
         raise DataError(
-            f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
-            "needs a participant: without it the sessions of one person could be on both sides of a fold."
+            f"embeddings: participant_id is empty in {len(unnamed)} rows (first: "
+            f"{unnamed[:5].tolist()}). Every scan "
+            "needs a participant: without it the sessions of one person could be on both sides of "
+            "a fold."
         )
     check_identifiers(tidy)
     subjects = tidy["subject_id"].where(tidy["subject_id"] != "", tidy["participant_id"])
@@ -115,7 +115,7 @@ def check_numbers(table: pd.DataFrame, names: Iterable[str], *, place: str) -> N
 
 
 def _is_written_number(cell: str) -> bool:
-    """Say whether a cell is a number, also with a comma for the point or between thousands."""
+    """Tell whether a cell is a number, also with a comma for the point or between thousands."""
     return number_of(cell.replace(",", "")) is not None
 
 
@@ -165,29 +165,36 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
     """Refuse features that are not numbers or do not differ, and scans that are listed twice."""
     if features.ndim != 2 or len(features) != len(table):
         raise DataError(
-            f"embeddings: features must be (n scans, n features) with a row for each of the {len(table)} rows of the "
+            "embeddings: features must be (n scans, n features) with a row for each of the "
+            f"{len(table)} rows of the "
             f"table, found shape {features.shape}."
         )
     if not len(features) or not features.shape[1]:
         raise DataError(
-            f"embeddings: nothing to evaluate: {features.shape[0]} scans × {features.shape[1]} features."
+            f"embeddings: nothing to evaluate: {features.shape[0]} scans × {features.shape[1]} "
+            "features."
         )
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
         raise DataError(
-            f"embeddings: features must be finite, but {int((~finite).sum())} scans have NaN or infinity: "
-            f"{listed(row_names(table, np.flatnonzero(~finite)))}. Embed these scans again, or leave them out."
+            f"embeddings: features must be finite, but {int((~finite).sum())} scans have NaN or "
+            "infinity: "
+            f"{listed(row_names(table, np.flatnonzero(~finite)))}. Embed these scans again, or "
+            "leave them out."
         )
     if len(features) > 1 and not np.ptp(features, axis=0).any():
         raise DataError(
-            "embeddings: all scans have the same features: the encoder has collapsed or the images are all alike. "
+            "embeddings: all scans have the same features: the encoder has collapsed or the images "
+            "are all alike. "
             "Look at alignment and uniformity in the run's metrics.csv."
         )
     twice = table.duplicated(["participant_id", "session"], keep=False).to_numpy()
     if twice.any():
         raise DataError(
-            f"embeddings: {int(twice.sum())} rows share participant_id and session with another row: "
-            f"{listed(row_names(table, np.flatnonzero(twice)))}. Keep one row a scan, or give the column 'session'."
+            f"embeddings: {int(twice.sum())} rows share participant_id and session with another "
+            "row: "
+            f"{listed(row_names(table, np.flatnonzero(twice)))}. Keep one row a scan, or give the "
+            "column 'session'."
         )
 
 
@@ -208,7 +215,7 @@ def sites_of_rows(table: pd.DataFrame) -> list[str]:
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
-    """Return what scans are called in messages: the participant, and the session where there is one."""
+    """Name scans for messages: the participant, and the session where there is one."""
     chosen = table.iloc[np.asarray(rows, dtype=int)]
     return [
         f"{participant} session {session}" if session else str(participant)
@@ -217,13 +224,15 @@ def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -
 
 
 def listed(names: Sequence[object], n_shown: int = 5) -> str:
-    """Return names as part of a message, and how many more there are than the first few."""
-    more = f" … and {len(names) - n_shown} more" if len(names) > n_shown else ""
-    return ", ".join(map(str, names[:n_shown])) + more
+    """Join the first few names for a message, and count the others."""
+    joined = ", ".join(map(str, names[:n_shown]))
+    if len(names) > n_shown:
+        return f"{joined} … and {len(names) - n_shown} more"
+    return joined
 
 
 def is_number(values: pd.Series) -> bool:
-    """Say whether a column holds numbers; true and false are none."""
+    """Tell whether a column holds numbers; true and false are none."""
     return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
 
 
@@ -236,14 +245,17 @@ def check_same_encoder(
     parameter: str,
     what: str,
 ) -> str | None:
-    """Refuse features of another encoder; return a warning where nobody says which encoder it was."""
+    """Refuse features of another encoder; return a warning where no encoder is named."""
     if n_expected != n_found:
         raise DataError(
-            f"{parameter}: {what} was fitted on {n_expected} features, and this table has {n_found}. "
-            "Embed the scans with the same run."
+            f"{parameter}: {what} was fitted on {n_expected} features, and this table has "
+            f"{n_found}. Embed the scans with the same run."
         )
     if expected is None and found is None:
-        return f"{parameter}: neither table says which encoder made it, so it could not be checked that it is the same."
+        return (
+            f"{parameter}: neither table says which encoder made it, so it could not be checked "
+            "that it is the same."
+        )
     if expected == found:
         return None
     shown = [
@@ -251,8 +263,10 @@ def check_same_encoder(
         for each in (expected, found)
     ]
     raise DataError(
-        f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of {shown[1]}. Features "
-        "of two encoders have nothing in common, even where there are as many. Embed the scans with the same run."
+        f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of "
+        f"{shown[1]}. Features "
+        "of two encoders have nothing in common, even where there are as many. Embed the scans "
+        "with the same run."
     )
 
 
@@ -267,7 +281,8 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
-            f"embeddings: column '{name}' must hold {what}, and n/a for unknown ones; {len(wrong)} scans "
+            f"embeddings: column '{name}' must hold {what}, and n/a for unknown ones; {len(wrong)} "
+            "scans "
             f"have something else ({found}). Correct them."
         )
     return numbers
@@ -290,45 +305,48 @@ def _text(value: object) -> str | None:
 def choose_numbers(
     table: pd.DataFrame, names: Sequence[str], *, option: str, target: str
 ) -> tuple[str, ...]:
-    """Return the columns of numbers that names and patterns (``background_*``) mean, without the target."""
-    known = [
-        name
-        for name in table.columns
-        if name not in (*IDENTIFIERS, target) and is_number(table[name])
-    ]
-    with_values = [str(name) for name in known if not table[name].isna().all()]
-    others = [
-        name for name in table.columns if names and name not in (*IDENTIFIERS, target, *known)
-    ]
-    texts = {
-        name: [text for text in cell_texts(table[name]) if text is not None] for name in others
-    }
-    mixed = [
-        name
-        for name in others
-        if any(number_of(text.replace(",", ".")) is not None for text in texts[name])
-    ]
+    """Return the columns of numbers that names and patterns mean, without the target."""
+    with_values = []
+    texts = {}
+    for name in table.columns:
+        if name in (*IDENTIFIERS, target):
+            continue
+        if is_number(table[name]):
+            if not table[name].isna().all():
+                with_values.append(str(name))
+        elif names:
+            texts[name] = [cell for cell in cell_texts(table[name]) if cell is not None]
+    mixed = [name for name, cells in texts.items() if any(map(_is_decimal, cells))]
     chosen = matching_columns(
         names, [*with_values, *mixed], where=f"{option}: the table of numbers without '{target}'"
     )
     for name in chosen:
         if name in mixed:
-            odd = min(texts[name], key=lambda text: number_of(text) is not None)
+            odd = min(texts[name], key=lambda cell: number_of(cell) is not None)
             raise DataError(
                 f"{option}: column '{name}' is text, such as '{odd}'. Write numbers with a point."
             )
-        wrong = np.flatnonzero(np.isinf(table[name].to_numpy(dtype=float, na_value=np.nan)))
-        if len(wrong):
-            raise DataError(
-                f"{option}: column '{name}' is infinite in {', '.join(row_names(table, wrong[:5]))}."
-            )
+        _check_finite(table, name, option)
     return tuple(chosen)
+
+
+def _check_finite(table: pd.DataFrame, name: str, option: str) -> None:
+    """Refuse a column of numbers that is infinite in some rows."""
+    wrong = np.flatnonzero(np.isinf(table[name].to_numpy(dtype=float, na_value=np.nan)))
+    if len(wrong):
+        scans = ", ".join(row_names(table, wrong[:5]))
+        raise DataError(f"{option}: column '{name}' is infinite in {scans}.")
+
+
+def _is_decimal(cell: str) -> bool:
+    """Tell whether a cell is a number with a point or a comma."""
+    return number_of(cell.replace(",", ".")) is not None
 
 
 def draw_subjects(
     subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
 ) -> tuple[npt.NDArray[np.intp], str | None]:
-    """Return all rows, or those of subjects drawn until there are `n_scans`, and a note about the draw."""
+    """Draw subjects until there are `n_scans`, and describe the draw; None where all rows fit."""
     if len(subjects) <= n_scans:
         return np.arange(len(subjects)), None
     owners, codes = np.unique(subjects.astype(str), return_inverse=True)

@@ -1,4 +1,4 @@
-"""What is predicted: its kind, its classes and the rows that have it."""
+"""Read a target from a table: kind, classes, and rows with a value."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CONTROL_NAMES = frozenset(
         "0",
     }
 )
-"""Names, in lower case, of a class that is never the positive one when another class is not among them."""
+"""Lower-case names of controls: never the positive class beside a class with another name."""
 
 
 MAX_CLASSES = 100
@@ -67,7 +67,7 @@ _FEATURE = re.compile(r"feature_\d+")
 
 @dataclass(frozen=True)
 class Target:
-    """A target without missing values: codes into `classes` (of two the positive one last), or numbers."""
+    """A target without missing values: numbers, or codes into `classes`, the positive one last."""
 
     name: str
     kind: Kind
@@ -78,15 +78,13 @@ class Target:
 
     def labels(self) -> Labels:
         """Return class names, or the numbers of a continuous target."""
-        return (
-            self.values
-            if self.kind == "continuous"
-            else np.array(self.classes, dtype=object)[self.values]
-        )
+        if self.kind == "continuous":
+            return self.values
+        return np.array(self.classes, dtype=object)[self.values]
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Names of its metrics, in the order in which they are written."""
+        """Names of the target's metrics, in the order of ``evaluation.json``."""
         names = metric_names(self.kind, len(self.classes))
         return tuple(
             name for name in names if self.has_probabilities or name not in OF_PROBABILITIES
@@ -105,16 +103,14 @@ def read_target(
     positive: str | None = None,
     max_classes: int = MAX_CLASSES,
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of the rows that have one, and which rows these are."""
+    """Return the target of the rows with a value, and a mask of the rows with a value."""
     choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
     if name not in choices or _FEATURE.fullmatch(name):
-        what = (
-            "identifies scans, or is a feature of the embedding itself"
-            if name in table
-            else "there is no such column"
-        )
+        why = "there is no such column"
+        if name in table:
+            why = "identifies scans, or is a feature of the embedding itself"
         raise ConfigError(
-            f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}."
+            f"target '{name}': {why}.{suggestion(name, choices)} Choose of {one_of(choices)}."
         )
     texts = level_column(name, table[name]).reset_index(drop=True)
     present = texts.notna().to_numpy()
@@ -142,17 +138,19 @@ def read_target(
 def encode_target(
     table: pd.DataFrame, like: Target, *, parameter: str
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of another table in the classes of one that was read, and which rows have it."""
+    """Encode the target of another table by the classes of `like`, and tell which rows have one."""
     if like.name not in table:
         raise DataError(
-            f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"
+            f"{parameter}: the table has no column '{like.name}', the "
+            f"target.{suggestion(like.name, table.columns)}"
         )
     texts = level_column(like.name, table[like.name]).reset_index(drop=True)
     present = texts.notna().to_numpy()
     kept = texts[present]
     if kept.empty:
         raise DataError(
-            f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test."
+            f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to "
+            "test."
         )
     if like.kind == "continuous":
         check_unmarked(table, [like.name], place=parameter)
@@ -160,7 +158,8 @@ def encode_target(
         wrong = kept[~np.isfinite(numbers)]
         if len(wrong):
             raise DataError(
-                f"{parameter}: '{like.name}' must be finite numbers, found {one_of(sorted(set(wrong))[:5])}."
+                f"{parameter}: '{like.name}' must be finite numbers, found "
+                f"{one_of(sorted(set(wrong))[:5])}."
             )
         return Target(like.name, like.kind, numbers), present
     unknown = kept[~kept.isin(like.classes)].value_counts()
@@ -168,7 +167,8 @@ def encode_target(
         found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
         near = suggestion(str(unknown.index[0]), like.classes)
         raise DataError(
-            f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe knows "
+            f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe "
+            "knows "
             f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with "
             "evaluation.test_where."
         )
@@ -177,9 +177,11 @@ def encode_target(
 
 
 def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
-    """Return the class of two that is not a control by name; where that does not decide, the last by alphabet."""
+    """Return the class of two that is no control by name, or else the last by alphabet."""
     others = [name for name in classes if not _is_control(name)]
-    return others[0] if len(others) == 1 else sorted(classes)[-1]
+    if len(others) == 1:
+        return others[0]
+    return sorted(classes)[-1]
 
 
 def _is_control(label: str) -> bool:
@@ -195,7 +197,8 @@ def _continuous(
 ) -> Target:
     if positive is not None:
         raise ConfigError(
-            f"positive: target '{name}' is continuous and has no classes. Leave positive out, or set kind=categorical."
+            f"positive: target '{name}' is continuous and has no classes. Leave positive out, or "
+            "set kind=categorical."
         )
     wrong = np.flatnonzero(present & ~np.isfinite(numbers))
     if len(wrong):
@@ -203,13 +206,15 @@ def _continuous(
             f"{table['participant_id'].iloc[row]}: '{table[name].iloc[row]}'" for row in wrong[:5]
         )
         raise DataError(
-            f"target '{name}': must be finite numbers to be continuous, but {len(wrong)} scans have none ({found}). "
+            f"target '{name}': must be finite numbers to be continuous, but {len(wrong)} scans "
+            f"have none ({found}). "
             "Correct them, or set kind=categorical."
         )
     values = numbers[present]
     if np.ptp(values) == 0:
         raise DataError(
-            f"target '{name}': has the one value {values[0]:g} in all {len(values)} scans. {_CONSTANT}"
+            f"target '{name}': has the one value {values[0]:g} in all {len(values)} scans. "
+            f"{_CONSTANT}"
         )
     return Target(name, "continuous", values)
 
@@ -223,22 +228,27 @@ def _categorical(
     taken = sorted(set(classes) & _COLUMNS)
     if taken:
         raise DataError(
-            f"target '{name}': a class is called '{taken[0]}', as a column of cohort.tsv is. Call the class otherwise."
+            f"target '{name}': a class is called '{taken[0]}', as a column of cohort.tsv is. Call "
+            "the class otherwise."
         )
     if len(classes) == 1:
         raise DataError(
-            f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. {_CONSTANT}"
+            f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. "
+            f"{_CONSTANT}"
         )
     if len(classes) > max_classes or (len(classes) > 2 and 2 * len(classes) > subjects.nunique()):
         raise DataError(
-            f"target '{name}': has {len(classes)} different values in {subjects.nunique()} subjects "
-            f"({one_of(classes[:3])} …), which looks like an identifier. Choose a column with fewer classes, or set "
+            f"target '{name}': has {len(classes)} different values in {subjects.nunique()} "
+            "subjects "
+            f"({one_of(classes[:3])} …), which looks like an identifier. Choose a column with "
+            "fewer classes, or set "
             "kind=continuous if these are numbers."
         )
     if len(classes) > 2:
         if positive is not None:
             raise ConfigError(
-                f"positive: target '{name}' has {len(classes)} classes ({one_of(classes)}). Leave positive out, or "
+                f"positive: target '{name}' has {len(classes)} classes ({one_of(classes)}). Leave "
+                "positive out, or "
                 f"keep two of them with where={{'{name}': [...]}}."
             )
         classes.sort(key=lambda label: not _is_control(label))  # stable: controls first
@@ -247,7 +257,8 @@ def _categorical(
         positive = _class_named(name, positive, classes)
         if positive is not None and positive not in classes:
             raise ConfigError(
-                f"positive: '{positive}' is not a class of '{name}'.{suggestion(positive, classes)} "
+                f"positive: '{positive}' is not a class of "
+                f"'{name}'.{suggestion(positive, classes)} "
                 f"Classes: {one_of(classes)}."
             )
         positive = positive or choose_positive(classes)

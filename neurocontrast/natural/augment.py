@@ -86,7 +86,7 @@ class ImageBlurSettings(Settings):
 
 
 class ImageAugmentSettings(Replaceable):
-    """Choose what turns a natural image into a view: the operations below, in this order.
+    """Choose the operations that turn a natural image into a view, in the order below.
 
     An operation that is null is off. The defaults are those of SupCon on CIFAR (Khosla et al.,
     2020), which SINCERE and others after it keep.

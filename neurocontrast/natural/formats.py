@@ -146,11 +146,12 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
     names: list[str] = []
     splits: list[str] = []
     blocks = []
-    for file in (*train, test):
+    split_of = {**dict.fromkeys(train, "train"), test: "test"}
+    for file, split in split_of.items():
         block = _read_records(dataset, files, file)
         blocks.append(block)
         names += [f"{file}/{row}" for row in range(len(block))]
-        splits += ["test" if file == test else "train"] * len(block)
+        splits += [split] * len(block)
     records = np.concatenate(blocks)
     labels = dict[str, list[str]]()
     for number, (column, (file, n_classes)) in enumerate(columns.items()):

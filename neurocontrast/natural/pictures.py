@@ -78,6 +78,7 @@ def paint(image: Pixels, colour: Pixels) -> Pixels:
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
+    """Return a picture of any mode as RGB of 8 bits; refuse 32 bits a channel."""
     if picture.mode.startswith("I;16"):
         grey = np.asarray(picture).astype(np.uint32)
         bytes_of_grey = ((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)
@@ -92,4 +93,5 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def _planes(picture: Image.Image) -> Pixels:
+    """Return the colours of a picture as planes (3, H, W)."""
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))

@@ -116,8 +116,8 @@ def _check_number(hardware: Hardware, process: Launched) -> None:
     if starts and COMMAND not in os.environ:
         raise ConfigError(
             f"training.devices: {hardware.devices} processes are started by the command line, "
-            "and a call from Python is one. Run `neurocontrast`, or start this script with torchrun "
-            f"--nproc-per-node {hardware.devices}."
+            "and a call from Python is one. Run `neurocontrast`, or start this script with "
+            f"torchrun --nproc-per-node {hardware.devices}."
         )
     n_wanted = hardware.n_processes
     if starts or process.n_processes == n_wanted:

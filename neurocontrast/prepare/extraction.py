@@ -1,4 +1,4 @@
-"""Brain extraction by deepbet's networks (Fisch et al. 2024), read from the installed wheel by their digests."""
+"""Brain extraction by deepbet's networks (Fisch et al. 2024), from the installed package."""
 
 import hashlib
 from functools import cache
@@ -14,29 +14,32 @@ from torch.nn.functional import interpolate
 from neurocontrast.exceptions import DataError, MissingDependencyError
 
 STRIPPED_SHARE = 0.5
-"""A volume with more zeros than this share is taken to be skull-stripped already."""
+"""Share of zeros above which a volume counts as skull-stripped."""
 MARGIN = 0.1
+"""Margin around the box of a brain, relative to the box."""
 
 _DIGESTS = {
     "bbox_model.pt": "39a7b2b5f799faa1391ea97bfcdc0b9299f20d84f2316a4ff8918dc4685e40aa",
     "model.pt": "de8ee7c69654d0dd3935dc4a5d84571d8ecf4637a6bfc01df399c4c2bc86e0fd",
 }
+"""SHA-256 of each network's file."""
 _SMALL = (128, 128, 128)
 _LARGE = (256, 256, 256)
+"""Shapes of the input of the first and of the second network."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 def is_stripped(voxels: npt.NDArray[np.float32]) -> bool:
-    """Tell whether a volume holds a brain alone: more than half of its voxels are 0."""
+    """Tell whether a volume is skull-stripped: more than half of its voxels are 0."""
     return float(np.mean(voxels == 0)) > STRIPPED_SHARE
 
 
 def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
     """Return the mask of the brain of a T1-weighted head in RAS order.
 
-    One network finds the box of the brain, another the brain in it; the largest connected part is
-    kept without holes.
+    One network finds the box of the brain, and a second network the brain in the box; the largest
+    connected piece is kept without holes.
     """
     image = torch.nan_to_num(torch.from_numpy(np.ascontiguousarray(voxels)))
     small = interpolate(image[None, None], _SMALL, mode="nearest-exact")
@@ -49,48 +52,50 @@ def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
         box = _box(coarse, image.shape)
         large = interpolate(image[box][None, None], _LARGE, mode="nearest-exact")
         inside = _network("model.pt")(_scaled(large, low, high))[:1, 1:2]
-        found = interpolate(inside, image[box].shape, mode="nearest-exact")[0, 0] > 0.5
+        brain = interpolate(inside, image[box].shape, mode="nearest-exact")[0, 0] > 0.5
     mask = np.zeros(voxels.shape, dtype=bool)
-    mask[box] = binary_fill_holes(_largest(found.numpy()))
+    mask[box] = binary_fill_holes(_largest(brain.numpy()))
     return mask
 
 
 @cache
 def _network(name: str) -> torch.jit.ScriptModule:
-    """Load a network of deepbet, if it is the file whose content was looked at."""
+    """Load a network of deepbet; refuse a file with another digest than the reviewed one."""
     try:
         files = metadata.files("deepbet") or []
     except metadata.PackageNotFoundError as error:
         raise MissingDependencyError(
-            "Brain extraction needs deepbet: pip install 'neurocontrast[prepare]'; or give masks (column mask_path)."
+            "Brain extraction needs deepbet: pip install 'neurocontrast[prepare]'; or give masks "
+            "(column mask_path)."
         ) from error
     path = next((Path(str(file.locate())) for file in files if file.name == name), None)
     if path is None or not path.is_file():
         raise MissingDependencyError(
             f"deepbet is installed without '{name}'; install it again: deepbet==1.0.2."
         )
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != _DIGESTS[name]:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != _DIGESTS[name]:
         raise MissingDependencyError(
-            f"{path}: the weights are not those of deepbet 1.0.2 (SHA-256 {found[:12]}…); install deepbet==1.0.2."
+            f"{path}: the weights are not those of deepbet 1.0.2 (SHA-256 {digest[:12]}…); "
+            "install deepbet==1.0.2."
         )
     return torch.jit.load(str(path), map_location="cpu").eval()
 
 
 def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    # The scale that the networks were trained at.
+    """Return intensities on the scale of the networks' training."""
     clipped = ((image - low) / (high - low)).clamp(0, 1)
     return 0.226 * (clipped - clipped.mean()) / clipped.std() + 0.449
 
 
 def _largest(mask: Mask) -> Mask:
-    """Return the largest connected part of a mask."""
-    parts, n_parts = label(mask)
-    if not n_parts:
+    """Return the largest connected piece of a mask; refuse an empty mask."""
+    pieces, n_pieces = label(mask)
+    if not n_pieces:
         raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
-    sizes = np.bincount(parts.ravel())
+    sizes = np.bincount(pieces.ravel())
     sizes[0] = 0
-    largest: Mask = parts == sizes.argmax()
+    largest: Mask = pieces == sizes.argmax()
     return largest
 
 
@@ -98,14 +103,14 @@ def _box(mask: Mask, shape: torch.Size) -> tuple[slice, ...]:
     """Return the box of a coarse mask in the full volume, with a margin."""
     box = []
     for axis, n in enumerate(shape):
-        others = tuple(other for other in range(3) if other != axis)
-        found = np.flatnonzero(mask.mean(axis=others) > 0.02)
-        if not len(found):
+        across = tuple(set(range(3)) - {axis})
+        inside = np.flatnonzero(mask.mean(axis=across) > 0.02)
+        if not len(inside):
             raise DataError(
                 "no brain was found; is this a T1-weighted head, in the right orientation?"
             )
         scale = n / mask.shape[axis]
-        centre = round(scale * (found[0] + found[-1] + 1) / 2)
-        half = round(scale * (1 + 2 * MARGIN) * (found[-1] + 1 - found[0])) / 2
+        centre = round(scale * (inside[0] + inside[-1] + 1) / 2)
+        half = round(scale * (1 + 2 * MARGIN) * (inside[-1] + 1 - inside[0])) / 2
         box.append(slice(max(0, int(centre - half)), min(n, int(centre + half))))
     return tuple(box)

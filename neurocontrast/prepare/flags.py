@@ -1,4 +1,4 @@
-"""Which measures of a scan are beyond their bounds: absolute ones, and those of the other scans of its site."""
+"""Flags of a scan's measures that are beyond absolute bounds, or beyond bounds of the site."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,22 @@ import numpy.typing as npt
 import pandas as pd
 
 N_DEVIATIONS = 6.0
-"""Robust standard deviations (1.4826 median absolute deviations) from the median of a site."""
+"""Robust deviations (1.4826 median absolute deviations) from a site's median to a bound."""
 N_SITE = 10
-"""Sites of fewer people have no bounds of their own."""
+"""Number of people, at least, of a site with bounds of its own."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A measure, its bounds for every scan, and the side ("low", "high", "both") also compared with its site."""
+    """Rule for a measure: bounds for every scan, and the side that is compared with the site."""
 
     title: str
     worse: str = ""
+    """Side that is compared with the site: ``low``, ``high``, ``both`` or "" for neither."""
     low: float = -np.inf
     high: float = np.inf
     about: str = ""
+    """Explanation of the measure on the page."""
 
 
 RULES = {
@@ -75,14 +77,14 @@ RULES = {
 
 
 class Bound(NamedTuple):
-    """A bound, and where it is from."""
+    """Bound of a measure, and its reason in words."""
 
     value: float
     reason: str
 
 
 class Flag(NamedTuple):
-    """A measure of a scan that is beyond a bound."""
+    """Measure of a scan that is beyond a bound, and a sentence about the measure."""
 
     measure: str
     text: str
@@ -95,7 +97,7 @@ def bounds_of(
     *,
     people: Sequence[object] | None = None,
 ) -> tuple[Bound, Bound]:
-    """Return the lower and upper bound of a measure for the scans of one site: the stricter one.
+    """Return the stricter lower and upper bounds of a measure, for every scan or for a site.
 
     Parameters
     ----------
@@ -106,23 +108,26 @@ def bounds_of(
     n_deviations : float
         Robust standard deviations from the median of the site.
     people : sequence, optional
-        Person of each scan, one value of whom counts: the median; by default scans are of as many
-        people.
+        Person of each scan; the median of a person's values counts. By default each scan is of
+        another person.
     """
     rule = RULES[name]
     scans = pd.Series(values)
-    usual = scans.groupby(np.asarray(scans.index if people is None else people)).median()
-    known = usual[np.isfinite(usual)].to_numpy()
+    owners = np.asarray(scans.index)
+    if people is not None:
+        owners = np.asarray(people)
+    usual = scans.groupby(owners).median()
+    finite = usual[np.isfinite(usual)].to_numpy()
     low = Bound(rule.low, "for every scan")
     high = Bound(rule.high, "for every scan")
-    if len(known) < N_SITE:
+    if len(finite) < N_SITE:
         return low, high
-    middle = float(np.median(known))
-    spread = 1.4826 * float(np.median(np.abs(known - middle)))
+    middle = float(np.median(finite))
+    spread = 1.4826 * float(np.median(np.abs(finite - middle)))
     if spread == 0:
         return low, high
     reason = (
-        f"median {middle:.4g} of {len(known)} people, {n_deviations:g} robust deviations of "
+        f"median {middle:.4g} of {len(finite)} people, {n_deviations:g} robust deviations of "
         f"{spread:.2g}"
     )
     if rule.worse in ("low", "both") and middle - n_deviations * spread > low.value:
@@ -135,33 +140,32 @@ def bounds_of(
 def flag_scans(
     table: pd.DataFrame, n_deviations: float = N_DEVIATIONS
 ) -> tuple[list[list[Flag]], pd.Series]:
-    """Return the flags of each scan of a table, and how close the scan is to a bound.
+    """Return the flags of each scan of a table, and the closeness of each scan to a bound.
 
-    The table has ``site``, ``subject_id`` and measures of `RULES`. The closeness is for ordering:
-    the largest share of the distance from the median of the scan's site to a bound.
+    The table has ``site``, ``subject_id`` and measures of `RULES`. The closeness orders scans: the
+    largest share of the distance from the median of the scan's site to a bound.
     """
     people = table["subject_id"].to_numpy()
     flags: list[list[Flag]] = [[] for _ in range(len(table))]
     worst = np.zeros(len(table))
     sites = [np.asarray(rows) for rows in table.groupby("site").indices.values()]
-    for name in [name for name in RULES if name in table]:
+    for name in filter(table.__contains__, RULES):
         values = table[name].to_numpy(dtype=float)
-        for places in sites:
-            here = values[places]
-            if not np.isfinite(here).any():
+        for rows in sites:
+            of_site = values[rows]
+            if not np.isfinite(of_site).any():
                 continue
-            middle = float(np.nanmedian(here))
-            for bound, sign, side in zip(
-                bounds_of(name, here, n_deviations, people=people[places]),
-                (-1, 1),
-                ("below", "above"),
-                strict=True,
-            ):
+            middle = float(np.nanmedian(of_site))
+            low, high = bounds_of(name, of_site, n_deviations, people=people[rows])
+            for bound, sign, side in ((low, -1, "below"), (high, 1, "above")):
                 if not np.isfinite(bound.value):
                     continue
-                way = max(sign * (bound.value - middle), 1e-9)
-                worst[places] = np.fmax(worst[places], sign * (here - middle) / way)
-                for row in places[sign * (here - bound.value) > 0]:
-                    text = f"{RULES[name].title} {values[row]:.4g} is {side} {bound.value:.4g} ({bound.reason})"
-                    flags[row].append(Flag(name, text))
+                distance = max(sign * (bound.value - middle), 1e-9)
+                worst[rows] = np.fmax(worst[rows], sign * (of_site - middle) / distance)
+                for row in rows[sign * (of_site - bound.value) > 0]:
+                    sentence = (
+                        f"{RULES[name].title} {values[row]:.4g} is {side} {bound.value:.4g} "
+                        f"({bound.reason})"
+                    )
+                    flags[row].append(Flag(name, sentence))
     return flags, pd.Series(worst, index=table.index)

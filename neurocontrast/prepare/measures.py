@@ -1,4 +1,4 @@
-"""Measures of one scan in MNI space: how like the template it is, where it lies, and how good the image is."""
+"""Measures of one scan in MNI space: likeness to the template, position, and image quality."""
 
 import io
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 GRID, SHAPE = mni_grid(2.0)
-"""Where everything is measured but the entropy focus criterion."""
+"""Grid of all measures but the entropy focus criterion."""
 STEP = 2
-"""Correlations are those of every second voxel, 4 mm apart, after a mean over 6 mm."""
+"""Distance in voxels between the voxels of correlations, after a mean over 6 mm."""
 REACH = 6
-"""Steps of 4 mm that the best place is looked for in, to each side."""
+"""Number of steps of 4 mm, to each side, in which the best position is searched."""
 SLICES_MM = (-4.0, -18.0, 8.0)
-"""Where the sagittal, the coronal and the axial slice are shown."""
+"""Positions of the shown sagittal, coronal and axial slice."""
 FAINT = 0.02
-"""Voxels fainter than this share of the brightest ones are not brain: splines leave ripples around a brain."""
+"""Share of the brightest intensity below which voxels are ripples of splines around a brain."""
 FLIPS = {"front-back": (1,), "up-down": (2,), "front-back and up-down": (1, 2)}
-"""Flips that the template reveals; it is symmetric, so that left and right cannot be told apart."""
+"""Flips that the template reveals; left and right of a symmetric template cannot be told apart."""
 LEAST_ASYMMETRY = 0.1
-"""Where the median correlation of asymmetries is lower, a negative correlation of a scan says nothing."""
+"""Median correlation of asymmetries below which a scan's negative correlation says nothing."""
 _N_BINS = 256
 _FFT_SHAPE = (64, 72, 64)
 
@@ -42,28 +42,34 @@ class Measured:
     """Measures of one scan."""
 
     measures: dict[str, Any]
-    """Numbers by the name of their measure, and ``flip``: how a flipped brain fits better than the brain as it is."""
+    """Numbers by the name of their measure, and ``flip``: the flip that would fit better, or ""."""
     vector: npt.NDArray[np.float16]
-    """Intensities (n_voxels,) in the template's brain at 4 mm, mean 0 and length 1: what scans are compared by."""
+    """Intensities (n_voxels,) in the template's brain at 4 mm, of mean 0 and length 1, by which
+    scans are compared."""
     thumbnail: bytes
-    """A JPEG file: sagittal, coronal and axial slice side by side."""
+    """JPEG file of the sagittal, coronal and axial slice side by side."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Template:
+    """Template of measures: masks at 2 and at 4 mm, intensities, and their spectra."""
+
     brain: Mask
     coarse: Mask
-    pattern: Floats  # intensities in the coarse brain: mean 0, length 1
-    spectra: tuple[Any, Any]  # of the pattern, and of the coarse brain
+    pattern: Floats
+    """Intensities in the coarse brain, of mean 0 and length 1."""
+    spectra: tuple[Any, Any]
+    """Spectra of the pattern and of the coarse brain."""
 
 
 def measure_scan(
     path: str, mask_path: str = "", grey_path: str = "", white_path: str = ""
 ) -> Measured:
-    """Measure one skull-stripped scan that lies in MNI space; a ``.npy`` array is taken to span the box of MNI152.
+    """Measure one skull-stripped scan in MNI space.
 
-    Without a mask, voxels that are clearly brighter than the corners of the image are the brain;
-    without maps of grey and white matter, three classes of intensity are taken for the tissues.
+    A ``.npy`` array is taken to span the box of MNI152. Without a mask, voxels that are clearly
+    brighter than the corners of the image are the brain; without maps of grey and white matter,
+    three classes of intensity are taken for the tissues.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)
@@ -72,22 +78,27 @@ def measure_scan(
     fit, moved_mm = place_by_template(coarse)
     flipped = {name: place_by_template(np.flip(coarse, axes))[0] for name, axes in FLIPS.items()}
     best = max(flipped, key=flipped.__getitem__)
+    flip = ""
+    if flipped[best] > fit:
+        flip = best
     overlap = 2 * (inside & template.brain).sum() / max(1, inside.sum() + template.brain.sum())
-    measures: dict[str, Any] = {
+    measures = {
         "correlation": float(vector @ template.pattern[template.coarse]),
         "dice": float(overlap),
         "brain_ml": float(inside.sum() * 8 / 1000),
         "shift_mm": float(np.linalg.norm(moved_mm)),
-        **{f"shift_{axis}_mm": float(mm) for axis, mm in zip("xyz", moved_mm, strict=True)},
+        "shift_x_mm": float(moved_mm[0]),
+        "shift_y_mm": float(moved_mm[1]),
+        "shift_z_mm": float(moved_mm[2]),
         "flip_gain": flipped[best] - fit,
-        "flip": best if flipped[best] > fit else "",
         "cjv": _joint_variation(brain, inside, grey_path, white_path),
         "efc": focus,
     }
-    rounded = {
-        name: value if isinstance(value, str) else round(value, 4)
-        for name, value in measures.items()
-    }
+    rounded: dict[str, Any] = {}
+    for name, value in measures.items():
+        rounded[name] = round(value, 4)
+        if name == "flip_gain":
+            rounded["flip"] = flip
     return Measured(rounded, vector.astype(np.float16), _thumbnail(brain))
 
 
@@ -96,19 +107,25 @@ def compare_with_others(
 ) -> tuple[Doubles, Doubles]:
     """Correlate each scan, and its asymmetry, with the mean of the scans of other people.
 
-    An asymmetry is the left half minus the mirrored right half. That of a scan whose left and right
-    are swapped has the opposite sign, so its correlation with that of the others is below 0. Where
-    the scans share too little asymmetry for that, correlations are NaN: images without one, or half
-    of them swapped. The vectors (n, n_voxels) are those of `Measured`, of the scans of one site;
-    `people` has the person of each, by default as many people.
+    An asymmetry is the left half minus the mirrored right half. A scan whose left and right are
+    swapped has the opposite sign, so its asymmetry correlates negatively with the others'. Where
+    the scans share too little asymmetry, because images have none or half of them are swapped,
+    correlations are NaN.
+
+    Parameters
+    ----------
+    vectors : array (n, n_voxels)
+        Vectors of `Measured`, of the scans of one site.
+    people : array (n,), optional
+        Person of each scan; by default each scan is of another person.
     """
     owners = np.arange(len(vectors))
     if people is not None:
         owners = np.unique(people, return_inverse=True)[1]
     coarse = _template().coarse
-    places = np.full(coarse.shape, -1)
-    places[coarse] = np.arange(coarse.sum())
-    mirrored = places[::-1][coarse]
+    positions = np.full(coarse.shape, -1)
+    positions[coarse] = np.arange(coarse.sum())
+    mirrored = positions[::-1][coarse]
     left = mirrored > np.arange(len(mirrored))
     whole = np.asarray(vectors, dtype=np.float32)
     asymmetries = (whole - whole[:, mirrored])[:, left]
@@ -119,9 +136,9 @@ def compare_with_others(
 
 
 def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
-    """Return the best correlation with the template over shifts of up to 24 mm, and by how many mm a brain lies off.
+    """Return the best correlation with the template over shifts up to 24 mm, and that shift in mm.
 
-    The correlation is that inside the template's mask, for all shifts at once by the fast Fourier
+    Voxels inside the template's mask are correlated, for all shifts at once by the fast Fourier
     transform.
     """
     template = _template()
@@ -129,19 +146,22 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
     pattern, mask = template.spectra
     spectrum = fft.rfftn(coarse, _FFT_SHAPE)
     squares = fft.rfftn(coarse * coarse, _FFT_SHAPE)
-    product, total, energy = (
-        np.roll(fft.irfftn(each, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))[
-            (slice(0, 2 * REACH + 1),) * 3
-        ]
-        for each in (spectrum * pattern, spectrum * mask, squares * mask)
-    )
+    product = _over_shifts(spectrum * pattern)
+    total = _over_shifts(spectrum * mask)
+    energy = _over_shifts(squares * mask)
     correlations = product / np.sqrt(np.maximum(energy - total**2 / n, 1e-6 * energy.max() + 1e-12))
     peak = np.unravel_index(int(correlations.argmax()), correlations.shape)
-    steps = [
-        _between(np.moveaxis(correlations, axis, 0)[(slice(None), *np.delete(peak, axis))])
-        for axis in range(3)
-    ]
+    steps = []
+    for axis in range(3):
+        across = np.delete(peak, axis)
+        steps.append(_between(np.moveaxis(correlations, axis, 0)[(slice(None), *across)]))
     return float(correlations[peak]), 4.0 * (np.array(steps) - REACH)
+
+
+def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
+    """Return a product of spectra for all shifts up to `REACH` steps to each side."""
+    rolled = np.roll(fft.irfftn(spectrum, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))
+    return np.asarray(rolled[(slice(0, 2 * REACH + 1),) * 3])
 
 
 def template_strip() -> Mask:
@@ -150,7 +170,7 @@ def template_strip() -> Mask:
 
 
 def _between(line: Doubles) -> float:
-    """Return where a line has its maximum, between its points by a parabola."""
+    """Return the position of a line's maximum, between its points by a parabola."""
     top = int(line.argmax())
     if top in (0, len(line) - 1):
         return float(top)
@@ -160,6 +180,7 @@ def _between(line: Doubles) -> float:
 
 @cache
 def _template() -> _Template:
+    """Return nilearn's MNI152 template on the grid of measures."""
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
     image = load_mni152_template(resolution=2)
@@ -169,10 +190,9 @@ def _template() -> _Template:
     coarse = _coarse(brain.astype(np.float32)) > 0.5
     pattern = np.zeros(coarse.shape, dtype=np.float32)
     pattern[coarse] = _unit(_coarse(voxels)[coarse])
-    spectra = tuple(
-        np.conj(fft.rfftn(each, _FFT_SHAPE)) for each in (pattern, coarse.astype(np.float32))
-    )
-    return _Template(brain, coarse, pattern, (spectra[0], spectra[1]))
+    of_pattern = np.conj(fft.rfftn(pattern, _FFT_SHAPE))
+    of_brain = np.conj(fft.rfftn(coarse.astype(np.float32), _FFT_SHAPE))
+    return _Template(brain, coarse, pattern, (of_pattern, of_brain))
 
 
 def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
@@ -185,21 +205,18 @@ def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
 
 
 def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
-    """Return a brain on the grid with 0 outside, its mask, and the entropy focus criterion of the image."""
+    """Return a brain on the grid with 0 outside, its mask, and the image's entropy focus."""
     voxels, affine = _read(path)
     corners = voxels[np.ix_(*((0, -1),) * 3)]
     voxels = np.maximum(voxels - np.median(corners), 0)
     if mask_path:
-        mask, given = _read(mask_path)
-        inside = _on_grid((mask > 0).astype(np.float32), given) > 0.5
+        mask, mask_affine = _read(mask_path)
+        inside = _on_grid((mask > 0).astype(np.float32), mask_affine) > 0.5
     else:
         faint = FAINT * np.quantile(voxels, 0.999)
         inside = _on_grid((voxels > faint).astype(np.float32), affine) > 0.5
-    return (
-        np.where(inside, _on_grid(voxels, affine), 0).astype(np.float32),
-        inside,
-        _entropy_focus(voxels),
-    )
+    brain = np.where(inside, _on_grid(voxels, affine), 0).astype(np.float32)
+    return brain, inside, _entropy_focus(voxels)
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
@@ -217,11 +234,13 @@ def _read(path: str) -> tuple[Floats, Doubles]:
 
 
 def _coarse(voxels: Floats) -> Floats:
+    """Return means over 6 mm at every second voxel."""
     smooth: Floats = uniform_filter(voxels, 3)[::STEP, ::STEP, ::STEP]
     return np.ascontiguousarray(smooth)
 
 
 def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return values of mean 0 and length 1 along the last axis."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return centred / np.maximum(np.linalg.norm(centred, axis=-1, keepdims=True), 1e-12)
 
@@ -229,7 +248,7 @@ def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Doubles:
     """Return the correlation of each row (n, n_values) with the mean of other owners' rows.
 
-    Rows have length 1, and an owner's rows are averaged before.
+    Rows are scaled to length 1, and each owner's rows are averaged first.
     """
     unit = _unit(values)
     sums = np.zeros((int(owners.max()) + 1, unit.shape[1]))
@@ -244,7 +263,7 @@ def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Double
 
 
 def _entropy_focus(voxels: Floats) -> float:
-    """Return the entropy focus criterion (Atkinson et al. 1997), normalised as in MRIQC: lower is better."""
+    """Return the entropy focus criterion (Atkinson et al. 1997) of MRIQC; lower is better."""
     shares = voxels.astype(np.float64).ravel()
     shares /= np.sqrt(shares @ shares)
     root = np.sqrt(shares.size)
@@ -252,52 +271,58 @@ def _entropy_focus(voxels: Floats) -> float:
 
 
 def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: str) -> float:
-    """Return the coefficient of joint variation (Ganzetti et al. 2016) of MRIQC: lower is better.
+    """Return the coefficient of joint variation (Ganzetti et al. 2016) of MRIQC; lower is better.
 
-    It is the sum of the tissues' median absolute deviations over the difference of their medians.
+    The coefficient is the sum of the tissues' median absolute deviations over the difference of
+    their medians; NaN without both tissues.
     """
     if grey_path and white_path:
-        maps = [_on_grid(*_read(path)) for path in (grey_path, white_path)]
-        grey, white = (brain[inside & (each > 0.5)] for each in maps)
-    else:  # three classes of intensity: one-dimensional k-means on the histogram
-        from sklearn.cluster import KMeans
-
-        values = brain[inside]
-        if not values.size:
-            return float("nan")
-        counts, edges = np.histogram(values, _N_BINS)
-        start = np.quantile(values, (0.1, 0.45, 0.85))[:, None]
-        classes = KMeans(3, init=start, n_init=1).fit(
-            ((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts
-        )
-        dark, middle, bright = sorted(classes.cluster_centers_.ravel())
-        low = float(dark + middle) / 2
-        high = float(middle + bright) / 2
-        grey = values[(values > low) & (values <= high)]
-        white = values[values > high]
+        grey = brain[inside & (_on_grid(*_read(grey_path)) > 0.5)]
+        white = brain[inside & (_on_grid(*_read(white_path)) > 0.5)]
+    else:
+        grey, white = _classes_of(brain[inside])
     if not (grey.size and white.size):
         return float("nan")
-    centres = [float(np.median(each)) for each in (grey, white)]
-    spreads = [
-        1.4826 * float(np.median(np.abs(each - c)))
-        for each, c in zip((grey, white), centres, strict=True)
-    ]
-    return sum(spreads) / abs(centres[1] - centres[0]) if centres[0] != centres[1] else float("nan")
+    grey_centre = float(np.median(grey))
+    white_centre = float(np.median(white))
+    if grey_centre == white_centre:
+        return float("nan")
+    grey_spread = 1.4826 * float(np.median(np.abs(grey - grey_centre)))
+    white_spread = 1.4826 * float(np.median(np.abs(white - white_centre)))
+    return (grey_spread + white_spread) / abs(white_centre - grey_centre)
+
+
+def _classes_of(values: Floats) -> tuple[Floats, Floats]:
+    """Return intensities of grey and white matter by k-means of three classes on a histogram."""
+    from sklearn.cluster import KMeans
+
+    if not values.size:
+        return values, values
+    counts, edges = np.histogram(values, _N_BINS)
+    start = np.quantile(values, (0.1, 0.45, 0.85))[:, None]
+    centres = ((edges[:-1] + edges[1:]) / 2)[:, None]
+    classes = KMeans(3, init=start, n_init=1).fit(centres, sample_weight=counts)
+    dark, middle, bright = sorted(classes.cluster_centers_.ravel())
+    low = float(dark + middle) / 2
+    high = float(middle + bright) / 2
+    return values[(values > low) & (values <= high)], values[values > high]
 
 
 def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the three slices side by side as one picture: top is up (or front), left is the person's left."""
+    """Return three slices side by side as a picture: top is up or front, left the person's left."""
     i, j, k = np.round((np.array(SLICES_MM) - GRID[:3, 3]) / 2).astype(int)
-    slices = [np.flip(each.T, 0) for each in (volume[i], volume[:, j], volume[:, :, k])]
+    slices = [np.flip(plane.T, 0) for plane in (volume[i], volume[:, j], volume[:, :, k])]
     height = max(map(len, slices))
-    return np.concatenate(
-        [np.pad(each, ((height - len(each), 0), (0, 0))) for each in slices], axis=1
-    )
+    padded = [np.pad(plane, ((height - len(plane), 0), (0, 0))) for plane in slices]
+    return np.concatenate(padded, axis=1)
 
 
 def _thumbnail(brain: Floats) -> bytes:
-    found = brain[brain > 0]
-    scale = 235 / max(float(np.quantile(found, 0.99)), 1e-12) if found.size else 1.0
+    """Return the three slices of a brain as a JPEG file."""
+    inside = brain[brain > 0]
+    scale = 1.0
+    if inside.size:
+        scale = 235 / max(float(np.quantile(inside, 0.99)), 1e-12)
     buffer = io.BytesIO()
     strip = np.clip(_strip(brain) * scale, 0, 255).astype(np.uint8)
     Image.fromarray(strip).save(buffer, format="JPEG", quality=80)

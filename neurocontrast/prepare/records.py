@@ -56,7 +56,7 @@ def recipe_of(options: PrepareOptions) -> ScanRecipe:
 
 
 def imitated_stem(stem: str, number: int) -> str:
-    """Return the beginning of the file names of an imitated acquisition of a scan; they count from 1."""
+    """Return the beginning of the file names of a scan's imitated acquisition, from number 1."""
     return f"{stem}_acq-imitated{number}"
 
 
@@ -152,11 +152,12 @@ def read_record(
 
 
 def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the digest of each file of a folder, "" for one that is not there."""
-    digests = {}
-    for name in names:
+    """Return the digest of each file of a folder, "" for an absent file."""
+    digests = dict.fromkeys(names, "")
+    for name in digests:
         path = folder / name
-        digests[name] = digest_of_file(path) if path.is_file() else ""
+        if path.is_file():
+            digests[name] = digest_of_file(path)
     return digests
 
 

@@ -1,9 +1,10 @@
-"""Affine registration of a brain to the MNI152 template, and one resampling from the native image to the grid."""
+"""Affine registration of a brain to the MNI152 template, and resampling to the grid."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -16,43 +17,44 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 PITCHES_DEGREES = (0.0, -25.0, 25.0)
-"""Starts of the registration: how heads are bent towards or from the chest."""
+"""Starts of the registration: angles by which heads are bent towards or from the chest."""
 MASK_MARGIN_MM = 12.0
-"""How much around the template's brain counts: its outline helps, the empty rest would be all that counts."""
+"""Margin around the template's brain in which voxels count, so that the brain's outline does."""
 N_BINS = 32
+"""Number of bins of the histograms of mutual information."""
 N4_SPACING_MM = 4.0
-"""Voxel size at which N4 looks for the field."""
+"""Voxel size at which N4 fits the field."""
 COARSE_SHARE = 0.5
+"""Share of the voxels that the metric samples, for a coarse start."""
 FINE_SHARE = 0.1
-"""Shares of the voxels that the metric samples."""
+"""Share of the voxels that the metric samples, for the final fit."""
 SEED = 1
 _LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 _CENTRE = np.array([0.0, 18.0, 10.0])
-"""The middle of the template's brain in ITK's millimetres (LPS)."""
+"""Middle of the template's brain in ITK's millimetres (LPS)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Registration:
-    """An affine map from the template to a scan, and how well they fit."""
+    """Affine map from the template to a scan, with the metric of their fit."""
 
     matrix: Affine
-    """From RAS millimetres of MNI152 to RAS millimetres of the scan, (4, 4)."""
+    """Matrix (4, 4) from RAS millimetres of MNI152 to RAS millimetres of the scan."""
     metric: float
     """Mattes mutual information, negated: lower is better."""
 
     def scales(self) -> list[float]:
-        """Return how much smaller the scan's brain is than the template's, along three axes: singular values."""
+        """Return the sizes of the scan's brain relative to the template's: singular values."""
         scales: list[float] = np.linalg.svd(self.matrix[:3, :3], compute_uv=False).tolist()
         return scales
 
 
 def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
-    """Divide an image by its bias field, found by N4 (Tustison et al. 2010) in the mask."""
+    """Divide an image by its bias field, fitted by N4 (Tustison et al. 2010) in the mask."""
     image = to_itk(voxels, affine)
     inside = to_itk(mask.astype(np.uint8), affine)
-    shrink = [
-        max(1, round(N4_SPACING_MM / size)) for size in np.linalg.norm(affine[:3, :3], axis=0)
-    ]
+    sizes = np.linalg.norm(affine[:3, :3], axis=0)
+    shrink = [max(1, round(N4_SPACING_MM / size)) for size in sizes]
     correct = sitk.N4BiasFieldCorrectionImageFilter()
     correct.SetMaximumNumberOfIterations([50] * 4)
     with _one_thread():
@@ -63,21 +65,27 @@ def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
 
 
 def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
-    """Register a brain to the MNI152 template with twelve degrees of freedom; `affine` leads to RAS millimetres.
+    """Register a brain to the MNI152 template with twelve degrees of freedom.
 
-    Mutual information (Mattes et al. 2003) of the brain and its margin, sampled with a fixed seed;
-    the best of three starts in pitch, from coarse to fine.
+    The metric is the mutual information (Mattes et al. 2003) of the brain and its margin, sampled
+    with a fixed seed. The best of three starts in pitch is refined.
+
+    Parameters
+    ----------
+    voxels, mask : array (D, H, W)
+        Intensities, and the mask of the brain.
+    affine : array (4, 4)
+        Map from voxels to RAS millimetres.
     """
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
     centre = apply_affine(affine, np.argwhere(mask).mean(axis=0))
     around = sitk.BinaryDilate(brain, [round(MASK_MARGIN_MM / size) for size in brain.GetSpacing()])
-    tries = [
-        _optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES
-    ]
-    transform, metric = _optimise(
-        fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1]
-    )
+    starts = []
+    for pitch in PITCHES_DEGREES:
+        starts.append(_optimise(fixed, around, moving, _start(centre, pitch), [4]))
+    best, _ = min(starts, key=itemgetter(1))
+    transform, metric = _optimise(fixed, around, moving, best, [2, 1])
     linear = np.array(transform.GetMatrix()).reshape(3, 3)
     middle = np.array(transform.GetCenter())
     matrix = from_matvec(linear, np.array(transform.GetTranslation()) + middle - linear @ middle)
@@ -91,10 +99,20 @@ def resample_to_grid(
     grid: Affine,
     shape: Sequence[int],
 ) -> Floats:
-    """Resample an image once by linear interpolation, from its own grid to one in the template's millimetres.
+    """Resample an image once by linear interpolation, from its own grid to a grid of MNI152.
 
-    `affine` leads from voxels of the image to RAS millimetres, and `grid` from those of the result,
-    of `shape`.
+    Parameters
+    ----------
+    voxels : array (D, H, W)
+        Image.
+    affine : array (4, 4)
+        Map from voxels of the image to RAS millimetres.
+    registration : Registration
+        Map from the template to the image.
+    grid : array (4, 4)
+        Map from voxels of the result to the template's RAS millimetres.
+    shape : sequence of 3 int
+        Shape of the result.
     """
     transform = sitk.AffineTransform(3)
     matrix = _LPS @ registration.matrix @ _LPS
@@ -102,8 +120,8 @@ def resample_to_grid(
     transform.SetTranslation(matrix[:3, 3].tolist())
     like = to_itk(np.zeros(tuple(shape), dtype=np.float32), grid)
     moving = to_itk(np.asarray(voxels, dtype=np.float32), affine)
-    found = sitk.Resample(moving, like, transform, sitk.sitkLinear, 0.0)
-    result: Floats = np.ascontiguousarray(sitk.GetArrayFromImage(found).transpose())
+    resampled = sitk.Resample(moving, like, transform, sitk.sitkLinear, 0.0)
+    result: Floats = np.ascontiguousarray(sitk.GetArrayFromImage(resampled).transpose())
     return result
 
 
@@ -122,19 +140,19 @@ def template_mask(grid: Affine, shape: Sequence[int]) -> Mask:
     """Return the brain of the MNI152 template on a grid."""
     like = to_itk(np.zeros(tuple(shape), dtype=np.float32), grid)
     brain = sitk.Cast(_template()[1], sitk.sitkFloat32)
-    found: Mask = sitk.GetArrayFromImage(sitk.Resample(brain, like)).transpose() > 0.5
-    return found
+    mask: Mask = sitk.GetArrayFromImage(sitk.Resample(brain, like)).transpose() > 0.5
+    return mask
 
 
 def template_ml() -> float:
-    """Return the volume of the MNI152 template's brain, with the fluid inside the skull, in mL."""
+    """Return the volume of the MNI152 template's brain and fluid inside the skull, in mL."""
     _, brain = _template()
     return float(sitk.GetArrayViewFromImage(brain).sum() * np.prod(brain.GetSpacing()) / 1000)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep ITK to one thread: with several, the last bits of a sum depend on how the work was shared."""
+    """Limit ITK to one thread: with several, the last bits of a sum depend on their shares."""
     before = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
     try:
@@ -151,9 +169,8 @@ def _template() -> tuple[sitk.Image, sitk.Image]:
     template = load_mni152_template(resolution=2)
     mask = load_mni152_brain_mask(resolution=2)
     inside = (mask.get_fdata() > 0).astype(np.uint8)
-    return to_itk(template.get_fdata(dtype=np.float32), template.affine), to_itk(
-        inside, mask.affine
-    )
+    image = to_itk(template.get_fdata(dtype=np.float32), template.affine)
+    return image, to_itk(inside, mask.affine)
 
 
 def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransform:
@@ -175,16 +192,19 @@ def _optimise(
     start: sitk.AffineTransform,
     shrinks: list[int],
 ) -> tuple[sitk.AffineTransform, float]:
-    coarse = len(shrinks) == 1
+    """Return the best transform from a start, and its metric; one level of `shrinks` is coarse."""
+    share = FINE_SHARE
+    n_iterations = 200
+    if len(shrinks) == 1:
+        share = COARSE_SHARE
+        n_iterations = 100
     method = sitk.ImageRegistrationMethod()
     method.SetMetricAsMattesMutualInformation(N_BINS)
     method.SetMetricFixedMask(mask)
     method.SetMetricSamplingStrategy(method.RANDOM)
-    method.SetMetricSamplingPercentage(COARSE_SHARE if coarse else FINE_SHARE, SEED)
+    method.SetMetricSamplingPercentage(share, SEED)
     method.SetInterpolator(sitk.sitkLinear)
-    method.SetOptimizerAsRegularStepGradientDescent(
-        1.0, 1e-3, 100 if coarse else 200, relaxationFactor=0.6
-    )
+    method.SetOptimizerAsRegularStepGradientDescent(1.0, 1e-3, n_iterations, relaxationFactor=0.6)
     method.SetOptimizerScalesFromPhysicalShift()
     method.SetShrinkFactorsPerLevel(shrinks)
     method.SetSmoothingSigmasPerLevel(list(map(float, shrinks)))

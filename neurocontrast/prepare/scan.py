@@ -1,4 +1,4 @@
-"""One scan, from the head as it was acquired to a brain and its tissue maps on the grid of MNI152."""
+"""Preparation of one scan: from a raw head to a brain and tissue maps on a grid of MNI152."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -51,16 +51,16 @@ from neurocontrast.transforms.views import TwoViews
 
 _MASK_APART_MM = 0.5
 _MOST_VOXELS = 3.0
-"""What augmentations allow that take a number of voxels."""
+"""Largest number of voxels that augmentations allow."""
 _UNSUITABLE: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
-"""What SimpleITK, torch and SciPy raise for an image that is not what they expect; `read_scan` names damaged ones."""
+"""Errors of SimpleITK, torch and SciPy for an unsuitable image; `read_scan` names damaged ones."""
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """The grid of the results, with the template's brain and tissue probabilities on it."""
+    """Grid of the results, with the template's brain and tissue probabilities."""
 
     affine: npt.NDArray[np.float64]
     brain: npt.NDArray[np.bool_]
@@ -204,7 +204,7 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return the brain's mask and its origin: a file, a stripped brain's zeros, or an extraction."""
+    """Return the brain's mask and its origin: a file, zeros outside a brain, or an extraction."""
     if mask_path:
         mask, mask_affine = _canonical(mask_path)
         if mask.shape != voxels.shape:
@@ -228,7 +228,7 @@ def _replace(
     measures: ScanMeasures,
     options: PrepareOptions,
 ) -> None:
-    """Write images in the place of earlier ones: tables and record go first, the new record last."""
+    """Replace earlier images: tables and the record are removed first, the record written last."""
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)

@@ -1,4 +1,4 @@
-"""Tissue maps: grey matter, white matter and fluid, as probabilities, of a brain in MNI space."""
+"""Tissue maps of a brain in MNI space: probabilities of grey matter, white matter and fluid."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,17 +14,18 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 N_ITERATIONS = 6
-"""More iterations lean on the intensities alone, and agree less with labels."""
+"""Number of iterations; more of them rely on the intensities alone, and agree less with labels."""
 PRIOR_FWHM_MM = 6.0
-"""Width by which the template's maps are smoothed: a brain after an affine registration is not the template."""
+"""Full width at half maximum by which the template's maps are smoothed, for an affine's errors."""
 PRIOR_FLOOR = 0.2
+"""Probability of each tissue that is added to the template's maps."""
 BIAS_ORDER = 3
 """Order of the polynomial of the bias field, in each direction."""
 
 
 @dataclass(frozen=True, eq=False)
 class TissueMaps:
-    """Probabilities of the tissues of one brain, arrays (D, H, W) from 0 to 1 that sum to 1 in the brain."""
+    """Tissue probabilities of one brain: arrays (D, H, W) in [0, 1] that sum to 1 in the brain."""
 
     grey: Floats
     white: Floats
@@ -34,7 +35,7 @@ class TissueMaps:
 
 
 def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
-    """Return the probabilities of fluid, grey and white matter of the MNI152 template on a grid, (3, D, H, W)."""
+    """Return the MNI152 template's fluid, grey and white matter on a grid, (3, D, H, W)."""
     from nilearn.datasets import load_mni152_gm_template, load_mni152_wm_template
     from nilearn.image import resample_img
 
@@ -48,11 +49,8 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
             copy_header=True,
             force_resample=True,
         )
-        maps.append(
-            gaussian_filter(
-                image.get_fdata(dtype=np.float32), PRIOR_FWHM_MM / FWHM_PER_SIGMA / spacing
-            )
-        )
+        sigma = PRIOR_FWHM_MM / FWHM_PER_SIGMA / spacing
+        maps.append(gaussian_filter(image.get_fdata(dtype=np.float32), sigma))
     grey, white = maps
     fluid = np.clip(1 - grey - white, 0, 1)
     priors = np.stack([fluid, grey, white]) + PRIOR_FLOOR
@@ -60,48 +58,58 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
 
 
 def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) -> TissueMaps:
-    """Segment a brain in MNI space by expectation-maximisation with priors (`tissue_priors`) and a bias field.
+    """Segment a brain in MNI space by expectation-maximisation with priors and a bias field.
 
     Each tissue is one Gaussian of the intensity; the bias field is a polynomial of the position,
-    fitted to the logarithm of the image over what the tissues predict (Van Leemput et al. 1999).
+    fitted to the logarithm of the image over the tissues' prediction (Van Leemput et al. 1999).
+
+    Parameters
+    ----------
+    voxels : array (D, H, W)
+        Intensities.
+    mask : array (D, H, W)
+        Mask of the brain.
+    priors : array (3, D, H, W)
+        Probabilities of fluid, grey and white matter (`tissue_priors`).
     """
     values = voxels[mask].astype(np.float64)
     values /= np.median(values)
     # Polynomials of the position (n_voxels, n_terms), without the constant.
     x, y, z = (2 * np.nonzero(mask)[axis] / (mask.shape[axis] - 1) - 1 for axis in range(3))
-    orders = [
-        each
-        for each in itertools.product(range(BIAS_ORDER + 1), repeat=3)
-        if 0 < sum(each) <= BIAS_ORDER
-    ]
-    basis = np.stack([x**a * y**b * z**c for a, b, c in orders], axis=1)
+    terms = []
+    for a, b, c in itertools.product(range(BIAS_ORDER + 1), repeat=3):
+        if 0 < a + b + c <= BIAS_ORDER:
+            terms.append(x**a * y**b * z**c)
+    basis = np.stack(terms, axis=1)
     prior = priors[:, mask].astype(np.float64)
     means = np.quantile(values, (0.1, 0.45, 0.85))
     sds = np.full(3, (means[2] - means[0]) / 6)
-    found = prior.copy()
+    posterior = prior.copy()
     field = np.ones_like(values)
     for iteration in range(N_ITERATIONS):
         corrected = values / field
         scaled = (corrected - means[:, None]) / sds[:, None]
         likelihood = prior * np.exp(-0.5 * np.minimum(scaled**2, 60)) / sds[:, None]
-        found = likelihood / likelihood.sum(axis=0)
-        weight = found.sum(axis=1) + 1e-9
-        means = (found @ corrected) / weight
-        sds = np.sqrt((found * (corrected - means[:, None]) ** 2).sum(axis=1) / weight).clip(0.02)
-        # One width for both: with its own, the wider grey matter would take what is partly white.
+        posterior = likelihood / likelihood.sum(axis=0)
+        weight = posterior.sum(axis=1) + 1e-9
+        means = (posterior @ corrected) / weight
+        squares = (corrected - means[:, None]) ** 2
+        sds = np.sqrt((posterior * squares).sum(axis=1) / weight).clip(0.02)
+        # One width for grey and white: a wider grey matter would take voxels that are partly white.
         sds[1:] = np.sqrt((sds[1:] ** 2 * weight[1:]).sum() / weight[1:].sum())
         if iteration < N_ITERATIONS - 1:
-            field = _bias(values, found, means, sds, basis)
+            field = _bias(values, posterior, means, sds, basis)
     maps = np.zeros((3, *mask.shape), dtype=np.float32)
-    maps[:, mask] = found
-    return TissueMaps(
-        maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2]))
-    )
+    maps[:, mask] = posterior
+    fluid, grey, white = map(float, means)
+    return TissueMaps(maps[1], maps[2], maps[0], (fluid, grey, white))
 
 
-def _bias(values: Doubles, found: Doubles, means: Doubles, sds: Doubles, basis: Doubles) -> Doubles:
-    """Fit the field to the logarithm of the image over the tissues' prediction; fluid says little about it."""
-    precision = found[1:] * (means[1:, None] / sds[1:, None]) ** 2
+def _bias(
+    values: Doubles, posterior: Doubles, means: Doubles, sds: Doubles, basis: Doubles
+) -> Doubles:
+    """Fit the bias field to the logarithm of the image over the prediction of grey and white."""
+    precision = posterior[1:] * (means[1:, None] / sds[1:, None]) ** 2
     weight = precision.sum(axis=0)
     predicted = (precision * means[1:, None]).sum(axis=0) / (weight + 1e-9)
     ratio = np.log(np.maximum(values, 0.05) / np.maximum(predicted, 0.05))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -109,15 +110,7 @@ class TrainingSettings(Settings):
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:
         for key, names in _OWNERS.items():
-            chosen = getattr(self, key)
-            unread = []
-            for name, owners in names.items():
-                if getattr(self, name) is not None and chosen not in owners:
-                    unread.append(f"{name} belongs to {' and '.join(owners)}")
-            if unread:
-                raise ValueError(
-                    f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it"
-                )
+            self._check_owners(key, names)
         if self.sampling == "one-group" and self.sampling_columns is None:
             raise ValueError(
                 "sampling_columns must name the columns that sampling: one-group makes groups of"
@@ -138,6 +131,18 @@ class TrainingSettings(Settings):
                 "anyway"
             )
         return self
+
+    def _check_owners(self, key: str, names: Mapping[str, tuple[str, ...]]) -> None:
+        """Refuse keys that no one reads with the chosen value of another key."""
+        chosen = getattr(self, key)
+        unread = []
+        for name, owners in names.items():
+            if getattr(self, name) is not None and chosen not in owners:
+                unread.append(f"{name} belongs to {' and '.join(owners)}")
+        if unread:
+            raise ValueError(
+                f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it"
+            )
 
     @model_validator(mode="after")
     def _check_members(self) -> TrainingSettings:

@@ -1,4 +1,7 @@
-"""The section ``augment:`` of brains and of their measures, and how measures become input. Loads no PyTorch."""
+"""Settings of random views of brains and measures, and of the standardisation of measures.
+
+This module loads no PyTorch.
+"""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -17,7 +20,7 @@ Pair = tuple[float, float]
 
 
 class Span:
-    """Annotate a range [lowest, highest] to draw from, within limits: pydantic's `ge`, `gt`, `le`, `lt`."""
+    """Annotation of a range [lowest, highest], with pydantic's limits `ge`, `gt`, `le` and `lt`."""
 
     def __init__(self, **limits: float) -> None:
         self.limits = limits
@@ -31,6 +34,7 @@ class Span:
 
 
 def _ordered(limits: Pair) -> Pair:
+    """Refuse a range whose ends are swapped."""
     low, high = limits
     if low > high:
         raise ValueError(
@@ -40,6 +44,7 @@ def _ordered(limits: Pair) -> Pair:
 
 
 def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Refuse axes that are named twice."""
     if len(set(axes)) != len(axes):
         raise ValueError(f"axes must be distinct. Got {list(axes)}.")
     return axes
@@ -54,14 +59,14 @@ _Side = Annotated[Pair, Span(gt=0.0, le=1.0)]
 
 
 class Replaceable(Settings):
-    """Settings whose place transforms of a user can take, which are given as Python objects."""
+    """Settings that transforms of a user, given as Python objects, can replace."""
 
     transforms: Literal["python"] | None = None
-    """Whether transforms that were given from Python take the place of these settings, as a run records it."""
+    """Whether transforms from Python replace these settings; a run records so."""
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the settings that have no effect where ``transforms`` is given."""
+        """Return the names of the settings without effect beside ``transforms``."""
         return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
 
     def with_given(self) -> Self:
@@ -71,17 +76,18 @@ class Replaceable(Settings):
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what nothing reads."""
-        content: dict[str, Any] = dump(self)
-        unread = ("transforms",) if self.transforms is None else self.replaced()
-        return {name: value for name, value in content.items() if name not in unread}
+        """Return the settings without those that nothing reads."""
+        unread = self.replaced()
+        if self.transforms is None:
+            unread = ("transforms",)
+        return {name: value for name, value in dump(self).items() if name not in unread}
 
 
 class Operation(Settings):
-    """Settings of a random operation; a range is drawn from uniformly."""
+    """Settings of a random operation, which draws uniformly from ranges."""
 
     probability: Probability = 0.5
-    """How often a view is changed."""
+    """Probability that a view is changed."""
 
 
 class Flip(Operation):
@@ -99,7 +105,8 @@ class Affine(Operation):
     translation_voxels: Annotated[Pair, Span(ge=-16.0, le=16.0)] = (-1.0, 1.0)
     """Shift along each axis."""
     scale: Annotated[Pair, Span(ge=0.5, le=2.0)] = (1.0, 1.0)
-    """Factor on lengths, drawn by its reciprocal for each axis. The size of the brain tells age and sex."""
+    """Factor on lengths, drawn by its reciprocal for each axis; the size of the brain tells age
+    and sex."""
 
 
 class Contrast(Operation):
@@ -119,10 +126,10 @@ class BiasField(Operation):
 
 
 class Sharpness(Operation):
-    """Make the brain sharper or smoother: add the difference to its Gaussian, or take it away (unsharp mask)."""
+    """Make the brain sharper or smoother by its difference from a Gaussian (unsharp mask)."""
 
     amount: Annotated[Pair, Span(ge=-1.0, le=5.0)] = (-0.5, 1.0)
-    """How many times the difference is added; −1 leaves the Gaussian."""
+    """Factor of the added difference; −1 leaves the Gaussian."""
     sigma_voxels: float = Field(1.0, gt=0.0, le=3.0, allow_inf_nan=False)
     """Standard deviation of the Gaussian."""
 
@@ -131,40 +138,41 @@ class Rician(Operation):
     """Give the brain the noise of a magnitude image."""
 
     sigma: _Part = (0.01, 0.04)
-    """Standard deviation of the noise in either part of the complex signal; the brain's bright end is 1."""
+    """Standard deviation of the noise in either part of the complex signal, where the brain's
+    bright end is 1."""
 
 
 class TightMask(Operation):
-    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds."""
+    """Cut off voxels as dark as fluid near the surface, as brain extraction along folds does."""
 
     depth_voxels: Annotated[Pair, Span(gt=0.0, le=3.0)] = (0.5, 1.5)
     """Mean depth of the cut."""
     variation_voxels: _Voxels = 0.5
     """Standard deviation of the depth over the box."""
     below: _Part = (0.2, 0.5)
-    """Signal below which voxels are cut; the brain's bright end is 1."""
+    """Signal below which voxels are cut, where the brain's bright end is 1."""
 
 
 class MaskEdge(Operation):
-    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain."""
+    """Cut a rim of uneven depth off the brain, or leave a dark rim around the brain."""
 
     depth_voxels: Annotated[Pair, Span(ge=-3.0, le=3.0)] = (-0.5, 0.75)
     """Mean depth of the cut; below 0, of the rim that is left."""
     variation_voxels: _Voxels = 0.5
     """Standard deviation of the depth over the box."""
     rim: _Part = (0.2, 0.6)
-    """Signal of a rim that is left, over that of the brain's edge."""
+    """Signal of a rim that is left, relative to the brain's edge."""
 
 
 class TissueShift(Operation):
-    """Change maps of tissue as another scanner or segmentation would, by smooth factors and smooth shifts."""
+    """Change tissue maps as another scanner would, by smooth factors and smooth shifts."""
 
     order: int = Field(2, ge=1, le=6)
     """Total degree of the polynomials."""
     gain: _Part = (0.0, 0.1)
     """Standard deviation of the factor's logarithm."""
     shift: _Part = (0.0, 0.05)
-    """Standard deviation of what is added, over the largest value of a map."""
+    """Standard deviation of the shift, relative to the largest value of a map."""
 
 
 class Blur(Operation):
@@ -185,16 +193,16 @@ class Cutout(Operation):
     """Set one box, wholly inside the volume, to a constant."""
 
     fraction: _Side = (0.25, 0.25)
-    """Side of the box over the volume's."""
+    """Side of the box relative to the volume's side."""
     value: float = Field(0.0, allow_inf_nan=False)
-    """What the box is set to; 0 is the mean of a z-scored volume."""
+    """Intensity of the box; 0 is the mean of a z-scored volume."""
 
 
 class Crop(Operation):
     """Crop a box and resize it to the volume's shape."""
 
     fraction: _Side = (0.75, 0.75)
-    """Side of the box over the volume's."""
+    """Side of the box relative to the volume's side."""
 
 
 _AT_SITES = ("affine", "contrast", "bias_field", "sharpness", "rician", "tight_mask", "mask_edge")
@@ -202,12 +210,11 @@ _REFERENCE = ("flip", "blur", "noise", "cutout", "crop")
 
 
 class AugmentSettings(Replaceable):
-    """Choose what turns a volume into a view: the operations below, in this order.
+    """Choose the operations that turn a volume into a view, applied in this order.
 
-    An operation that is null is off. The defaults of each operation are the reference protocol's
-    (Dufumier et al., 2021). Which ones are on by default was chosen by evidence: the crop changes
-    the size of the brain and strong noise hides thin atrophy, both of which carry what is to be
-    learnt.
+    An operation that is null is off. Each operation has the defaults of the reference protocol
+    (Dufumier et al., 2021). Evidence chose the operations that are on by default: the crop changes
+    the size of the brain and strong noise hides thin atrophy, and both tell age and disease.
 
     Examples
     --------
@@ -234,16 +241,16 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def reference(cls) -> Self:
-        """Return the published protocol: all five operations, each half of the time.
+        """Return the published protocol: five operations, each with probability one half.
 
         The released code draws a flip's axis among four, the channel's included, so that a quarter
-        of its flips do nothing; here every flip is one.
+        of the flips do nothing; every flip of these settings mirrors the brain.
         """
         return cls(**{name: {} for name in _REFERENCE})
 
     @classmethod
     def sites(cls) -> Self:
-        """Return every operation that imitates another site, at its defaults, and the cutout.
+        """Return all operations that imitate another site, at their defaults, and the cutout.
 
         Blur and noise are left out: sharpness and Rician noise take their places.
         """
@@ -251,12 +258,12 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def off(cls) -> Self:
-        """Return settings under which a view is the volume itself."""
+        """Return settings without operations, whose views are the volumes themselves."""
         return cls(**dict.fromkeys(_REFERENCE))
 
 
 class MeasureSettings(Settings):
-    """Choose how regional measures become the input of an encoder.
+    """Choose the standardisation of regional measures, the input of an encoder.
 
     Examples
     --------
@@ -268,12 +275,13 @@ class MeasureSettings(Settings):
     log_volumes: bool = True
     """Whether volumes enter as natural logarithms."""
     head_size: Literal["keep", "residual", "proportion"] = "keep"
-    """What is done with the size of the head in volumes: nothing; volumes less their linear regression on the
-    intracranial volume among the people learned from; or volumes over the intracranial volume."""
+    """Correction of volumes for the size of the head: none; minus their linear regression on the
+    intracranial volume among the people of training; or divided by the intracranial volume."""
     max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
-    """Part of the measures that a person may lack; they are replaced by medians of the people learned from."""
+    """Share of the measures that a person may lack, which medians of the people of training
+    replace."""
     clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
-    """Limit to either side, in standard deviations."""
+    """Limit of standardised measures to either side, in standard deviations."""
 
     @model_validator(mode="after")
     def _check_head_size(self) -> Self:
@@ -285,21 +293,21 @@ class MeasureSettings(Settings):
 
 
 class MeasureCorruption(Settings):
-    """Replace some measures by those of people learned from, each measure by that of a person drawn for it.
+    """Replace some measures by values of people of training, drawn for each measure.
 
-    So every replaced value is one that the measure takes, while the measures of a person no longer
+    Every replaced value is a value that the measure takes, while the measures of a person no longer
     belong together (SCARF, Bahri et al. 2022, section 3).
     """
 
     fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
-    """Part of the measures that is replaced, on average."""
+    """Mean share of the measures that is replaced."""
 
 
 class MeasureSiteShift(Settings):
-    """Shift and scale every measure, each by numbers of its own, as scanners differ from one another."""
+    """Shift and scale every measure by numbers drawn for the measure, as scanners differ."""
 
     probability: Probability = 0.5
-    """How often a view is changed."""
+    """Probability that a view is changed."""
     shift_sd: _Sd = 0.3
     """Standard deviation of the shifts, in standard deviations of the measure."""
     scale_sd: _Sd = 0.1
@@ -314,9 +322,9 @@ class MeasureNoise(Settings):
 
 
 class MeasureAugmentSettings(Replaceable):
-    """Choose what turns the measures of a person into a view: the operations below, in this order.
+    """Choose the operations that turn a person's measures into a view, applied in this order.
 
-    Measures are standardised, so that 1 is a standard deviation among the people learned from. An
+    Measures are standardised, so that 1 is a standard deviation among the people of training. An
     operation that is null is off.
 
     Examples

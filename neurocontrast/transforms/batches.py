@@ -14,12 +14,17 @@ from neurocontrast.transforms.volumes import Drawn, Seeds, Volumes, VolumeTransf
 _VOXELS_OF_A_CPU = 2**20
 """Voxels that an operation changes at once on a CPU: more take as long, and more memory."""
 _VOXELS_OF_A_GPU = 2**25
+"""Voxels that an operation changes at once on a GPU."""
 
 MakeViews = Callable[[Tensor, Sequence[int]], Tensor]
+"""Function of images and seeds that returns views."""
 
 
 def batched(transform: Any, *, key: str) -> MakeViews | None:
-    """Return the function that makes views of whole batches; None where a transform is not ours."""
+    """Return a function that makes views of whole batches, or None for other transforms.
+
+    Transforms must be this package's operations on volumes under `key`, alone or in a `Compose`.
+    """
     chain = [transform]
     if type(transform) is Compose:
         chain = list(transform.flatten().transforms)
@@ -61,14 +66,19 @@ def _numbers(
     drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
     numbers: list[Drawn | None] = []
     for step in chain:
-        numbers.append(next(drawn) if isinstance(step, RandVolumed) else None)
+        if isinstance(step, RandVolumed):
+            numbers.append(next(drawn))
+        else:
+            numbers.append(None)
     return numbers
 
 
 def _portions(images: Tensor) -> Iterator[slice]:
-    """Give the samples of a batch in portions of nearly equal size, each changed at once."""
+    """Yield the samples of a batch in portions of nearly equal size, each changed at once."""
     n_samples = len(images)
-    most = _VOXELS_OF_A_CPU if images.device.type == "cpu" else _VOXELS_OF_A_GPU
+    most = _VOXELS_OF_A_GPU
+    if images.device.type == "cpu":
+        most = _VOXELS_OF_A_CPU
     n_at_once = max(1, most // max(1, images[:1].numel()))
     n_portions = -(-n_samples // n_at_once)
     for number in range(n_portions):

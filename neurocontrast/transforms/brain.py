@@ -1,4 +1,4 @@
-"""Which voxels of an image are brain: found before resampling, kept after it; and parts of a mask."""
+"""Masks of the brain: found before resampling, kept after resampling, filled and eroded."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -21,8 +21,10 @@ from neurocontrast.transforms.images import (
 from neurocontrast.transforms.preprocessing import check_erosion
 from neurocontrast.transforms.template import BRAIN_LITRES_MAX
 
-N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
-_HALF_COVERED = 0.499  # of a voxel of a new grid that is brain; a little less, since sums of weights are rounded
+N_BRAIN_VOXELS_MIN = 500
+"""Number of brain voxels below which a scan is refused."""
+_HALF_COVERED = 0.499
+"""Share of a new voxel that must be brain: half, less the rounding of sums of weights."""
 _ROUNDING = 1e-6
 
 Mask = npt.NDArray[np.bool_]
@@ -36,9 +38,9 @@ class MarkBraind(EachImage):
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
-        The item that is a skull-stripped image (C, D, H, W).
+        Key of a skull-stripped image (C, D, H, W).
     mask_key : str
-        Item to add: 1 where any channel of the image is not 0, float32.
+        Key of the added mask (1, D, H, W): 1 where any channel of the image is not 0, float32.
 
     Examples
     --------
@@ -58,37 +60,37 @@ class MarkBraind(EachImage):
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Add the mask."""
+        """Add the mask of an image to its item."""
         affine = affine_of(item[key])
         present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
         litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
         if litres > BRAIN_LITRES_MAX:
             raise DataError(
-                f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
-                f"{BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
-                "data.normalise or data.erode_mm works inside the brain: strip the skulls first "
-                "(neurocontrast prepare, which registers too, SynthStrip or HD-BET), or use zscore "
-                "and no erosion."
+                f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less "
+                f"than {BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. "
+                "What was chosen in data.normalise or data.erode_mm works inside the brain: strip "
+                "the skulls first (neurocontrast prepare, which registers too, SynthStrip or "
+                "HD-BET), or use zscore and no erosion."
             )
         item[self.mask_key] = image_like(item[key], present.astype(np.float32), affine)
 
 
 class KeepBraind(EachImage):
-    """Keep the brain, less its edge; all else becomes 0.
+    """Keep the brain without its edge, and set all other voxels to 0.
 
-    The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain
-    when half of it is, so that the edge does not depend on how far interpolation smears it. An
-    image with fewer than 500 voxels left is refused by name.
+    The brain is the largest piece of the mask, with filled holes. After resampling a voxel is brain
+    if half of the voxel is, so that the edge does not depend on how far interpolation smears the
+    image. An image with fewer than 500 remaining voxels is refused by name.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
-        The item that is an image (C, D, H, W).
+        Key of an image (C, D, H, W).
     mask_key : str
-        Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept,
-        of 0 and 1.
+        Key of the image's mask (`MarkBraind`), resampled with the image; becomes the mask of the
+        kept voxels, of 0 and 1.
     erode_mm : float
-        How much of the brain's edge is taken away, from 0 to 30; 0 for none.
+        Width of the brain's edge that is taken away, in mm from 0 to 30; 0 for none.
 
     Examples
     --------
@@ -117,32 +119,34 @@ class KeepBraind(EachImage):
         self.erode_mm = erode_mm
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Put the image and the mask of what is kept in their places."""
+        """Replace the image and its mask by the kept voxels and their mask."""
         voxels = voxels_of(item[key])
         affine = affine_of(item[key])
         name = name_of(item[key])
-        inside = brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
+        brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
+        inside = brain
         if self.erode_mm:
             try:
                 check_erosion(self.erode_mm, min(spacing_of(affine)))
             except ValueError as error:  # of a scan that keeps its own spacing
                 raise DataError(f"{name}: {error}.") from error
             inside = erode(brain, self.erode_mm, spacing_of(affine))
-        if np.count_nonzero(inside) < N_BRAIN_VOXELS_MIN:
-            lost = (
-                f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g},"
-                if self.erode_mm
-                else ""
-            )
+        n_inside = np.count_nonzero(inside)
+        if n_inside < N_BRAIN_VOXELS_MIN:
+            lost = ""
+            if self.erode_mm:
+                lost = f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g},"
             raise DataError(
-                f"{name}: {np.count_nonzero(inside)} voxels of its brain are in the {times(brain.shape)} box,{lost} "
-                f"and at least {N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and whole?"
+                f"{name}: {n_inside} voxels of its brain are in the {times(brain.shape)} box,"
+                f"{lost} and at least {N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and "
+                "whole?"
             )
         item[key] = image_like(item[key], np.where(inside, voxels, np.float32(0)), affine)
         item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)
 
 
 def _check_one(transform: EachImage, mask_key: str) -> None:
+    """Refuse several keys of images, and a mask under an image's key."""
     if len(transform.keys) != 1 or mask_key in transform.keys:
         raise ConfigError(
             f"{type(transform).__name__}: keys must be one image, and mask_key another item; "
@@ -151,10 +155,10 @@ def _check_one(transform: EachImage, mask_key: str) -> None:
 
 
 def fill_largest(mask: Mask) -> Mask:
-    """Return the largest piece of a mask (by faces), its holes filled."""
+    """Return the largest piece of a mask (connected by faces), with filled holes."""
     filled = np.zeros_like(mask)
     for within in _bounds(mask):
-        # A rim of one voxel: what lies around the piece is then one component, and its first.
+        # A rim of one voxel: the surroundings of the piece are then one component, the first one.
         piece = np.pad(mask[within], 1)
         labels, n_pieces = scipy.ndimage.label(piece)
         if n_pieces > 1:
@@ -165,12 +169,15 @@ def fill_largest(mask: Mask) -> Mask:
 
 
 def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the box has no edge."""
+    """Return the voxels of a mask further than `radius_mm` from all voxels outside the mask.
+
+    The border of the box counts as no voxel outside.
+    """
     eroded = mask.copy()
     for within in _bounds(mask):
         # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is
-        # within it or nearer.
-        wide = tuple(slice(max(0, part.start - 1), part.stop + 1) for part in within)
+        # in the rim or nearer.
+        wide = tuple(slice(max(0, along.start - 1), along.stop + 1) for along in within)
         if not mask[wide].all():
             distance = scipy.ndimage.distance_transform_edt(mask[wide], sampling=spacing_mm)
             eroded[wide] = mask[wide] & (distance > radius_mm * (1 + _ROUNDING))
@@ -178,5 +185,5 @@ def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
 
 
 def _bounds(mask: Mask) -> list[tuple[slice, ...]]:
-    """Return the smallest box around a mask, as a list; an empty one where the mask is."""
+    """Return a list with the smallest box around a mask, or an empty list for an empty mask."""
     return list(scipy.ndimage.find_objects(mask.view(np.uint8)))

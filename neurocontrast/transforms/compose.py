@@ -1,4 +1,4 @@
-"""The whole way from a scan's file to the image that a network sees, and its random views, each as one `Compose`."""
+"""Transforms from a scan's file to a network's input, and to its random views, as `Compose`."""
 
 import os
 from collections.abc import Callable
@@ -70,65 +70,70 @@ def brain_transforms(
     Parameters
     ----------
     preprocessing : Preprocessing, optional
-        Settings that were made elsewhere, for instance those of an encoder; else they are given by
-        keyword.
+        Settings, for instance of an encoder; by default they are given by keyword.
     key : str
-        The item that is a path, and becomes the image.
+        Key of the path, and then of the image.
     **settings
-        The fields of `Preprocessing`.
+        Fields of `Preprocessing`, in place of `preprocessing`.
 
     Examples
     --------
     >>> from monai.transforms import Compose, RandFlipd
     >>> from neurocontrast.transforms import brain_transforms
-    >>> views = Compose([brain_transforms(spacing_mm=2.0, shape=(91, 109, 91)), RandFlipd("image", prob=0.5)])
+    >>> fixed = brain_transforms(spacing_mm=2.0, shape=(91, 109, 91))
+    >>> views = Compose([fixed, RandFlipd("image", prob=0.5)])
     """
     if preprocessing is None:
         preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
     elif settings:
         raise DataError(
-            f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too."
+            "brain_transforms: give a preprocessing or settings, not both; got "
+            f"{', '.join(settings)} too."
         )
     mask_key = f"{key}_brain"
     steps = [*_to_box(preprocessing, key, mask_key), *_to_intensities(preprocessing, key, mask_key)]
     if preprocessing.smooth_mm:
         steps.append(SmoothByFwhmd(key, fwhm_mm=preprocessing.smooth_mm))
-    return Compose([*steps, DeleteItemsd(mask_key)] if preprocessing.inside_brain else steps)
+    if preprocessing.inside_brain:
+        steps.append(DeleteItemsd(mask_key))
+    return Compose(steps)
 
 
 def load_volume(
     scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing
 ) -> npt.NDArray[np.float32]:
-    """Read a scan and preprocess it, as float32 (C, D, H, W); a DataError names a scan that cannot be used."""
+    """Read and preprocess a scan as float32 (C, D, H, W); a DataError names an unusable scan."""
     return voxels_of(apply(preprocessing.compose(), {"image": as_scan(scan)})["image"])
 
 
 def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
-    """Return the transforms onto the grid, and those that keep the brain alone."""
+    """Return the transforms that load a scan, resample to the grid, and keep the brain."""
     spacing = preprocessing.spacing_mm
     shape = preprocessing.shape
     steps: list[Transform] = [
         LoadScand(key, spacing_mm=spacing or 1.0, n_channels=preprocessing.n_channels),
         CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),
     ]
-    grid: dict[str, Any] = {
-        "spacing_mm": spacing,
-        "shape": shape,
-        "axcodes": preprocessing.orientation,
-    }
+    axcodes = preprocessing.orientation
     if not preprocessing.inside_brain:
-        # The corners are background in any usual scan, and padding continues it.
-        background = 0.0 if preprocessing.normalise == "zscore-brain" else "corners"
-        return [*steps, ResampleByAread(key, background=background, **grid)]
+        # The corners are background in any usual scan, and padding continues the background.
+        background: float | str = "corners"
+        if preprocessing.normalise == "zscore-brain":
+            background = 0.0
+        resample = ResampleByAread(
+            key, background=background, spacing_mm=spacing, shape=shape, axcodes=axcodes
+        )
+        return [*steps, resample]
     return [
         *steps,
         MarkBraind(key, mask_key=mask_key),
-        ResampleByAread((key, mask_key), **grid),
+        ResampleByAread((key, mask_key), spacing_mm=spacing, shape=shape, axcodes=axcodes),
         KeepBraind(key, mask_key=mask_key, erode_mm=preprocessing.erode_mm),
     ]
 
 
 def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
+    """Return the transforms that normalise intensities, by ``data.normalise``."""
     match preprocessing.normalise:
         case "zscore":
             return [CheckVariesd(key), NormalizeIntensityd(key)]
@@ -153,15 +158,15 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
     Parameters
     ----------
     settings : AugmentSettings, optional
-        The operations; by default those of a configuration that says nothing of them.
+        Operations; by default those of `AugmentSettings()`.
     key : str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Key of volumes (channels, D, H, W) in a dictionary.
 
     Returns
     -------
     Compose
-        An operation that is None is not in it. Without any, a view is the volume itself. `TwoViews`
-        makes the views of a whole batch at once with it.
+        Transforms of the operations that are not None; without any, a view is the volume itself.
+        `TwoViews` applies them to a whole batch at once.
 
     Examples
     --------

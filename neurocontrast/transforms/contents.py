@@ -26,7 +26,7 @@ def digest_of_voxels(
 
 @contextmanager
 def noting_contents() -> Iterator[dict[str, str]]:
-    """Give a dictionary that receives the digest of each file that `read_scan` reads within."""
+    """Provide a dictionary that receives the digest of each file that `read_scan` reads within."""
     contents: dict[str, str] = {}
     token = _noted.set(contents)
     try:
@@ -38,7 +38,7 @@ def noting_contents() -> Iterator[dict[str, str]]:
 def note_content(
     path: str, voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None
 ) -> None:
-    """Note the digest of a file that is read within `noting_contents`; else compute nothing."""
+    """Note the digest of a file, if the file is read within `noting_contents`."""
     contents = _noted.get()
     if contents is not None:
         contents[path] = digest_of_voxels(voxels, affine)

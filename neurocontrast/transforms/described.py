@@ -1,4 +1,4 @@
-"""Transforms that a user gives as Python objects, told apart by their descriptions."""
+"""Transforms that a user gives as Python objects, told apart by descriptions."""
 
 from __future__ import annotations
 
@@ -30,42 +30,37 @@ class DescribedTransforms:
     """Transforms of a user, which are described by their classes and settings.
 
     A cache keeps their images apart by the description. A file names no code: whoever loads the
-    contract must have the same transforms at hand.
+    contract must have the same transforms in Python.
     """
 
-    transforms: (
-        Compose  # from {"image": path} to {"image": MetaTensor (C, D, H, W)}; none of them random
-    )
-    image_shape: tuple[int, ...]  # of every image they make, (C, D, H, W)
+    transforms: Compose
+    """Transforms from {"image": path} to {"image": MetaTensor (C, D, H, W)}, none random."""
+    image_shape: tuple[int, ...]
+    """Shape of the transforms' images, (C, D, H, W)."""
 
-    def contract(self) -> dict[str, Any]:
-        """Return the transforms, one description each, with the versions of the code behind them."""
+    def contract(self) -> dict[str, object]:
+        """Return a description of each transform, with the versions of this code and MONAI."""
         versions = {"transform_version": TRANSFORM_VERSION, "monai": monai.__version__}
         descriptions = _describe_all(self.transforms)
         return {**versions, "image_shape": list(self.image_shape), "transforms": descriptions}
 
     @classmethod
     def from_contract(
-        cls, contract: Mapping[str, Any], given: Compose | None = None
+        cls, contract: Mapping[str, object], transforms: Compose | None = None
     ) -> DescribedTransforms:
-        """Return the `given` transforms if a contract, perhaps a stranger's, describes them."""
+        """Return `transforms` with the shape in a contract, if the contract describes them."""
         check_version(contract)
         shape = contract.get("image_shape")
-        if not (
-            isinstance(shape, list)
-            and len(shape) == 4
-            and all(type(n) is int and n > 0 for n in shape)
-        ):
+        if not isinstance(shape, list) or len(shape) != 4 or not all(map(_is_length, shape)):
             raise DataError(
                 f"preprocessing contract: image_shape must be four whole numbers, found {shape!r}."
             )
-        return cls(_as_described(contract.get("transforms"), given), tuple(shape))
+        return cls(_as_described(contract.get("transforms"), transforms), tuple(shape))
 
     def digest(self) -> str:
         """Return a digest of the contract."""
-        return digest_of(
-            "transforms", *(f"{key}={value}" for key, value in sorted(self.contract().items()))
-        )
+        settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
+        return digest_of("transforms", *settings)
 
     def compose(self) -> Compose:
         """Return the transforms."""
@@ -93,25 +88,31 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
     return item
 
 
+def _is_length(value: object) -> bool:
+    """Tell whether a value of a contract is a number of voxels or channels."""
+    return type(value) is int and value > 0
+
+
 def _describe_all(transforms: Compose) -> list[Description]:
+    """Return the description of each transform."""
     return list(map(describe, transforms.flatten().transforms))
 
 
-def _as_described(described: Any, given: Compose | None) -> Compose:
-    """Return the transforms given if a stored description fits them."""
+def _as_described(described: Any, transforms: Compose | None) -> Compose:
+    """Return transforms if the stored descriptions fit; refuse missing and other transforms."""
     if not isinstance(described, list):
         raise DataError(
             "preprocessing contract: transforms must be a list of descriptions, found "
             f"{described!r}."
         )
     names = list(map(_class_of, described))
-    if given is None:
+    if transforms is None:
         raise DataError(
             f"the images were made by transforms given from Python ({', '.join(names)}), which a "
             "file cannot hold. Give the same ones again: embed(..., transforms=...)."
         )
-    _check_same(names, described, _describe_all(given))
-    return given
+    _check_same(names, described, _describe_all(transforms))
+    return transforms
 
 
 def _class_of(description: Any) -> str:

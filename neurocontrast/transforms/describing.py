@@ -70,7 +70,7 @@ ITEMS = "items"
 MAKER = "made by"
 WRAPPED = "wrapped"
 WRITTEN_KEYS = "__pydantic_fields_set__"
-"""The settings that were written, defaults or not, of a model of pydantic: no property of its values."""
+"""Key of earlier versions for the settings of a pydantic model that were written out."""
 _OUTSIDE = Position()
 
 

@@ -1,4 +1,4 @@
-"""Onto another grid with the same centre and axes; where its voxels are, and whether a scan fills them."""
+"""Resampling to a grid with the same centre and axes, and checks of the field of view."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.preprocessing import Preprocessing
 
 _FOREGROUND_LOST_MAX = {"brain": 0.10, "head": 0.20}
+"""Largest share of the foreground that cropping may take away."""
 _EXTENT_FILLED_MIN = 0.5
+"""Smallest share of the box that an image must fill along each axis."""
 _WAYS = "RLAPSI"
 Volume = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A grid of voxels in millimetres, of MNI152 where `is_mni`; axes go to the right, to the front, upwards."""
+    """Grid of voxels in RAS order, in mm; `is_mni` tells whether its space is MNI152."""
 
     affine: npt.NDArray[np.float64]
     spacing_mm: tuple[float, float, float]
@@ -51,14 +53,18 @@ class Grid:
 def preprocessed_grid(
     scan: str | os.PathLike[str] | Sequence[str], preprocessing: Preprocessing
 ) -> Grid:
-    """Return the grid that `Preprocessing.compose` puts a scan on; only the header of the first channel is read.
+    """Return the grid of a preprocessed scan, from the header of the scan's first channel.
 
     A ``.npy`` array has no header: its centre is taken for the origin.
     """
     header = read_scan_header(files_of(scan)[0])
-    own = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
-    source = centred(header.shape, own) if header.affine is None else header.affine
-    spacing = own if preprocessing.spacing_mm is None else (preprocessing.spacing_mm,) * 3
+    stored_mm = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
+    source = header.affine
+    if source is None:
+        source = centred(header.shape, stored_mm)
+    spacing = stored_mm
+    if preprocessing.spacing_mm is not None:
+        spacing = (preprocessing.spacing_mm,) * 3
     affine = grid_affine(source, header.shape, preprocessing.shape, spacing)
     return Grid(affine, spacing_of(affine), header.is_mni)
 
@@ -69,42 +75,53 @@ def grid_affine(
     shape: Sequence[int],
     spacing_mm: Sequence[float],
 ) -> npt.NDArray[np.float64]:
-    """Return the affine of a grid of a shape and spacing, with the centre and axes of another of shape `source`.
+    """Return the affine of a new grid with the centre and axes of a grid of shape `source`.
 
-    Where the voxel sizes are the same, the new grid is made of whole voxels of the other.
+    Where the voxel sizes are the same, the new grid is made of whole voxels of the source.
+
+    Parameters
+    ----------
+    affine : array (4, 4)
+        Affine of the source.
+    source, shape : sequence of 3 int
+        Voxels of the source, and of the new grid.
+    spacing_mm : sequence of 3 float
+        Voxel sizes of the new grid.
     """
-    own = spacing_of(affine)
-    # In voxels of the other grid: the first voxel of the new one, and the step from one to the
-    # next.
-    if is_same_spacing(own, spacing_mm):
-        steps = [1.0, 1.0, 1.0]
-        first = [
-            float(n // 2 - m // 2 if n > m else -((m - n) // 2))
-            for n, m in zip(source, shape, strict=True)
-        ]
-    else:
-        steps = [new / old for new, old in zip(spacing_mm, own, strict=True)]
-        first = [
-            (n - 1) / 2 - step * (m - 1) / 2
-            for n, m, step in zip(source, shape, steps, strict=True)
-        ]
-    placed = np.diag([*steps, 1.0])
-    placed[:3, 3] = first
-    return affine @ placed
+    source_mm = spacing_of(affine)
+    # In voxels of the source: the first voxel of the new grid, and the step to the next voxel.
+    steps = []
+    first = []
+    is_same = is_same_spacing(source_mm, spacing_mm)
+    for n, m, new, old in zip(source, shape, spacing_mm, source_mm, strict=True):
+        if not is_same:
+            step = new / old
+            start = (n - 1) / 2 - step * (m - 1) / 2
+        elif n > m:
+            step = 1.0
+            start = float(n // 2 - m // 2)
+        else:
+            step = 1.0
+            start = float(-((m - n) // 2))
+        steps.append(step)
+        first.append(start)
+    to_source = np.diag([*steps, 1.0])
+    to_source[:3, 3] = first
+    return affine @ to_source
 
 
-def is_same_spacing(spacing_mm: Sequence[float], other_mm: Sequence[float]) -> bool:
+def is_same_spacing(spacing_mm: Sequence[float], second_mm: Sequence[float]) -> bool:
     """Tell whether voxel sizes differ by less than `SAME_SPACING` along each axis."""
-    return bool(np.allclose(spacing_mm, other_mm, rtol=SAME_SPACING, atol=0))
+    return bool(np.allclose(spacing_mm, second_mm, rtol=SAME_SPACING, atol=0))
 
 
 class CheckFieldOfViewd(EachImage):
-    """Refuse an image whose field of view differs too much from the box it is to fill.
+    """Refuse an image whose field of view differs too much from the box of the new grid.
 
-    An image is refused by name where it would fill less than half of the box along an axis, or
-    where cropping would take away more than 10 % of the voxels above the mean of a brain, or 20 %
-    of those of a head, which may lose its neck. More than half of the voxels of a skull-stripped
-    brain are 0; any other image counts as a head.
+    An image is refused by name if the image would fill less than half of the box along an axis, or
+    if cropping would take away more than 10 % of the voxels above the mean of a brain, or 20 % of
+    the voxels above the mean of a head, which may lose its neck. More than half of the voxels of a
+    skull-stripped brain are 0; any other image counts as a head.
 
     Parameters
     ----------
@@ -136,14 +153,16 @@ class CheckFieldOfViewd(EachImage):
         self.spacing_mm = spacing_mm
 
     def made_of(self, image: Any) -> Any:
-        """Return the image as it is."""
+        """Return the image unchanged."""
         affine = affine_of(image)
         # Box and axes are compared along the axes of the patient.
         axes = np.argsort(nib.io_orientation(affine)[:, 0])
-        own = np.array(spacing_of(affine))[axes]
-        box = np.array(self.shape) * (own if self.spacing_mm is None else self.spacing_mm)
+        stored_mm = np.array(spacing_of(affine))[axes]
+        box_mm = np.array(self.shape) * stored_mm
+        if self.spacing_mm is not None:
+            box_mm = np.array(self.shape) * self.spacing_mm
         for channel in voxels_of(image):
-            self._check_channel(channel.transpose(axes), own, box, name_of(image))
+            self._check_channel(channel.transpose(axes), stored_mm, box_mm, name_of(image))
         return image
 
     def _check_channel(
@@ -153,30 +172,34 @@ class CheckFieldOfViewd(EachImage):
         box_mm: npt.NDArray[Any],
         name: str,
     ) -> None:
+        """Refuse a channel that would fill too little of the box, or lose too much."""
         extent = np.array(voxels.shape) * own_mm
-        what = (
-            f"{name}: the scan covers {times(extent.round())} mm and the box of {times(self.shape)} voxels "
-            f"{times(box_mm.round())} mm; "
+        extents = (
+            f"{name}: the scan covers {times(extent.round())} mm and the box of "
+            f"{times(self.shape)} voxels {times(box_mm.round())} mm; "
         )
         advice = "Change data.shape or data.spacing_mm, or leave the scan out."
         if (extent < _EXTENT_FILLED_MIN * box_mm).any():
             raise DataError(
-                f"{what}along an axis less than {_EXTENT_FILLED_MIN:.0%} of the box would be filled. {advice}"
+                f"{extents}along an axis less than {_EXTENT_FILLED_MIN:.0%} of the box would be "
+                f"filled. {advice}"
             )
         if (extent <= box_mm).all():
             return
         inside = []
-        for n, own, box in zip(voxels.shape, own_mm, box_mm, strict=True):
-            kept = np.flatnonzero(np.abs(np.arange(n) - (n - 1) / 2) * own <= box / 2)
+        for n, size, box in zip(voxels.shape, own_mm, box_mm, strict=True):
+            kept = np.flatnonzero(np.abs(np.arange(n) - (n - 1) / 2) * size <= box / 2)
             inside.append(slice(kept[0], kept[-1] + 1))
         foreground = voxels > voxels.mean(dtype=np.float64)
         if not foreground.any():  # nothing varies
             return
         lost = 1 - np.count_nonzero(foreground[tuple(inside)]) / np.count_nonzero(foreground)
-        kind = "brain" if np.count_nonzero(voxels) < 0.5 * voxels.size else "head"
+        kind = "head"
+        if np.count_nonzero(voxels) < 0.5 * voxels.size:
+            kind = "brain"
         if lost > _FOREGROUND_LOST_MAX[kind]:
             raise DataError(
-                f"{what}{lost:.0%} of the voxels above its mean would be cropped away, at most "
+                f"{extents}{lost:.0%} of the voxels above its mean would be cropped away, at most "
                 f"{_FOREGROUND_LOST_MAX[kind]:.0%} of a {kind} may. {advice}"
             )
 
@@ -189,17 +212,27 @@ def resample(
     *,
     background: float = 0.0,
 ) -> Volume:
-    """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
+    """Interpolate a volume linearly to a grid with the same centre and directions.
 
-    Where the target is coarser each of its voxels averages over its own width. The grids share
+    Where the new grid is coarser, each of its voxels averages over its own width. The grids share
     their axes, so the interpolation is one sparse matrix for each axis.
+
+    Parameters
+    ----------
+    voxels : array (D, H, W)
+        Volume, float32.
+    spacing_mm, target_spacing_mm : sequence of 3 float
+        Voxel sizes of the volume, and of the new grid.
+    shape : sequence of 3 int
+        Voxels of the new grid.
+    background : float
+        Value outside the volume's field of view.
     """
-    weights = [
-        _axis_weights(n, n_target, ratio=target / own)
-        for n, n_target, own, target in zip(
-            voxels.shape, shape, spacing_mm, target_spacing_mm, strict=True
-        )
-    ]
+    weights = []
+    lengths = zip(voxels.shape, shape, strict=True)
+    sizes = zip(spacing_mm, target_spacing_mm, strict=True)
+    for (n, n_target), (size, target) in zip(lengths, sizes, strict=True):
+        weights.append(_axis_weights(n, n_target, ratio=target / size))
     for of_axis in reversed(weights):  # the last axis is the slowest in a file
         along = np.ascontiguousarray(np.moveaxis(voxels, -1, 0))
         voxels = (of_axis @ along.reshape(len(along), -1)).reshape(-1, *along.shape[1:])
@@ -209,10 +242,10 @@ def resample(
 
 
 def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
-    """Return the sparse (n_target, n) matrix of one axis; a row is empty where the target is out of view."""
+    """Return the sparse (n_target, n) matrix of one axis, with empty rows out of view."""
     centre = (np.arange(n_target) - (n_target - 1) / 2) * ratio + (n - 1) / 2
-    # A voxel averages over its width. The scan's own did so over 1, the target's over `ratio`;
-    # a window of this width adds what is lacking, in variance, and nothing on a finer grid.
+    # A voxel averages over its width: over 1 in the scan, and over `ratio` in the target. A window
+    # of this width adds the missing variance, and nothing on a finer grid.
     window = np.sqrt(max(ratio**2 - 1, 0.0))
     support = 1 + window / 2
     taps = np.floor(centre - support)[:, None] + np.arange(1, 2 * int(np.ceil(support)) + 1)
@@ -239,12 +272,12 @@ def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 class ResampleByAread(EachImage):
-    """Bring images to a voxel size and a shape about their own centre.
+    """Resample images to a voxel size and a shape about their own centre.
 
     Interpolation is linear; where the new grid is coarser, each new voxel averages over its own
     width, so that no voxel of the scan is skipped. An image that has the voxel size already is
     cropped or padded by whole voxels, as by `monai.transforms.ResizeWithPadOrCropd`. On a finer
-    grid the result is that of `monai.transforms.Spacing`.
+    grid the result equals `monai.transforms.Spacing`.
 
     Parameters
     ----------
@@ -255,10 +288,10 @@ class ResampleByAread(EachImage):
     shape : sequence of 3 int or None
         Voxels of the new grid along each axis; None covers the image's field of view.
     axcodes : str or None
-        Where the axes go, for instance "RAS": they are exchanged and flipped, never rotated. None
-        keeps their order.
+        Directions of the axes, for instance "RAS": axes are exchanged and flipped, never rotated.
+        None keeps their order.
     background : float or "corners"
-        What lies outside the image's field of view; "corners" is the median of the image's eight
+        Value outside the image's field of view; "corners" is the median of the image's eight
         corner voxels.
 
     Notes
@@ -271,9 +304,11 @@ class ResampleByAread(EachImage):
     >>> import torch
     >>> from monai.data import MetaTensor
     >>> from neurocontrast.transforms import ResampleByAread
-    >>> image = MetaTensor(torch.rand(1, 20, 24, 16), affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))
-    >>> made = ResampleByAread("image", spacing_mm=4.0, shape=(10, 12, 10))({"image": image})["image"]
-    >>> made.shape, made.pixdim.tolist()
+    >>> affine = torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0]))
+    >>> image = MetaTensor(torch.rand(1, 20, 24, 16), affine=affine)
+    >>> resample = ResampleByAread("image", spacing_mm=4.0, shape=(10, 12, 10))
+    >>> resampled = resample({"image": image})["image"]
+    >>> resampled.shape, resampled.pixdim.tolist()
     (torch.Size([1, 10, 12, 10]), [4.0, 4.0, 4.0])
     """
 
@@ -291,17 +326,14 @@ class ResampleByAread(EachImage):
         low, high = SPACING_LIMITS_MM
         if spacing_mm is not None and not low <= spacing_mm <= high:
             raise ConfigError(
-                f"ResampleByAread: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}."
+                f"ResampleByAread: spacing_mm must be between {low:g} and {high:g}, got "
+                f"{spacing_mm!r}."
             )
         if shape is not None and (len(shape) != 3 or any(n != int(n) or n < 1 for n in shape)):
             raise ConfigError(
                 f"ResampleByAread: shape must be three whole numbers from 1 on, got {shape!r}."
             )
-        if axcodes is not None and sorted(_WAYS.find(way) // 2 for way in axcodes.upper()) != [
-            0,
-            1,
-            2,
-        ]:
+        if axcodes is not None and not _names_axes(axcodes):
             rule = "axcodes must name three axes by R or L, A or P, and S or I, as 'RAS' does"
             raise ConfigError(f"ResampleByAread: {rule}; got {axcodes!r}.")
         if isinstance(background, str) and background != "corners":
@@ -310,8 +342,12 @@ class ResampleByAread(EachImage):
             )
         self.background = background
         self.spacing_mm = spacing_mm
-        self.shape = None if shape is None else (int(shape[0]), int(shape[1]), int(shape[2]))
-        self.axcodes = None if axcodes is None else axcodes.upper()
+        self.shape: tuple[int, int, int] | None = None
+        if shape is not None:
+            self.shape = (int(shape[0]), int(shape[1]), int(shape[2]))
+        self.axcodes = axcodes
+        if axcodes is not None:
+            self.axcodes = axcodes.upper()
 
     def made_of(self, image: Any) -> Any:
         """Return the image on the new grid."""
@@ -323,24 +359,41 @@ class ResampleByAread(EachImage):
             turn = nib.orientations.ornt_transform(nib.io_orientation(affine), wanted)
             affine = affine @ nib.orientations.inv_ornt_aff(turn, voxels.shape[1:])
             channels = [nib.orientations.apply_orientation(channel, turn) for channel in channels]
-        own = spacing_of(affine)
+        stored_mm = spacing_of(affine)
         source = channels[0].shape
-        spacing = own if self.spacing_mm is None else (self.spacing_mm,) * 3
-        shape = self.shape or tuple(
-            max(1, round(n * old / new)) for n, old, new in zip(source, own, spacing, strict=True)
-        )
-        made = []
+        spacing = stored_mm
+        if self.spacing_mm is not None:
+            spacing = (self.spacing_mm,) * 3
+        shape: Sequence[int] = self.shape or _covering_shape(source, stored_mm, spacing)
+        resampled = []
         for channel in channels:
-            around = (
-                corner_median(channel) if self.background == "corners" else float(self.background)
-            )
-            if is_same_spacing(own, spacing):
-                boxed = ResizeWithPadOrCrop(shape, mode="constant", value=around)(
-                    channel[np.newaxis]
-                )
-                made.append(boxed.numpy()[0])
+            around = self._background_of(channel)
+            if is_same_spacing(stored_mm, spacing):
+                to_box = ResizeWithPadOrCrop(shape, mode="constant", value=around)
+                resampled.append(to_box(channel[np.newaxis]).numpy()[0])
             else:
-                made.append(resample(channel, own, shape, spacing, background=around))
-        return image_like(
-            image, np.ascontiguousarray(np.stack(made)), grid_affine(affine, source, shape, spacing)
-        )
+                resampled.append(resample(channel, stored_mm, shape, spacing, background=around))
+        new_affine = grid_affine(affine, source, shape, spacing)
+        return image_like(image, np.ascontiguousarray(np.stack(resampled)), new_affine)
+
+    def _background_of(self, channel: Volume) -> float:
+        """Return the value outside the field of view of a channel."""
+        if self.background == "corners":
+            return corner_median(channel)
+        return float(self.background)
+
+
+def _names_axes(axcodes: str) -> bool:
+    """Tell whether letters such as RAS name each of the three axes once."""
+    axes = sorted(_WAYS.find(way) // 2 for way in axcodes.upper())
+    return axes == [0, 1, 2]
+
+
+def _covering_shape(
+    source: Sequence[int], source_mm: Sequence[float], spacing_mm: Sequence[float]
+) -> tuple[int, ...]:
+    """Return the shape of a grid that covers the field of view of a source."""
+    shape = []
+    for n, old, new in zip(source, source_mm, spacing_mm, strict=True):
+        shape.append(max(1, round(n * old / new)))
+    return tuple(shape)

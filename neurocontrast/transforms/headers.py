@@ -142,7 +142,7 @@ def _compare_sizes(
 def _compare_places(
     sform: Affine, qform: Affine, shape: Sequence[int], comparison: _Comparison, *, named: float
 ) -> None:
-    """Name a shift of centre and first voxel; grave is a voxel that lies elsewhere for any reason."""
+    """Name a shift of centre and first voxel; the shift of any voxel by a voxel is grave."""
     voxel = float(voxel_sizes(sform).min())
     shifts = []
     for anchor, position in {

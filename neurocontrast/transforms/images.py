@@ -1,4 +1,4 @@
-"""MONAI's images as NumPy arrays, and back."""
+"""Images of MONAI as arrays of NumPy, and arrays as images."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -17,29 +17,32 @@ _NAME = "filename_or_obj"
 
 
 class EachImage(MapTransform):
-    """Base of transforms that change a dictionary image by image: a subclass has `made_of` or `change_item`."""
+    """Base of transforms that change each image of a dictionary.
+
+    A subclass defines `made_of` for an image, or `change_item` for an image beside other items.
+    """
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return a copy of the dictionary with what is made of its images."""
+        """Return a copy of the dictionary with changed images."""
         item = dict(data)
         for key in self.key_iterator(item):
             self.change_item(item, key)
         return item
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Put what is made of an image in its place."""
+        """Replace an image by the changed image."""
         item[key] = self.made_of(item[key])
 
     def made_of(self, image: Any) -> Any:
-        """Return what takes the place of an image."""
+        """Return a changed image."""
         raise NotImplementedError
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
-    """Apply the transforms of a `Compose` from `start` on; raise a DataError that names the scan where one fails."""
+    """Apply the transforms of a `Compose` from `start` on; a DataError names a scan that fails."""
     try:
-        made: dict[str, Any] = compose(item, start=start)
-        return made
+        transformed: dict[str, Any] = compose(item, start=start)
+        return transformed
     except RuntimeError as error:
         cause: BaseException = error
         while cause.__cause__ is not None and not isinstance(cause, NeurocontrastError):
@@ -47,12 +50,17 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> 
         if isinstance(cause, NeurocontrastError):
             raise cause from None
         scan = item.get("image")
-        name = ", ".join(files_of(scan)) if isinstance(scan, str | tuple) else "the image"
+        name = "the image"
+        if isinstance(scan, str | tuple):
+            name = ", ".join(files_of(scan))
         raise DataError(f"{name}: a transform failed ({type(cause).__name__}: {cause}).") from error
 
 
 def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:
-    """Return voxels (C, D, H, W) as an image with the metadata of MONAI's readers, uncopied; `name` is the file."""
+    """Return voxels (C, D, H, W), uncopied, as an image with the metadata of MONAI's readers.
+
+    `name` is the name of the file.
+    """
     affine = np.asarray(affine, dtype=np.float64)
     meta = {
         _NAME: name,
@@ -65,35 +73,35 @@ def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "im
 
 
 def image_like(image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> MetaTensor:
-    """Return an image of other voxels (C, D, H, W) and another affine, with all other metadata of `image`."""
+    """Return an image of new voxels (C, D, H, W) and affine, with the other metadata of `image`."""
     if not isinstance(image, MetaTensor):
         return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine))
     meta = {key: value for key, value in image.meta.items() if key != "affine"}
     traced = list(image.applied_operations)
-    made = torch.from_numpy(voxels).to(image.device)
-    return MetaTensor(made, affine=torch.from_numpy(affine), meta=meta, applied_operations=traced)
+    tensor = torch.from_numpy(voxels).to(image.device)
+    return MetaTensor(tensor, affine=torch.from_numpy(affine), meta=meta, applied_operations=traced)
 
 
 def voxels_of(image: Any) -> npt.NDArray[Any]:
-    """Return an image's voxels (C, D, H, W), without a copy where they are in this machine's memory."""
+    """Return an image's voxels (C, D, H, W), uncopied if they are in the machine's main memory."""
     if isinstance(image, MetaTensor):
         image = image.as_tensor()
-    voxels: npt.NDArray[Any] = (
-        image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
-    )
+    if isinstance(image, torch.Tensor):
+        image = image.detach().cpu().numpy()
+    voxels: npt.NDArray[Any] = np.asarray(image)
     if voxels.ndim != 4:
         raise ValueError(
-            f"an image has the shape (C, D, H, W), got {voxels.shape}; load it with LoadScand, or with "
-            "LoadImaged(..., ensure_channel_first=True)."
+            f"an image has the shape (C, D, H, W), got {voxels.shape}; load it with LoadScand, or "
+            "with LoadImaged(..., ensure_channel_first=True)."
         )
     return voxels
 
 
 def affine_of(image: Any) -> npt.NDArray[np.float64]:
-    """Return an image's affine (4, 4); an array without one has voxels of 1 mm."""
+    """Return an image's affine (4, 4); an array without an affine has voxels of 1 mm."""
     if isinstance(image, MetaTensor):
-        found: npt.NDArray[np.float64] = image.affine.detach().cpu().numpy().astype(np.float64)
-        return found
+        affine: npt.NDArray[np.float64] = image.affine.detach().cpu().numpy().astype(np.float64)
+        return affine
     return np.eye(4)
 
 
@@ -104,13 +112,16 @@ def spacing_of(affine: npt.NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def name_of(image: Any) -> str:
-    """Return what an error calls an image: its file, where that is known."""
-    return str(image.meta.get(_NAME, "image")) if isinstance(image, MetaTensor) else "image"
+    """Return the name of an image in errors: its file, or ``image`` for an unknown file."""
+    if isinstance(image, MetaTensor):
+        return str(image.meta.get(_NAME, "image"))
+    return "image"
 
 
 def corner_median(voxels: npt.NDArray[Any]) -> float:
-    """Return the median of the eight corner voxels of a volume (D, H, W): its background, in any usual scan."""
-    return float(np.median(voxels[tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)]))
+    """Return the median of a volume's eight corner voxels, background in any usual scan."""
+    corners = tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)
+    return float(np.median(voxels[corners]))
 
 
 def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np.float64]:
@@ -123,11 +134,11 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
 def corners_apart(
     shape: Sequence[int], affine: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
 ) -> float:
-    """Return how far two affines put the corners of a grid from one another at most, in millimetres along an axis."""
+    """Return the largest distance between a grid's corners by two affines, in mm along an axis."""
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     return float(np.abs(corners @ (affine - other).T).max())
 
 
 def times(lengths: Any) -> str:
-    """Return lengths as an error writes them: "121 × 145 × 121"."""
+    """Return lengths in the form of messages: "121 × 145 × 121"."""
     return " × ".join(f"{length:g}" for length in lengths)

@@ -1,4 +1,4 @@
-"""Intensities made comparable, where MONAI has no transform for it: inside the brain, and in millimetres."""
+"""Normalisation inside the brain, and smoothing in millimetres, which MONAI lacks."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -19,14 +19,15 @@ from neurocontrast.transforms.images import (
 )
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
-_LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
+_LITTLE = 0.02
+"""Share of brain under the Gaussian below which the smoothed value fades to 0."""
 _SMALLEST = 1e-15
 _LARGEST = 1e15
-"""Sizes of the largest intensity whose squares can be added in float32."""
+"""Limits of the largest intensity whose squares can be added in float32."""
 
 
 class CheckVariesd(EachImage):
-    """Refuse an image that `monai.transforms.NormalizeIntensityd` would turn into zeros: in which nothing varies.
+    """Refuse an image without variation, which MONAI's `NormalizeIntensityd` turns into zeros.
 
     Intensities whose squares float32 does not hold are refused too.
 
@@ -35,8 +36,7 @@ class CheckVariesd(EachImage):
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     nonzero : bool
-        Whether the voxels of each channel that are not 0 must vary, instead of those of the whole
-        image.
+        Whether the nonzero voxels of each channel must vary, instead of the whole image.
 
     Examples
     --------
@@ -53,21 +53,25 @@ class CheckVariesd(EachImage):
         self.nonzero = nonzero
 
     def made_of(self, image: Any) -> Any:
-        """Return the image as it is."""
+        """Return the image unchanged."""
         voxels = voxels_of(image)
-        for values in [channel[channel != 0] for channel in voxels] if self.nonzero else [voxels]:
+        must_vary = [voxels]
+        if self.nonzero:
+            must_vary = [channel[channel != 0] for channel in voxels]
+        for values in must_vary:
             if values.size == 0 or values.min() == values.max():
                 raise _nothing_varies(image)
         largest = float(max(-voxels.min(), voxels.max()))
         if not _SMALLEST < largest < _LARGEST:
             raise DataError(
-                f"{name_of(image)}: its largest intensity is {largest:g}; it must be between {_SMALLEST:g} and "
-                f"{_LARGEST:g} to be normalised. Scale the image."
+                f"{name_of(image)}: its largest intensity is {largest:g}; it must be between "
+                f"{_SMALLEST:g} and {_LARGEST:g} to be normalised. Scale the image."
             )
         return image
 
 
 def _nothing_varies(image: Any) -> DataError:
+    """Return the error for an image without variation."""
     shape = times(voxels_of(image).shape[1:])
     return DataError(
         f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre."
@@ -75,7 +79,7 @@ def _nothing_varies(image: Any) -> DataError:
 
 
 class ScaleByBrainPercentilesd(EachImage):
-    """Map the brain's lower percentile to 0 and the upper one to 1 in each channel, and clip beyond.
+    """Scale each channel so that two percentiles of the brain become 0 and 1, and clip.
 
     `monai.transforms.ScaleIntensityRangePercentilesd` takes percentiles of the background too.
 
@@ -84,16 +88,17 @@ class ScaleByBrainPercentilesd(EachImage):
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W).
     percentiles : tuple of float
-        Two numbers from 0 to 100.
+        Lower and upper percentile, from 0 to 100.
     mask_key : str or None
-        Item that is the brain's mask; None takes the voxels that are not 0.
+        Key of the brain's mask; None takes the voxels that are not 0.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import ScaleByBrainPercentilesd
     >>> image = torch.arange(64.0).reshape(1, 4, 4, 4)
-    >>> float(ScaleByBrainPercentilesd("image", percentiles=(0, 100))({"image": image})["image"].max())
+    >>> scale = ScaleByBrainPercentilesd("image", percentiles=(0, 100))
+    >>> float(scale({"image": image})["image"].max())
     1.0
     """
 
@@ -108,20 +113,23 @@ class ScaleByBrainPercentilesd(EachImage):
         super().__init__(keys, allow_missing_keys)
         if len(percentiles) != 2 or not 0 <= percentiles[0] < percentiles[1] <= 100:
             raise ConfigError(
-                f"{type(self).__name__}: percentiles must be two numbers from 0 to 100 that rise, got {percentiles!r}."
+                f"{type(self).__name__}: percentiles must be two numbers from 0 to 100 that rise, "
+                f"got {percentiles!r}."
             )
         self.percentiles = (float(percentiles[0]), float(percentiles[1]))
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Put the scaled image in its place."""
+        """Replace the image by the scaled image."""
         voxels = np.array(voxels_of(item[key]), dtype=np.float32)
         for channel in voxels:
-            inside = (
-                channel != 0 if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
-            )
+            inside = channel != 0
+            if self.mask_key is not None:
+                inside = voxels_of(item[self.mask_key])[0] != 0
             values = channel[inside]
-            low, high = np.percentile(values, self.percentiles) if values.size else (0.0, 0.0)
+            if not values.size:
+                raise _nothing_varies(item[key])
+            low, high = np.percentile(values, self.percentiles)
             if not high > low:
                 raise _nothing_varies(item[key])
             scaled = (values - np.float32(low)) * np.float32(1 / (high - low))
@@ -130,12 +138,19 @@ class ScaleByBrainPercentilesd(EachImage):
 
 
 class SmoothByFwhmd(EachImage):
-    """Smooth each channel inside the brain by a Gaussian, whose width is given in millimetres as in SPM and nilearn.
+    """Smooth each channel inside the brain by a Gaussian of a width in millimetres.
 
-    The brain is where any channel is not 0. What is smoothed is divided by the smoothed brain, so
+    The brain is where any channel is not 0. Smoothed channels are divided by the smoothed brain, so
     that a tighter or wider brain extraction, or a larger brain, does not pass for another tissue
     (``benchmarks/tissue``). `monai.transforms.GaussianSmoothd` takes its width in voxels, and
-    has no mask. `fwhm_mm` is the full width at half maximum, above 0 and at most 60.
+    has no mask.
+
+    Parameters
+    ----------
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
+        Items that are skull-stripped images (C, D, H, W).
+    fwhm_mm : float
+        Full width at half maximum of the Gaussian, as in SPM and nilearn, above 0 and at most 60.
 
     Examples
     --------
@@ -143,8 +158,8 @@ class SmoothByFwhmd(EachImage):
     >>> from neurocontrast.transforms import SmoothByFwhmd
     >>> image = torch.zeros(1, 9, 9, 9)
     >>> image[:, 2:7, 2:7, 2:7] = 0.5
-    >>> made = SmoothByFwhmd("image", fwhm_mm=4.0)({"image": image})["image"]
-    >>> round(float(made[0, 4, 4, 4]), 1), round(float(made[0, 4, 4, 7]), 1)
+    >>> smooth = SmoothByFwhmd("image", fwhm_mm=4.0)({"image": image})["image"]
+    >>> round(float(smooth[0, 4, 4, 4]), 1), round(float(smooth[0, 4, 4, 7]), 1)
     (0.5, 0.5)
     """
 
@@ -159,12 +174,13 @@ class SmoothByFwhmd(EachImage):
         self.fwhm_mm = fwhm_mm
 
     def made_of(self, image: Any) -> Any:
-        """Return the smooth image."""
+        """Return the smoothed image."""
         affine = affine_of(image)
         voxels = voxels_of(image)
         sigma = [self.fwhm_mm / FWHM_PER_SIGMA / step for step in spacing_of(affine)]
         brain = (voxels != 0).any(axis=0).astype(np.float32)
-        smooth = [
-            scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)
-        ]
-        return image_like(image, np.stack(smooth[:-1]) / (smooth[-1] + _LITTLE), affine)
+        channels = []
+        for channel in voxels:
+            channels.append(scipy.ndimage.gaussian_filter(channel, sigma, mode="constant"))
+        smooth_brain = scipy.ndimage.gaussian_filter(brain, sigma, mode="constant")
+        return image_like(image, np.stack(channels) / (smooth_brain + _LITTLE), affine)

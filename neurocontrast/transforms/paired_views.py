@@ -17,7 +17,7 @@ class ViewOfEach:
     def __call__(
         self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return a view of each scan and one of the measures; a view that is not finite is refused."""
+        """Return views of scans and views of their measures; refuse views that are not finite."""
         scans, measures = self.unchecked(images, names, epoch=epoch)
         self.of_scans.check(images[0], names, (scans,))
         self.of_measures.check(images[1], names, (measures,))

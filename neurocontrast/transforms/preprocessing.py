@@ -1,9 +1,9 @@
-"""What is done to every scan, as settings that an encoder keeps."""
+"""Settings of the preprocessing of scans, which an encoder keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,28 +17,33 @@ if TYPE_CHECKING:
     from monai.transforms import Compose
 
 TRANSFORM_VERSION = 1
-"""Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
+"""Version of the transforms; a change of voxels raises the version, so that caches do not match."""
 
-SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
-SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
-N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail
+SPACING_LIMITS_MM = (0.1, 20.0)
+"""Voxel sizes outside which a header counts as damaged."""
+SAME_SPACING = 1e-3
+"""Relative difference below which two voxel sizes are the same."""
+N_VOXELS_MIN = 8
+"""Number of voxels along an axis, below which a scan is a slice or a thumbnail."""
 FWHM_PER_SIGMA = 2.3548200450309493
+"""Full width at half maximum of a Gaussian, in standard deviations."""
 MNI_ORIGIN_MM = (-90.0, -126.0, -72.0)
+"""Centre of the first voxel of grids of MNI152, in RAS order."""
 MNI_EXTENT_MM = (180.0, 216.0, 180.0)
-"""The first voxel of grids of MNI152 in RAS order, and how far the centre of the last one is from it."""
+"""Distance from the centre of the first voxel to the last one, along each axis."""
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
 
 
 def mni_grid(spacing_mm: float) -> tuple[npt.NDArray[np.float64], tuple[int, ...]]:
-    """Return affine and shape of the grid of MNI152: 182 × 218 × 182 mm in RAS order, 121 × 145 × 121 at 1.5 mm."""
+    """Return affine and shape of a grid of MNI152 in RAS order, 121 × 145 × 121 at 1.5 mm."""
     affine = np.diag([spacing_mm, spacing_mm, spacing_mm, 1.0])
     affine[:3, 3] = MNI_ORIGIN_MM
     return affine, tuple(1 + int(side / spacing_mm + 1e-6) for side in MNI_EXTENT_MM)
 
 
-def check_version(contract: Mapping[str, Any]) -> None:
-    """Raise a DataError for the contract of a transform version that this installation does not have."""
+def check_version(contract: Mapping[str, object]) -> None:
+    """Refuse the contract of a transform version that this installation does not have."""
     version = contract.get("transform_version")
     if version != TRANSFORM_VERSION:
         raise DataError(
@@ -48,34 +53,36 @@ def check_version(contract: Mapping[str, Any]) -> None:
 
 
 def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
-    """Raise a ValueError for an erosion that would take no voxel."""
+    """Raise a ValueError for an erosion too narrow to take a voxel away."""
     if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
         raise ValueError(
-            f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got {erode_mm:g}, "
-            "which takes no voxel away"
+            f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got "
+            f"{erode_mm:g}, which takes no voxel away"
         )
 
 
 class ScanSettings(Settings):
-    """Choose what is done to every scan: resample, crop or pad, erode, normalise, smooth."""
+    """Choose the preprocessing of scans: resample, crop or pad, erode, normalise, smooth."""
 
     spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = (
         1.5
     )
     """Voxel size to resample to, the same along each axis; None keeps each scan's own."""
     shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
-    """Voxels to the right, to the front and upwards; what lies outside is cropped, what is missing padded."""
+    """Voxels to the right, to the front and upwards, to which each scan is cropped or padded."""
     normalise: Literal["zscore", "zscore-brain", "percentile", "none"] = "zscore"
-    """Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0 (for skull-stripped
-    scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as they are."""
+    """Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0
+    (for skull-stripped scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as
+    they are."""
     percentiles: tuple[
         Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]
     ] = (1.0, 99.0)
-    """The two percentiles of "percentile"."""
+    """Percentiles of the brain that become 0 and 1 by ``normalise: percentile``."""
     erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
-    """How much of the brain's edge is taken away; 0 for none."""
+    """Width of the brain's edge that is taken away; 0 for none."""
     smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
-    """Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none."""
+    """Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for
+    none."""
 
     @model_validator(mode="after")
     def _check_erosion(self) -> Self:
@@ -84,9 +91,9 @@ class ScanSettings(Settings):
 
 
 class Preprocessing(ScanSettings):
-    """Describe what is done to every scan; an encoder keeps it and asks for the same later.
+    """Preprocessing of scans, which an encoder keeps and applies to every further scan.
 
-    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain,
+    The order is: axes to RAS, resample, crop or pad around the centre, take away all but the brain,
     normalise, smooth.
 
     Examples
@@ -97,22 +104,22 @@ class Preprocessing(ScanSettings):
     """
 
     orientation: Literal["RAS"] = "RAS"
-    """Axes go to the right, to the front, upwards."""
+    """Directions of the axes: to the right, to the front, upwards."""
     n_channels: Annotated[int, Field(ge=1)] = 1
-    """Files of a scan, each a channel, for instance maps of grey and white matter."""
+    """Number of files of a scan, each a channel, as maps of grey and white matter."""
 
     @property
     def image_shape(self) -> tuple[int, int, int, int]:
-        """The shape of a preprocessed image, (C, D, H, W)."""
+        """Shape of a preprocessed image, (C, D, H, W)."""
         return (self.n_channels, *self.shape)
 
     @property
     def inside_brain(self) -> bool:
-        """Whether anything asks where the brain is; what is not brain then becomes 0."""
+        """Whether a setting needs the brain's mask; voxels outside the brain then become 0."""
         return self.normalise == "percentile" or self.erode_mm > 0
 
-    def contract(self) -> dict[str, Any]:
-        """Return what an encoder's JSON holds: the settings in use, and the transform's version.
+    def contract(self) -> dict[str, object]:
+        """Return the settings in use and the transform's version, for an encoder's JSON.
 
         Settings that are off are left out, so that contracts and caches of versions without them
         stay valid.
@@ -123,21 +130,20 @@ class Preprocessing(ScanSettings):
             "smooth_mm": self.smooth_mm > 0,
             "n_channels": self.n_channels > 1,
         }
-        settings = self.model_dump(
-            mode="json", exclude={key for key, is_used in used.items() if not is_used}
-        )
+        off = {name for name, is_used in used.items() if not is_used}
+        settings = self.model_dump(mode="json", exclude=off)
         return {"transform_version": TRANSFORM_VERSION, **settings}
 
     @classmethod
-    def from_contract(cls, contract: Mapping[str, Any]) -> Preprocessing:
-        """Return the settings of a contract; a DataError names what this installation does not know."""
+    def from_contract(cls, contract: Mapping[str, object]) -> Preprocessing:
+        """Return the settings of a contract; a DataError names settings that are not known."""
         check_version(contract)
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str) -> Preprocessing:
-        """Return the settings of a mapping; a DataError calls the mapping `where`, and names all that is wrong."""
+    def from_settings(cls, settings: Mapping[str, object], where: str) -> Preprocessing:
+        """Return the settings of a mapping that messages call `where`; refuse wrong ones."""
         try:
             return settings_from(cls, settings, source=where)
         except ConfigError as error:
@@ -145,12 +151,11 @@ class Preprocessing(ScanSettings):
 
     def digest(self) -> str:
         """Return a digest of the contract."""
-        return digest_of(
-            "preprocessing", *(f"{key}={value}" for key, value in sorted(self.contract().items()))
-        )
+        settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
+        return digest_of("preprocessing", *settings)
 
     def compose(self) -> Compose:
-        """Return the transforms that these settings describe (`neurocontrast.transforms.brain_transforms`)."""
+        """Return `neurocontrast.transforms.brain_transforms` by the settings."""
         # Asked of the lazy package: settings must load without MONAI and torch.
         from neurocontrast.transforms import brain_transforms
 

@@ -165,7 +165,7 @@ def polynomials(order: int, normals: Array) -> Array:
 def smooth_fields(
     coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Return sums (b, D, H, W) of products of Legendre polynomials with `coefficients` (b, n, n, n)."""
+    """Return sums (b, D, H, W) of products of Legendre polynomials; `coefficients` (b, n, n, n)."""
     n = coefficients.shape[1]
     first = _legendre(shape[0], n).to(device)
     second = _legendre(shape[1], n).to(device)
@@ -237,7 +237,8 @@ class RandNoised(_RandNoised):
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandNoised
-    >>> RandNoised("image", prob=1.0, sigma=(0.1, 0.2))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> noise = RandNoised("image", prob=1.0, sigma=(0.1, 0.2))
+    >>> noise({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
@@ -349,7 +350,8 @@ class RandBlurd(RandVolumed):
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBlurd
-    >>> RandBlurd("image", prob=1.0, sigma_voxels=(0.5, 1.0))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> blur = RandBlurd("image", prob=1.0, sigma_voxels=(0.5, 1.0))
+    >>> blur({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 

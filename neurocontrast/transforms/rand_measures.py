@@ -21,19 +21,19 @@ Values = npt.NDArray[np.float32]
 
 
 class RandMeasureViewd(RandBatchTransform):
-    """Make a random view of standardised measures by the operations of the settings, in their order.
+    """Make a random view of standardised measures by the operations of settings, in their order.
 
     `TwoViews` calls `batch`, which makes the views of many people at once. A view depends on the
-    measures, on its seed and on the people learned from, not on the rest of its batch.
+    measures, on its seed and on the people of training, not on the rest of its batch.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where measures (n_measures, 1) are in a dictionary.
+        Keys of measures (n_measures, 1) in a dictionary.
     settings : MeasureAugmentSettings, optional
-        The operations.
+        Operations; by default those of `MeasureAugmentSettings()`.
     learned : array (n_people, n_measures), optional
-        Measures of the people learned from, which ``corruption`` takes values from.
+        Standardised measures of the people of training, of which ``corruption`` takes values.
 
     Examples
     --------
@@ -54,19 +54,23 @@ class RandMeasureViewd(RandBatchTransform):
     ) -> None:
         super().__init__(keys)
         self.settings = settings or MeasureAugmentSettings()
-        self.learned = np.asarray([] if learned is None else learned, dtype=np.float32)
+        if learned is None:
+            learned = []
+        self.learned = np.asarray(learned, dtype=np.float32)
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of the measures of each person (b, n_measures, 1), drawn from its seed, as float32."""
+        """Return a float32 view of each person's measures (b, n_measures, 1), by its seed."""
         values = images[..., 0].detach().cpu().float().numpy()
         if self.settings.corruption is not None and not self.learned.size:
             raise DataError(
-                "learned: augment.corruption takes values from the people of the training; give their measures."
+                "learned: augment.corruption takes values from the people of the training; give "
+                "their measures."
             )
         if self.learned.size and self.learned.shape[1] != values.shape[1]:
             raise DataError(
-                f"views of measures: the people learned from have {self.learned.shape[1]}, found {values.shape[1]}."
+                f"views of measures: the people learned from have {self.learned.shape[1]}, found "
+                f"{values.shape[1]}."
             )
         if self.settings.corruption is not None:
             values = corrupt(values, seeds, self.learned, self.settings.corruption)
@@ -82,7 +86,7 @@ class RandMeasureViewd(RandBatchTransform):
 def corrupt(
     values: Values, seeds: npt.ArrayLike, learned: Values, settings: MeasureCorruption
 ) -> Values:
-    """Return measures (n, n_measures), some of them replaced by those of `learned` (n_people, n_measures)."""
+    """Return measures (n, n_measures), in part replaced by values of `learned` people."""
     uniforms = derive_uniforms(
         "measure view", "corruption", samples=seeds, n_numbers=values.shape[1]
     )
@@ -94,7 +98,7 @@ def corrupt(
 
 
 def shift_site(values: Values, seeds: npt.ArrayLike, settings: MeasureSiteShift) -> Values:
-    """Return measures (n, n_measures) as another scanner would give them."""
+    """Return measures (n, n_measures) with the shifts and factors of another scanner."""
     n_measures = values.shape[1]
     is_changed = (
         derive_uniforms("measure view", "site shift", samples=seeds, n_numbers=1)
@@ -110,7 +114,6 @@ def _normal_numbers(
 ) -> npt.NDArray[np.float64]:
     """Return standard normal numbers (n_seeds, n_numbers), each row from its own seed."""
     uniforms = derive_uniforms("measure view", operation, samples=seeds, n_numbers=n_numbers)
-    numbers: npt.NDArray[np.float64] = ndtri(
-        uniforms + 2.0**-33
-    )  # between the steps, so that none is infinite
+    # Between the steps of the uniform numbers, so that none is infinite.
+    numbers: npt.NDArray[np.float64] = ndtri(uniforms + 2.0**-33)
     return numbers

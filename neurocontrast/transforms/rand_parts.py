@@ -43,7 +43,7 @@ class _RandRimd(RandSignald):
 
 
 class RandTightMaskd(_RandRimd):
-    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds.
+    """Cut off voxels as dark as fluid near the surface, as brain extraction along folds does.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class RandMaskEdged(_RandRimd):
         coefficients: Array,
         rim: Array,
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains with the other edge; a depth below 0 is that of a rim that is left."""
+        """Return signals and brains with another edge; at a depth below 0 a rim is left."""
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW
         is_cut = depth_voxels >= 0.0
@@ -172,7 +172,7 @@ def cut_rim(
     coefficients: Array,
     below: Array | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cut the voxels darker than `below`, or all, from rims of uneven depth; return signals and brains."""
+    """Cut voxels darker than `below`, or all, from rims of uneven depth; return signals, brains."""
     kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below is not None:
         brighter = s_BCDHW - per_sample(below, s_BCDHW)
@@ -183,7 +183,7 @@ def cut_rim(
 def leave_rim(
     s_BCDHW: Tensor, brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array, rim: Array
 ) -> tuple[Tensor, Tensor]:
-    """Leave rims of uneven depth around brains, `rim` times as bright as their edges; return signals and brains."""
+    """Leave rims around brains, `rim` times as bright as their edges; return signals and brains."""
     kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
     left = edge.mul_(kept).mul_(per_sample(rim, s_BCDHW)).mul_(1.0 - brain_BCDHW)
@@ -193,7 +193,7 @@ def leave_rim(
 def _depth_kept(
     brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array
 ) -> tuple[Tensor, Tensor]:
-    """Return the part of each voxel that lies deeper than a depth below the brain's surface, and the blurred mask.
+    """Return the share of each voxel below a depth under the brain's surface, and a blurred mask.
 
     The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution
     does. The Gaussian is as wide as the depth, and at least a voxel; depths end at one and a half
@@ -242,8 +242,9 @@ class RandCutoutd(RandVolumed):
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandCutoutd
-    >>> made = RandCutoutd("image", prob=1.0, fraction=(0.5, 0.5))({"image": torch.ones(1, 8, 8, 8)})["image"]
-    >>> int((made == 0).sum())
+    >>> cutout = RandCutoutd("image", prob=1.0, fraction=(0.5, 0.5))
+    >>> view = cutout({"image": torch.ones(1, 8, 8, 8)})["image"]
+    >>> int((view == 0).sum())
     64
     """
 

@@ -310,7 +310,7 @@ def boxes_of(
 
 
 def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) -> list[Array]:
-    """Return where voxels of enlarged boxes come from along each axis, (b, side), within centres."""
+    """Return the origins (b, side) of enlarged boxes' voxels along each axis, within centres."""
     corners, sizes = boxes_of(shape, fraction=fraction, place=place)
     positions = []
     for axis, side in enumerate(shape):
@@ -342,10 +342,10 @@ def _places(origins: Array, x_BCDHW: Tensor) -> Places:
     shape = x_BCDHW.shape[2:]
     places = []
     for row in range(3):
-        place = _along(origins[:, row, 3:], 0, x_BCDHW)
+        along = _along(origins[:, row, 3:], 0, x_BCDHW)
         for axis, side in enumerate(shape):
-            place = place + _along(origins[:, row, axis, None] * np.arange(side), axis, x_BCDHW)
-        places.append(place)
+            along = along + _along(origins[:, row, axis, None] * np.arange(side), axis, x_BCDHW)
+        places.append(along)
     return places[0], places[1], places[2]
 
 
@@ -373,8 +373,8 @@ class Corners:
         first = torch.arange(n_samples * n_channels, dtype=torch.int32, device=x_BCDHW.device)
         index = (first * n_voxels).view(n_samples, n_channels, 1, 1, 1)
         weights = []
-        for place, side, step in zip(places, shape, steps, strict=True):
-            inside = place[:, None].clamp(-1.0, side).add_(1.0)
+        for along, side, step in zip(places, shape, steps, strict=True):
+            inside = along[:, None].clamp(-1.0, side).add_(1.0)
             corner = inside.floor()
             weights.append(inside.sub_(corner))
             index = index + corner.to(torch.int32).mul_(step)

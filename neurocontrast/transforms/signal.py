@@ -49,7 +49,8 @@ class _Moments(NamedTuple):
 def to_signal(x_BCDHW: Tensor) -> Volumes:
     """Return the signals of volumes, from just above 0 to the 99th percentile at 1.
 
-    Outside the brain the signal is 0. Where nothing is brighter than the background, no voxel is brain.
+    Outside the brain the signal is 0. In a volume without voxels brighter than the background, no
+    voxel is brain.
     """
     background = corner_median(x_BCDHW)
     differs = x_BCDHW.clone().ne_(background)

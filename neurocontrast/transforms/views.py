@@ -1,4 +1,4 @@
-"""Two random views of each sample of a batch, keyed by what they are for, made by any transform of MONAI."""
+"""Two random views of each sample of a batch, keyed by sample and epoch, by any transform."""
 
 import copy
 import math
@@ -18,13 +18,19 @@ from neurocontrast.transforms.batches import MakeViews, batched
 
 _KEY = "image"
 _N_TRIED = 6
-_EQUAL = 1e-3  # what may differ between two computations of a view on a GPU, over its largest value
+"""Number of views by which a transform is tried."""
+_EQUAL = 1e-3
+"""Relative difference between two computations of one view on a GPU."""
 
 Sample = dict[str, Any]
+"""Dictionary that a transform takes."""
 
 
 class RandBatchTransform(Randomizable, MapTransform):
-    """Make the views of a whole batch at once, and of one item by a batch of one; a subclass has `batch`."""
+    """Base of transforms that make the views of a whole batch at once, by a method `batch`.
+
+    One item is a batch of one.
+    """
 
     def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False) -> None:
         super().__init__(keys, allow_missing_keys)
@@ -35,7 +41,7 @@ class RandBatchTransform(Randomizable, MapTransform):
         self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with float32 views in the places of what was given."""
+        """Return the dictionary with float32 views in place of the images."""
         d = dict(data)
         self.randomize()
         for key in self.key_iterator(d):
@@ -43,29 +49,29 @@ class RandBatchTransform(Randomizable, MapTransform):
         return d
 
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image as a new float32 tensor, which depends on the image and its own seed alone."""
+        """Return a view of each image as a new float32 tensor, by the image and its seed alone."""
         raise NotImplementedError
 
 
 class TwoViews:
-    """Make two views of each sample of a batch, by any random transform, on the batch's device, in float32.
+    """Make two float32 views of each sample of a batch, by any random transform.
 
     A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or
-    1): not on the rest of the batch, its order, the process, or what was drawn before. So a resumed
-    run sees the views of an uninterrupted one, and several processes those of one. Before each view
-    the transform is seeded by its ``set_random_state``; samples of one name share their random
-    numbers.
+    1): not on the rest of the batch, its order, the process, or earlier draws. So a resumed run
+    sees the views of an uninterrupted run, and several processes see the views of one process.
+    Views are made on the batch's device. Before each view the transform is seeded by its
+    ``set_random_state``; samples of one name share their random numbers.
 
     Parameters
     ----------
     transform : callable
-        Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image":
-        Tensor}`` and returns one. An image is a plain float32 tensor (channels, then two or three
-        spatial axes), uint8 images divided by 255. A `RandBatchTransform` is given whole batches,
-        and so are this package's operations on volumes, alone or in a `Compose` of no others
-        (`brain_views`). A copy is used: the transform given keeps its random state.
+        Function that takes a dictionary ``{"image": Tensor}`` and returns one, mostly a
+        ``monai.transforms.Compose``. An image is a plain float32 tensor (channels, then two or
+        three spatial axes), uint8 images divided by 255. A `RandBatchTransform` takes whole
+        batches, and so do this package's operations on volumes, alone or in a `Compose` of no
+        others (`brain_views`). A copy is used: the transform keeps its random state.
     seed : int
-        Names the run's randomness.
+        Seed of the run.
 
     Examples
     --------
@@ -81,14 +87,15 @@ class TwoViews:
     def __init__(self, transform: Callable[[Sample], Mapping[str, Any]], *, seed: int) -> None:
         if not callable(transform):
             raise ConfigError(
-                f"augment: views need a transform that can be called with a dictionary. Got {transform!r}; several "
-                "transforms go into monai.transforms.Compose."
+                "augment: views need a transform that can be called with a dictionary. Got "
+                f"{transform!r}; several transforms go into monai.transforms.Compose."
             )
         try:
             self.transform = copy.deepcopy(transform)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
+                f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of "
+                "their own to seed."
             ) from error
         self.seed = seed
         self._batch: MakeViews | None
@@ -101,7 +108,7 @@ class TwoViews:
     def __call__(
         self, images: Tensor, names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return two views of `images` (b, channels, ...), whose samples are called `names`; see `view`."""
+        """Return two views of `images` (b, channels, ...) of samples with `names`; see `view`."""
         views = self.unchecked(images, names, epoch=epoch)
         self.check(images, names, views)
         return views
@@ -117,12 +124,12 @@ class TwoViews:
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         """Return view number `view` of each image, as a new float32 tensor.
 
-        A ConfigError tells where the transform fails, does not return an image of the same shape
-        with finite values, or draws from elsewhere than its own random state.
+        A ConfigError names a transform that fails, that returns another shape or values that are
+        not finite, or that draws from elsewhere than its own random state.
         """
-        made = self.unchecked_view(images, names, epoch=epoch, view=view)
-        self.check(images, names, (made,))
-        return made
+        views = self.unchecked_view(images, names, epoch=epoch, view=view)
+        self.check(images, names, (views,))
+        return views
 
     @torch.no_grad()
     def unchecked_view(
@@ -132,30 +139,30 @@ class TwoViews:
         are_measures = images.ndim == 3 and images.shape[2] == 1
         if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
             raise DataError(
-                "Views need images of shape (batch, channels, D, H, W) or (batch, channels, H, W), or measures (batch, "
-                f"n_measures, 1), and one name for each sample. Got images of shape {tuple(images.shape)} and "
-                f"{len(names)} names."
+                "Views need images of shape (batch, channels, D, H, W) or (batch, channels, H, W), "
+                "or measures (batch, n_measures, 1), and one name for each sample. Got images of "
+                f"shape {tuple(images.shape)} and {len(names)} names."
             )
         with torch.autocast(images.device.type, enabled=False):
             if len(names) and not self._tried:
                 self._try(images[:1], names[0])
                 self._tried = True
-            return self._made(
-                images, names, [derive_seed("view", self.seed, epoch, name, view) for name in names]
-            )
+            seeds = [derive_seed("view", self.seed, epoch, name, view) for name in names]
+            return self._views_of(images, names, seeds)
 
-    def _made(self, images: Tensor, names: Sequence[str], seeds: Sequence[int]) -> Tensor:
+    def _views_of(self, images: Tensor, names: Sequence[str], seeds: Sequence[int]) -> Tensor:
+        """Return a view of each image by its seed, of a whole batch or one by one."""
         if self._batch is not None:
             return self._batch(images, seeds)
         views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
         # One image after the other: a view cannot then depend on its batch. Copied at once: a
         # transform may return the same memory each time.
-        for view, *sample in zip(views, images, names, seeds, strict=True):
-            view.copy_(self._one(*sample))
+        for view, image, name, seed in zip(views, images, names, seeds, strict=True):
+            view.copy_(self._one(image, name, seed))
         return views
 
     def check(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
-        """Refuse views that are not finite, by name; one figure of all is read from the device.
+        """Refuse views that are not finite, by name; one number is read from the device.
 
         An image that is not finite itself is left to training, which knows more of the image.
         """
@@ -173,10 +180,10 @@ class TwoViews:
         if hasattr(self.transform, "set_random_state"):
             self.transform.set_random_state(seed=seed % MAX_SEED)
         plain = image.to(torch.float32, copy=True)
+        if image.dtype == torch.uint8:
+            plain.div_(255.0)
         try:
-            data = self.transform(
-                {_KEY: plain.div_(255.0) if image.dtype == torch.uint8 else plain}
-            )
+            data = self.transform({_KEY: plain})
         except Exception as error:  # a transform of the user's may raise anything
             root: BaseException = error
             while root.__cause__ is not None:  # MONAI wraps an error once for each `Compose`
@@ -186,30 +193,43 @@ class TwoViews:
             raise ConfigError(
                 f"augment: failed on {name}: {type(root).__name__}: {root} ({error})"
             ) from error
-        found = data.get(_KEY) if isinstance(data, Mapping) else None
-        if not isinstance(found, Tensor) or found.shape != image.shape:
-            what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no tensor"
+        return self._checked(data, image, name)
+
+    def _checked(self, data: Any, image: Tensor, name: str) -> Tensor:
+        """Return the view in a transform's result; refuse a result without one."""
+        view = None
+        if isinstance(data, Mapping):
+            view = data.get(_KEY)
+        if not isinstance(view, Tensor) or view.shape != image.shape:
+            shape = "no tensor"
+            if isinstance(view, Tensor):
+                shape = f"shape {tuple(view.shape)}"
             raise ConfigError(
-                f"augment: a view must be a tensor of the image's shape {tuple(image.shape)}, under '{_KEY}'. "
-                f"Got {what} for {name}."
+                f"augment: a view must be a tensor of the image's shape {tuple(image.shape)}, "
+                f"under '{_KEY}'. Got {shape} for {name}."
             )
-        return found.as_tensor() if isinstance(found, MetaTensor) else found
+        if isinstance(view, MetaTensor):
+            return view.as_tensor()
+        return view
 
     def _try(self, image: Tensor, name: str) -> None:
         """Refuse a transform whose views do not follow from its seed; once, on the first sample."""
         for number in range(_N_TRIED):
             seeds = [derive_seed("trial of views", self.seed, number)]
-            one, other = (self._made(image, [name], seeds) for _ in range(2))
-            tolerance = (
-                0.0 if one.device.type == "cpu" else _EQUAL * float(one.nan_to_num().abs().amax())
-            )
-            if not torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True):
+            first = self._views_of(image, [name], seeds)
+            second = self._views_of(image, [name], seeds)
+            tolerance = 0.0
+            if first.device.type != "cpu":
+                tolerance = _EQUAL * float(first.nan_to_num().abs().amax())
+            if not torch.allclose(first, second, rtol=0.0, atol=tolerance, equal_nan=True):
                 raise ConfigError(
-                    f"augment: {_name(self.transform)} makes another view each time, seeded alike: it draws from "
-                    "somewhere that set_random_state does not seed, and a resumed run would not be the run. Draw from "
-                    "self.R of a monai.transforms.RandomizableTransform."
+                    f"augment: {_name(self.transform)} makes another view each time, seeded alike: "
+                    "it draws from somewhere that set_random_state does not seed, and a resumed "
+                    "run would not be the run. Draw from self.R of a "
+                    "monai.transforms.RandomizableTransform."
                 )
 
 
 def _name(transform: Any) -> str:
+    """Return the name of a function, or of the class of a transform."""
     return getattr(transform, "__name__", None) or type(transform).__name__

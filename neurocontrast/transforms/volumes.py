@@ -94,7 +94,7 @@ class VolumeTransformd(EachImage):
 
 
 def brain_key(key: Hashable) -> str:
-    """Return where the mask of the brain is, next to a signal."""
+    """Return the key of the brain's mask, next to a signal."""
     return f"{key}_brain"
 
 
@@ -104,7 +104,9 @@ def _scale_key(key: Hashable) -> str:
 
 def plain_volume(x: Any, key: Hashable) -> Tensor:
     """Return a volume as a plain float32 tensor, perhaps itself: MetaTensors are slow."""
-    tensor = x.as_tensor() if isinstance(x, MetaTensor) else torch.as_tensor(x)
+    tensor = torch.as_tensor(x)
+    if isinstance(x, MetaTensor):
+        tensor = x.as_tensor()
     if tensor.ndim != 4:
         shape = tuple(tensor.shape)
         raise DataError(
@@ -115,7 +117,9 @@ def plain_volume(x: Any, key: Hashable) -> Tensor:
 
 def like(changed: Tensor, x: Any) -> Tensor:
     """Return `changed` with the metadata of `x`, where `x` is a MetaTensor."""
-    return MetaTensor(changed).copy_meta_from(x) if isinstance(x, MetaTensor) else changed
+    if not isinstance(x, MetaTensor):
+        return changed
+    return MetaTensor(changed).copy_meta_from(x)
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
@@ -126,14 +130,20 @@ def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
 
 def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
     """Return rows as an index on the device of `x`; None for all, so that nothing is copied."""
-    return None if len(rows) == len(x) else torch.from_numpy(rows).to(x.device)
+    if len(rows) == len(x):
+        return None
+    return torch.from_numpy(rows).to(x.device)
 
 
 def chosen(x: Tensor, index: Tensor | None) -> Tensor:
     """Return a copy of the samples of an index, or all samples themselves for None."""
-    return x if index is None else x.index_select(0, index)
+    if index is None:
+        return x
+    return x.index_select(0, index)
 
 
 def replaced(x: Tensor, index: Tensor | None, changed: Tensor) -> Tensor:
-    """Return all samples, after `changed` took the places of an index."""
-    return changed if index is None else x.index_copy_(0, index, changed)
+    """Return all samples, after `changed` samples replaced the samples of an index."""
+    if index is None:
+        return changed
+    return x.index_copy_(0, index, changed)

@@ -10,7 +10,7 @@ from neurocontrast.data.simulation import (
     draw_scanner,
     render_scan,
 )
-from neurocontrast.data.simulation.brains import load_anatomy
+from neurocontrast.data.simulation.anatomy import load_anatomy
 from neurocontrast.data.simulation.people import AGE_RANGE_YEARS, Person, draw_sites
 from neurocontrast.transforms.preprocessing import MNI_ORIGIN_MM
 

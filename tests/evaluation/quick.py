@@ -16,11 +16,10 @@ QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness
 FAST = {**QUICK, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0), "n_inner_folds": 3}
 
 
-def make_plan(cohort, *, info=None, split_rows=None, estimator=None, cv=None, **options):
+def make_plan(cohort, *, info=None, estimator=None, cv=None, **options):
     """Plan the study of a cohort; `options` are settings besides those of `FAST`."""
     given = {
         "info": EmbeddingsInfo.model_validate(info or {}),
-        "split_rows": split_rows,
         "estimator": estimator,
         "cv": cv,
     }

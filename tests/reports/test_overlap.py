@@ -441,7 +441,7 @@ class TestScans:
         cache = VolumeCache(tmp_path / "cache", how)
         cache.prepare([scan], n_workers=0)
         with monkeypatch.context() as patched:
-            patched.setattr("neurocontrast.data.cache.content_of_scan", refuse)
+            patched.setattr("neurocontrast.data.entries.content_of_scan", refuse)
             assert cache.contents([scan, scan], n_workers=0) == [content_of_scan(scan)] * 2
 
     def test_an_entry_of_an_earlier_version_receives_its_digest_once(
@@ -454,7 +454,7 @@ class TestScans:
             cache.prepare([scan], n_workers=0)
         volume = cache.read(scan)
         assert cache.contents([scan], n_workers=0) == [content_of_scan(scan)]
-        monkeypatch.setattr("neurocontrast.data.cache.content_of_scan", refuse)
+        monkeypatch.setattr("neurocontrast.data.entries.content_of_scan", refuse)
         assert cache.contents([scan], n_workers=0) == [content_of_scan(scan)]
         assert np.array_equal(cache.read(scan), volume)
 

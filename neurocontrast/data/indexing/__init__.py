@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 import pandas as pd
 
@@ -59,10 +59,7 @@ def index_scans(
     """
     rules = read_rules(settings.choose)
     keep = [name for name in dict.fromkeys(settings.keep) if name not in COLUMNS]
-    if settings.site_from not in get_args(SiteFrom):
-        raise ConfigError(
-            f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{settings.site_from}'."
-        )
+    _check_site_from(settings.site_from)
     tree = tree_at(root, tables)
     index, scans = find_scans(tree, list(tables) or root, rules, keep, settings)
     problems = Problems(str(root))
@@ -82,23 +79,49 @@ def index_scans(
         row["subject_id"] = subjects.get(scan.person, subject_label(scan.person))
         rows.append(row)
     table = _table_of(rows, keep)
-    if problems.found and not settings.skip:
-        problems.hint("--skip leaves out the scans with problems, and the record says which.")
-        problems.raise_if_any()
+    if not settings.skip:
+        _refuse_problems(problems)
     kept = _without_problems(chosen, problems)
     _add_left_out(chosen, kept, problems, index)
     index.notes += people.notes(table.columns[(table != "").any()])
     index.notes += notes_on_sexes(table["sex"])
-    for name in sorted({scan.dataset for scan in scans}):
-        index.tables += [source.source for source in people.general(name)]
+    index.tables += _tables_of(people, scans)
     table = table[kept].reset_index(drop=True)
     if table.empty:
-        example, reason = index.left_out[0]
-        raise DataError(
-            f"{root}: no scan is left; {len(index.left_out)} were left out, such as {example}: "
-            f"{reason}."
-        )
+        _refuse_empty(root, index)
     return replace(index, table=table)
+
+
+def _refuse_problems(problems: Problems) -> None:
+    """Refuse scans with problems, with the flag that leaves them out."""
+    if problems.found:
+        problems.hint("--skip leaves out the scans with problems, and the record says which.")
+        problems.raise_if_any()
+
+
+def _tables_of(people: PeopleTables, scans: Sequence[FoundScan]) -> list[str]:
+    """Return the tables of people of all data sets, by their names."""
+    names = []
+    for dataset in sorted({scan.dataset for scan in scans}):
+        names += [table.source for table in people.general(dataset)]
+    return names
+
+
+def _refuse_empty(root: Path, index: Index) -> NoReturn:
+    """Refuse a folder of which no scan is left, with an example."""
+    example, reason = index.left_out[0]
+    raise DataError(
+        f"{root}: no scan is left; {len(index.left_out)} were left out, such as {example}: "
+        f"{reason}."
+    )
+
+
+def _check_site_from(site_from: str) -> None:
+    """Refuse an unknown origin of sites."""
+    if site_from not in get_args(SiteFrom):
+        raise ConfigError(
+            f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
+        )
 
 
 def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None:

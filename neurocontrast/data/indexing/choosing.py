@@ -115,6 +115,11 @@ def _only_layout(
         )
     if measures is not None and layout in ("auto", MEASURES):
         return MEASURES, _scans_of_measures(measures), []
+    raise _no_scan(tree, layout)
+
+
+def _no_scan(tree: Tree, layout: str) -> DataError:
+    """Return the error for a folder without scans of a layout."""
     wanted = [layout]
     if layout == "auto":
         wanted = [*LAYOUTS, MEASURES]
@@ -124,7 +129,7 @@ def _only_layout(
         n_files += len(names)
         if any(name.lower().endswith((".dcm", ".ima")) for name in names):
             hint = _DICOM
-    raise DataError(f"{tree.root}: no scan of {one_of(wanted)} among {n_files} files.{hint}")
+    return DataError(f"{tree.root}: no scan of {one_of(wanted)} among {n_files} files.{hint}")
 
 
 def _preferred(layouts: Sequence[str]) -> str:
@@ -259,7 +264,7 @@ def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
 def _scan_of_measures(
     measures: MeasuresTable, person: str, session: str, facts: dict[str, str]
 ) -> FoundScan:
-    """Return a scan without image, with its head size, and its subject if tables state it."""
+    """Return a scan without image, with its head size, and with a subject that tables state."""
     all_facts = {**facts, **measures.facts_of(person, session)}
     label = person.removeprefix("sub-")
     return FoundScan(label, "", session, space="", stage="", facts=all_facts)
@@ -282,12 +287,7 @@ def choose_scans(
     chosen: list[FoundScan] = []
     native: list[FoundScan] = []
     for group in groups.values():
-        candidates = []
-        for scan in group:
-            if _has_entities(scan, entities):
-                candidates.append(scan)
-            else:
-                index.left_out.append((scan.path, "not chosen by --choose"))
+        candidates = _with_entities(group, entities, index)
         if "space" not in rules and any(scan.space.startswith("MNI") for scan in candidates):
             native += [scan for scan in candidates if scan.space == "native"]
             candidates = [scan for scan in candidates if scan.space != "native"]
@@ -299,18 +299,34 @@ def choose_scans(
             problems.add(_ambiguous(candidates), name=candidates[0].name)
         chosen += candidates
     if native:
-        for scan in native:
-            index.left_out.append((scan.path, "native; the session has an image in MNI space"))
-        index.notes.append(
-            f"Images in MNI space are taken, not {len(native)} native ones; --choose space=native "
-            "decides otherwise."
-        )
+        _leave_out_native(native, index)
     return chosen
 
 
-def _has_entities(scan: FoundScan, entities: Mapping[str, str]) -> bool:
-    """Tell whether the name of a scan has these entities; a missing entity is ``none``."""
-    return all(scan.entities.get(key, "none") == value for key, value in entities.items())
+def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
+    """List native images beside images in MNI space as left out, with a note."""
+    for scan in scans:
+        index.left_out.append((scan.path, "native; the session has an image in MNI space"))
+    index.notes.append(
+        f"Images in MNI space are taken, not {len(scans)} native ones; --choose space=native "
+        "decides otherwise."
+    )
+
+
+def _with_entities(
+    scans: Sequence[FoundScan], entities: Mapping[str, str], index: Index
+) -> list[FoundScan]:
+    """Return the scans whose names have all entities, and list other scans as left out.
+
+    A missing entity is ``none``.
+    """
+    candidates = []
+    for scan in scans:
+        if all(scan.entities.get(key, "none") == value for key, value in entities.items()):
+            candidates.append(scan)
+        else:
+            index.left_out.append((scan.path, "not chosen by --choose"))
+    return candidates
 
 
 def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:

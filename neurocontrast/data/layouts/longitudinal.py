@@ -31,7 +31,7 @@ class StreamChoice:
 
 
 def stream_of(name: str, *, is_template: bool = False) -> str:
-    """Return the stream of a subject, by its name or because it is a template.
+    """Return the stream of a subject by name; a template is of the stream ``base``.
 
     ``A.long.B`` is a longitudinal copy. CAT12 puts ``avg_`` before the names of averages, and
     ``r`` before those of realigned scans.

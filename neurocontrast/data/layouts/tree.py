@@ -15,7 +15,7 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """Folder with the names of all files below it."""
+    """Folder with the names of all files below."""
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
@@ -88,14 +88,11 @@ def read_tree(root: Path) -> Tree:
                 if is_link or entry.is_dir(follow_symlinks=False):
                     waiting.append((path, (*above, this)))
                     continue
-                problem = ""
-                if not entry.is_file(follow_symlinks=False):
-                    problem = problem_of_place(entry.path)
-                # git-annex leaves a broken link for content that is on another disk.
-                if not problem or is_broken_link(entry.path):
-                    names.append(entry.name)
-                else:
+                problem = _problem_of_entry(entry)
+                if problem:
                     tree.skipped.append((path, problem))
+                else:
+                    names.append(entry.name)
         if names:
             tree.folders[folder] = sorted(names)
     if circles:
@@ -104,6 +101,16 @@ def read_tree(root: Path) -> Tree:
             f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them."
         )
     return tree
+
+
+def _problem_of_entry(entry: os.DirEntry[str]) -> str:
+    """Return why an entry of a folder is no file, or "".
+
+    A broken link counts as a file: git-annex leaves one for content that is on another disk.
+    """
+    if entry.is_file(follow_symlinks=False) or is_broken_link(entry.path):
+        return ""
+    return problem_of_place(entry.path)
 
 
 def links_to_others(root: Path, paths: Iterable[str]) -> set[str]:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -52,16 +52,12 @@ def files_of_measures(
         notes = []
     listed: dict[tuple[str, str], list[Path]] = defaultdict(list)
     absent = []
-    for folder, names in sorted(tree.folders.items()):
-        for name in names:
-            if not name.lower().endswith(_ENDINGS) or _OF_RUNS.fullmatch(name):
-                continue
-            path = tree.root / folder / name
-            key = _format_of(path)
-            if key is not None:
-                listed[key].append(path)
-            elif name.lower().endswith(_TEXT) and problem_of_content(path):
-                absent.append(path)
+    for path in _candidates_in(tree):
+        key = _format_of(path)
+        if key is not None:
+            listed[key].append(path)
+        elif path.name.lower().endswith(_TEXT) and problem_of_content(path):
+            absent.append(path)
     _keep_stream(listed, tree, stream, notes)
     files = {}
     for key, paths in listed.items():
@@ -73,6 +69,14 @@ def files_of_measures(
             f"{absent[0].relative_to(tree.root)}: {problem_of_content(absent[0])}."
         )
     return files
+
+
+def _candidates_in(tree: Tree) -> Iterator[Path]:
+    """Yield the files of a folder that may hold measures, by their names."""
+    for folder, names in sorted(tree.folders.items()):
+        for name in names:
+            if name.lower().endswith(_ENDINGS) and not _OF_RUNS.fullmatch(name):
+                yield tree.root / folder / name
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:

@@ -160,18 +160,8 @@ def read_chosen(
     problems are added there, and none is an error: a cell with a problem is missing, and of
     several rows of a scan the first is taken.
     """
-    if isinstance(paths, str | os.PathLike | pd.DataFrame):
-        paths = [paths]
-    listed = list(paths)
-    if not listed:
-        raise DataError("measures: no table is named.")
     notes: list[str] = []
-    sheets: list[Sheet] = []
-    for path in listed:
-        if isinstance(path, pd.DataFrame):
-            sheets.append(sheet_of_frame(path, "measures"))
-        else:
-            sheets += sheets_at(Path(path).expanduser(), choice, notes)
+    sheets = _sheets_of(paths, choice, notes)
     columns: set[str] = set()
     for sheet in sheets:
         columns.update(sheet.cells)
@@ -186,6 +176,22 @@ def read_chosen(
             raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
     merged = Merged(Problems(source), notes=notes, collected=collected, with_facts=with_facts)
     return _merge(merged, sheets, keep, sites or {}, skip=skip)
+
+
+def _sheets_of(paths: Tables, choice: Choice, notes: list[str]) -> list[Sheet]:
+    """Return the sheets of tables, in their order; refuse an empty list of tables."""
+    if isinstance(paths, str | os.PathLike | pd.DataFrame):
+        paths = [paths]
+    listed = list(paths)
+    if not listed:
+        raise DataError("measures: no table is named.")
+    sheets: list[Sheet] = []
+    for path in listed:
+        if isinstance(path, pd.DataFrame):
+            sheets.append(sheet_of_frame(path, "measures"))
+        else:
+            sheets += sheets_at(Path(path).expanduser(), choice, notes)
+    return sheets
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:

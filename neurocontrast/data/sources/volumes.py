@@ -264,11 +264,7 @@ def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, tar
 def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
     """Return scans from the argument of `ScanEmbedder`, each a tuple of one file a channel."""
     if isinstance(X, pd.DataFrame):
-        for column in channels:
-            if column not in X:
-                columns = ", ".join(map(str, X.columns))
-                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {columns}.")
-        X = list(zip(*(X[column] for column in channels), strict=True))
+        X = _rows_of_paths(X, channels)
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
         raise DataError(
             f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one."
@@ -289,6 +285,15 @@ def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
             f"{wrong[0]}, {type(listed[wrong[0]]).__name__})."
         )
     return scans
+
+
+def _rows_of_paths(frame: pd.DataFrame, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the paths in a DataFrame's columns of channels, row by row."""
+    for column in channels:
+        if column not in frame:
+            columns = ", ".join(map(str, frame.columns))
+            raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {columns}.")
+    return list(zip(*(frame[column] for column in channels), strict=True))
 
 
 def _files_of_scan(scan: Any) -> tuple[Any, ...]:

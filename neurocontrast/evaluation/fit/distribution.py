@@ -1,4 +1,4 @@
-"""How far scans lie from those that a probe was fitted on.
+"""Measure how far scans lie from the scans that a probe was fitted on.
 
 A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee
 et al., 2018). The covariance has principal axes with a variance each, shrunk by the estimator of
@@ -33,7 +33,7 @@ MAX_REFERENCE = 1000
 """Of more training scans this many are drawn, by subject."""
 N_FOLDS = 5
 ENOUGH = 0.75
-"""Training folds with a smaller share of the scans learn usual distances of their own, which are larger."""
+"""Training folds with a smaller share of the scans learn their own, larger usual distances."""
 RARE = 0.001
 """More scans outside than chance gives with this probability are warned about."""
 _OTHER = "(other sites)"
@@ -43,7 +43,7 @@ _BLOCK_ROWS = 4096
 
 
 class DistributionError(ValueError):
-    """Training scans from which it cannot be learned what is usual."""
+    """Too few or too uniform training scans to learn a distribution from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +66,21 @@ class TrainingDistribution:
     usual: Floats
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
-        """Return the distance of each scan (n, p) to the nearest centre (n,), and which centre that is (n,)."""
+        """Return each scan's distance (n,) to the nearest centre, and the centre's number (n,)."""
         centres = self._whiten(self.centres)
         parts = gen_batches(max(1, len(x)), _BLOCK_ROWS)
         found = np.concatenate([cdist(self._whiten(x[part]), centres) for part in parts])
         return found.min(axis=1), found.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return the distance of each scan, and its percentile among usual distances from the same centre."""
+        """Return each scan's distance, and its percentile among usual distances from the centre."""
         distances, centres = self.nearest(x)
         return distances, np.array(
             [place(*each) for each in zip(distances, self.usual[centres], strict=True)], float
         )
 
     def _whiten(self, x: npt.NDArray[np.floating]) -> Floats:
-        """Return scans in coordinates (n, k + p) in which Euclid's distance is that of Mahalanobis."""
+        """Turn scans to coordinates (n, k + p) whose Euclidean distance is Mahalanobis's."""
         scaled = x / self.scale
         along = scaled @ self.axes
         rest = (scaled - along @ self.axes.T) / np.sqrt(self.remainder)
@@ -95,7 +95,7 @@ def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The distribution of all scans that a probe is fitted on, and the distance of each, its subject left out.
+    """Distribution of all scans that a probe is fitted on, and each scan's distance.
 
     `rows` (n,) are those of the plan, `distances` (n,) are measured by the distribution of other
     subjects.
@@ -106,7 +106,7 @@ class Reference:
     distances: Floats
 
     def score(self, plan: Plan, rows: Rows) -> Floats:
-        """Return distance and percentile (n, 2) of rows of a plan, each measured without its own subject."""
+        """Return distance and percentile (n, 2) of rows, measured without the row's own subject."""
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
         )
@@ -132,7 +132,10 @@ class Reference:
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
-    """Return where the scans of a plan lie, or why that is not known; None if the settings leave it out."""
+    """Learn the distribution of the scans that the probe of a plan is fitted on.
+
+    A text says why there is none; None if the settings ask for none.
+    """
     if not plan.settings.outlyingness:
         return None
     fitted = plan.fitted_rows
@@ -160,7 +163,9 @@ def fit_distribution(
     n_axes: int | None = None,
     distances: Floats | None = None,
 ) -> tuple[TrainingDistribution, Floats]:
-    """Learn where training scans lie, and the distance (n,) of each from the other four fifths of subjects.
+    """Learn the distribution of training scans, and each scan's distance (n,) from other subjects.
+
+    The distance is from the four fifths of subjects among which the scan's own is not.
 
     `distances` are given where they are known, with the number of axes that they were measured
     along.
@@ -185,7 +190,10 @@ def fit_distribution(
 def _fit_shape(
     x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
 ) -> TrainingDistribution:
-    """Return centres and covariance, without usual distances; these are alike only with as many axes."""
+    """Estimate centres and covariance, without usual distances.
+
+    Distances are alike only along the same number of axes.
+    """
     features: Floats = np.asarray(x, dtype=np.float64)
     names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
     n_subjects = pd.Series(subjects).groupby(names).transform("nunique")
@@ -219,7 +227,7 @@ def _fit_shape(
 def count_outside(
     scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
 ) -> tuple[dict[str, Any], list[Notice]]:
-    """Return the number of scans outside, of all and by site, and a warning where more are than chance gives.
+    """Count the scans outside, of all and by site, and warn of more than chance gives.
 
     Scans without a percentile are not counted.
     """

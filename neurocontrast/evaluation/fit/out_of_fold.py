@@ -68,7 +68,7 @@ def cross_validate(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Fit a model in every split, and predict the test rows, in as many processes as the settings say.
+    """Fit a model in every split, and predict the test rows.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def cross_validate_model(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Fit a model of a plan in every split, and predict the test rows; by default in the plan's splits."""
+    """Fit a model of a plan in every split, by default in the plan's, and predict the test rows."""
     if splits is None:
         splits = plan.splits
     return cross_validate(model, plan.target, splits, plan.context, advance=advance)

@@ -1,4 +1,4 @@
-"""A probe fitted on all scans, as two files that can be applied to other embeddings: ``probe.json``, ``probe.npz``.
+"""Write and read a probe fitted on all scans: ``probe.json`` and ``probe.npz``.
 
 A few scans of a new site whose truth is known take its bias out of the predictions.
 """
@@ -62,14 +62,15 @@ class FittedProbe(BaseModel):
     strength: StrictFloat
     """Strength of the penalty, chosen on inner folds."""
     threshold: StrictFloat | Literal["half", "prevalence"]
-    """Probability from which a scan is positive; for several classes, and numbers, the rule of the decision."""
+    """Probability from which a scan is positive; for several classes and numbers, the rule."""
     mean: np.ndarray
     scale: np.ndarray
     """Standardisation (p,) of the features."""
     coefficients: np.ndarray
     intercept: np.ndarray
-    """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of classes of several
-    classes, else 1. They give numbers, or log-odds. Of M members intercepts are (M, k)."""
+    """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of
+    classes of several classes, else 1. They give numbers, or log-odds. Of M members intercepts
+    are (M, k)."""
     shares: np.ndarray
     """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
     encoder: str | None
@@ -88,15 +89,17 @@ class FittedProbe(BaseModel):
     members: tuple[Member, ...] = ()
     """Members of a run, each with its own probe, whose predictions are averaged; else empty."""
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components, which `scale` holds; else None. Of members
-    the mean."""
+    """Weight of the network's block beside the components, which `scale` holds; else None. Of
+    members the mean."""
 
     @model_validator(mode="before")
     @classmethod
-    def _check_fit(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Leave out a threshold that does not go with the kind of target, so that it counts as damaged."""
-        fits = isinstance(given.get("threshold"), str) != (given.get("kind") == "binary")
-        return given if fits else {**given, "threshold": None}
+    def _check_fit(cls, content: dict[str, object]) -> dict[str, object]:
+        """Leave out a threshold of another kind of target: the probe then counts as damaged."""
+        fits = isinstance(content.get("threshold"), str) != (content.get("kind") == "binary")
+        if fits:
+            return content
+        return {**content, "threshold": None}
 
     @property
     def people(self) -> KnownPeople:
@@ -109,7 +112,10 @@ class FittedProbe(BaseModel):
         return len(self.mean)
 
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
-        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
+        """Predict probabilities of the positive class, probabilities of each class, or numbers.
+
+        Shapes are (n,), (n, n classes) and (n,).
+        """
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         if not self.members:
             return self._scores(x @ self.coefficients + self.intercept)
@@ -127,12 +133,14 @@ class FittedProbe(BaseModel):
         """Turn log-odds (n, k) into probabilities; numbers stay."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
-        return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
+        if self.kind == "continuous":
+            return margins[:, 0]
+        return expit(margins[:, 0])
 
     def check_encoder(
         self, digest: str | None, n_features: int, *, place: str, what: str = "the probe"
     ) -> str | None:
-        """Refuse features of another encoder than the probe's; return a warning where nobody says which it was."""
+        """Refuse features of another encoder than the probe's; warn where no encoder is named."""
         return check_same_encoder(
             self.encoder,
             digest,
@@ -144,7 +152,9 @@ class FittedProbe(BaseModel):
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
         """Return the class codes of scores that `predict` gave."""
-        shares = self.shares if self.threshold == "prevalence" else None
+        shares = None
+        if self.threshold == "prevalence":
+            shares = self.shares
         return decide(self.kind, scores, threshold=self.threshold, shares=shares)
 
 
@@ -182,7 +192,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
 
 
 def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
-    """Read a probe from its folder, or from the evaluation that holds it.
+    """Read a probe from the folder of a probe or of an evaluation.
 
     Raises
     ------
@@ -247,14 +257,16 @@ def _find(path: Path) -> Path:
     except DataError:
         why = None
     raise CheckpointError(
-        f"{path}: this evaluation holds no probe: {why or 'its folder has been removed'}. Evaluate again with --probe "
-        "logistic or ridge, on features that are not adjusted; any other estimator can be tested on another table "
+        f"{path}: this evaluation holds no probe: {why or 'its folder has been removed'}. Evaluate "
+        "again with --probe "
+        "logistic or ridge, on features that are not adjusted; any other estimator can be tested "
+        "on another table "
         "with --test."
     )
 
 
 def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Return the description of a probe, and the arrays that belong to it."""
+    """Return the description of a probe, and the probe's arrays."""
     content = read_json(description, error=CheckpointError, remedy=_REMEDY)
     if content.get("format") != _FORMAT:
         found = f"format {content.get('format')!r} is not known (this version reads {_FORMAT})"
@@ -272,12 +284,12 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
 
 @dataclass(frozen=True)
 class SiteShift:
-    """What is added to the predictions of a site."""
+    """Number to add to the predictions of a site."""
 
     n_subjects: int
     """Number of labelled subjects of the site."""
     shift: float | None
-    """In the units of the target, or in log-odds; None where the labelled subjects cannot tell it."""
+    """In the units of the target, or in log-odds; None where labelled subjects cannot tell."""
     standard_error: float | None = None
     """Of the shift; None for log-odds."""
 
@@ -285,7 +297,9 @@ class SiteShift:
 def fit_shifts(
     scores: Floats, truths: Floats, sites: pd.Series, subjects: pd.Series, kind: str
 ) -> dict[str, SiteShift]:
-    """Return the shift of each site, from scans with a known truth (1 for the positive class, 0 for the other).
+    """Estimate the shift of each site from scans with a known truth.
+
+    The truth is 1 for the positive class and 0 for the other one.
 
     Of a continuous target it is the mean error, of two classes the intercept of a logistic
     regression whose offset is the log-odds. Several scans of a subject count as one.
@@ -307,18 +321,26 @@ def fit_shifts(
                 n, float(error.mean()), float(error.std(ddof=1) / np.sqrt(n))
             )
         else:
-            odds = logit(np.clip(score, _EPSILON, 1 - _EPSILON))
-            found = brentq(lambda shift: expit(odds + shift).sum() - truth.sum(), -_FAR, _FAR)  # noqa: B023
-            shifts[str(site)] = SiteShift(n, float(found))
+            shifts[str(site)] = SiteShift(n, _shift_of_log_odds(score, truth))
     return shifts
+
+
+def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
+    """Return the shift of log-odds by which the mean probability is the share of the positives."""
+    odds = logit(np.clip(scores, _EPSILON, 1 - _EPSILON))
+    n_positive = truths.sum()
+    return float(brentq(lambda shift: expit(odds + shift).sum() - n_positive, -_FAR, _FAR))
 
 
 def shift_scores(
     scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str
 ) -> Floats:
     """Return the scores with the shift of each site added; sites without one keep theirs."""
-    known = {site: found.shift for site, found in shifts.items() if found.shift is not None}
-    added = np.array([known.get(site, 0.0) if isinstance(site, str) else 0.0 for site in sites])
+    added = np.zeros(len(sites))
+    for row, site in enumerate(sites):
+        of_site = shifts.get(site) if isinstance(site, str) else None
+        if of_site is not None and of_site.shift is not None:
+            added[row] = of_site.shift
     if kind == "continuous":
         return scores + added
     return np.where(

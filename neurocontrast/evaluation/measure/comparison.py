@@ -31,7 +31,7 @@ SCAN_KEYS = ["participant_id", "session"]
 
 @dataclass(frozen=True)
 class ComparedEvaluation:
-    """An evaluation as a comparison measures it.
+    """An evaluation in a comparison.
 
     `predictions` and `folds` are its tables, `confounds` is one too where it was measured;
     `sites_tested` says where tested scans are from, as `EvaluationFolder.sites_tested`, and
@@ -152,7 +152,7 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 def _paired_test(
     target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
 ) -> dict[str, Any]:
-    """Return the p-value of McNemar's test of a share of images of one test set; None of another metric.
+    """Return McNemar's p-value of a share of images of one test set; None for another metric.
 
     The test takes images for independent draws: there is none where units hold several.
     """
@@ -173,7 +173,7 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
+    """Return the metric at unseen sites and the ratio to known sites, with ends; None if absent."""
     new_site = evaluation.record.part(NewSite) or NewSite()
     found = dict[str, float | None]()
     for name in ("unseen", "ratio"):
@@ -206,7 +206,7 @@ _TRADEOFF = [
 def tradeoff_table(
     evaluations: Mapping[str, ComparedEvaluation], models: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return one row a model: how well the site can be told, and the target at known and unseen sites.
+    """Tabulate how well each model tells the site, and the target at known and unseen sites.
 
     `models` has the rows of one metric. Where an evaluation holds sites out, its own figures are of
     unseen sites. The table is empty where no evaluation has anything to say of sites.

@@ -109,7 +109,10 @@ _COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n",
 
 @dataclass(frozen=True)
 class Reading:
-    """A column's values in some rows of a plan, predicted out of fold; `splits` are positions within `rows`."""
+    """A column's values in rows of a plan, predicted out of fold.
+
+    `splits` are positions within `rows`.
+    """
 
     target: Target
     rows: Rows
@@ -118,7 +121,10 @@ class Reading:
 
 
 def measure_confounds(inputs: Inputs) -> Measurement:
-    """Predict covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
+    """Predict covariates from the features of the probe.
+
+    With ``confounds=false`` only the adjustment of the features is described.
+    """
     plan = inputs.plan
     settings = inputs.plan.settings
     target = inputs.plan.target
@@ -172,7 +178,7 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
-    """Predict a column in stratified folds of the scans that have a value, or return why it is not predicted."""
+    """Predict a column in stratified folds of the scans with a value, or return why not."""
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
@@ -218,7 +224,7 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a target in folds of the rows it belongs to, on the features that the probe of the plan gets."""
+    """Predict a target in folds of its rows, on the features that the probe of the plan gets."""
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
         update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}
@@ -268,7 +274,7 @@ def _describe(
 
 
 def _median_error(reading: Reading) -> float:
-    """Return the mean absolute error of guessing, in every fold, the median of the training rows."""
+    """Return the mean absolute error of guessing the median of the training rows in every fold."""
     values = reading.target.values.astype(float)
     errors = [
         np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits
@@ -327,7 +333,7 @@ def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> dict[s
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
-    """Return folds that hold out every site, or each of ten groups of sites, with the subjects scanned there."""
+    """Return folds that hold out every site, or each of ten groups, with all subjects of a site."""
     fold_of = {
         site: fold
         for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS))

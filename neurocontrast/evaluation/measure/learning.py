@@ -38,7 +38,10 @@ class LearningPoint(ResultSection):
 
 
 class LearningCurve(Part):
-    """Points of the embedding (`metrics`) and of the other models, by metric; further models are further keys."""
+    """Points of the embedding (`metrics`) and of other models, by metric.
+
+    Further models are further keys.
+    """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
     key = "learning_curve"
@@ -50,7 +53,7 @@ class LearningCurve(Part):
     baseline: dict[str, list[LearningPoint]] = {}
 
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return the points of a further model by metric; empty without a curve of it."""
+        """Return the points of a further model by metric; empty without a curve."""
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 
 
@@ -58,19 +61,22 @@ _POINTS = TypeAdapter(dict[str, list[LearningPoint]])
 
 
 def check_sizes(plan: Plan) -> None:
-    """Refuse sizes that exceed a training fold, or are too small for two subjects of every class."""
+    """Refuse sizes above a training fold's, or too small for two subjects of every class."""
     available = min(len(set(plan.subjects[split.train])) for split in plan.splits)
     least = 2 * max(1, len(plan.target.classes))
     wrong = [str(size) for size in plan.settings.train_sizes if not least <= size <= available]
     if wrong:
         raise ConfigError(
-            f"train_sizes: {', '.join(wrong)} cannot be had: the smallest training fold has {available} subjects. Give "
+            f"train_sizes: {', '.join(wrong)} cannot be had: the smallest training fold has "
+            f"{available} subjects. Give "
             f"sizes from {least} (two subjects of every class) to {available}."
         )
 
 
 def measure_learning_curve(inputs: Inputs) -> Measurement:
-    """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
+    """Fit the probes on draws of training subjects, and test the probes on the same folds.
+
+    Subjects are drawn with all scans.
 
     The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
     target and seed, and are the same for other encoders.
@@ -146,7 +152,7 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
 def draw_of_split(
     table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return the training subjects of a split in the order in which a draw of a learning curve takes them."""
+    """Return the training subjects of a split in the order of a draw of a learning curve."""
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]
@@ -156,7 +162,7 @@ def draw_of_split(
 def draw_order(
     target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return subjects in an order whose every beginning is stratified by class and, within class, by site.
+    """Order subjects so that every beginning is stratified by class and, within class, by site.
 
     The number of subjects of a class among the first k is within one of its share of k. A
     continuous target is stratified by site only.
@@ -182,7 +188,7 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a place between 0 and 1 for each subject: those of a group evenly spaced, in the order given."""
+    """Return a number from 0 to 1 for each subject, evenly spaced within each group."""
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)
     ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1
@@ -190,7 +196,7 @@ def _interleaved(
 
 
 def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]]) -> pd.DataFrame:
-    """Return the points of several models, by metric, as one table: ``model, metric, n_train, mean, sd, n``."""
+    """Tabulate the points of several models: ``model, metric, n_train, mean, sd, n``."""
     rows = [
         {"model": model, "metric": metric, **point.model_dump()}
         for model, metrics in curves.items()

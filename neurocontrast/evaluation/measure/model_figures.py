@@ -1,4 +1,4 @@
-"""Figures of the models of a plan: metrics with intervals, and what one model reaches above another."""
+"""Measure the models of a plan: metrics with intervals, and gains of one over another."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Figures:
     """Figures of the further models by their keys."""
 
     def pooled(self, model: str, metric: str) -> float | None:
-        """Return a metric of all predictions of a model together; None where it has none."""
+        """Return a metric of all predictions of a model together; None without a value."""
         metrics = {"embedding": self.metrics, "baseline": self.baseline}.get(model)
         if metrics is None:
             metrics = self.models.get(model, ModelFigures()).metrics

@@ -1,4 +1,4 @@
-"""Errors of a probe at sites that it has never seen, beside its errors for the same people at known sites."""
+"""Measure a probe at unseen sites, beside the same people at known sites."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
@@ -56,7 +56,7 @@ class SitePredictability(ResultSection):
 
 
 class NewSite(Part):
-    """Figures by model and metric: at known sites (`home`), at unseen ones, and how these compare."""
+    """Figures by model and metric at known sites (`home`) and unseen sites, and comparisons."""
 
     key = "new_site"
 
@@ -88,7 +88,7 @@ MAX_GROUPS = 20
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out a site or a group of sites, and the sites that are left out or skipped."""
+    """Folds that each leave out a site or a group of sites, and sites left out or skipped."""
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class SitesLeftOut:
 
 
 def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
-    """Return folds that leave out each site whose people the main folds test while their site is known."""
+    """Plan folds that leave out each site whose people the main folds test with a known site."""
     why_not = _why_not(plan)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
@@ -106,7 +106,8 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
     home = _tested_at_home(plan)
     if not home.any():
         return SitesLeftOut(
-            why_not="the main folds hold sites out already, so their figures are those of unseen sites"
+            why_not="the main folds hold sites out already, so their figures are those of unseen "
+            "sites"
         )
     names = sorted(set(sites) - {NO_SITE})
     why = {site: _why_skipped(plan, np.flatnonzero(home & (sites == site))) for site in names}
@@ -144,12 +145,15 @@ def _why_not(plan: Plan) -> str | None:
     if len(known) < 2:
         return "no scan has a site" if not known else f"one site only ('{next(iter(known))}')"
     if plan.settings.harmonise == "combat" or "site" in plan.settings.residualise:
-        return "harmonise=combat and residualise=[site] learn a site from its training scans; an unseen one has none"
+        return (
+            "harmonise=combat and residualise=[site] learn a site from its training scans; an "
+            "unseen one has none"
+        )
     return None
 
 
 def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
-    """Return which scans have a site and are tested by the main folds, always with their site in training."""
+    """Tell which scans the main folds test, always with the scan's site in training."""
     sites = plan.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
     for split in plan.splits:
@@ -192,7 +196,7 @@ def _listed(skipped: Sequence[Mapping[str, str]]) -> str:
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
-    """Leave every site out once, with the probe of the plan, and compare each scan with its main prediction."""
+    """Leave every site out once, and compare each scan's prediction with the main one."""
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
@@ -225,7 +229,7 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, models: Models, progress: Progress
 ) -> tuple[Models, Models]:
-    """Return predictions of each model, the constant last, at known sites, and at sites left out."""
+    """Predict by each model, the constant last, at known sites and at sites left out."""
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
     )[0]
@@ -246,7 +250,7 @@ def _predict(
 
 
 def _pooled(plan: Plan, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
-    """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
+    """Return figures at known (``home``) and unseen sites, ratios, differences and gains."""
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     level = plan.settings.confidence_level
     errors = [name for name in names if name in LOWER_IS_BETTER]
@@ -280,7 +284,7 @@ def _pooled(plan: Plan, home: Models, unseen: Models, rows: Rows) -> dict[str, A
 def _site_table(
     plan: Plan, left_out: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
 ) -> pd.DataFrame:
-    """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
+    """Tabulate, for each site left out and model, figures of the site unseen and known."""
     target = plan.target
     found = []
     names = [

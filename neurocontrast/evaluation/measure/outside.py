@@ -1,4 +1,4 @@
-"""Scans unlike those that the model learned from."""
+"""Count scans unlike the scans that the model learned from."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
@@ -13,7 +13,7 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class SiteOutside(ResultSection):
-    """Scans of a site, those of them outside, and the median percentile of their distances."""
+    """Scans of a site: all, outside ones, and the median percentile of the distances."""
 
     site: str | None
     n: StrictInt = 0
@@ -35,7 +35,10 @@ class Outlyingness(Part):
 
 
 def measure_outlyingness(inputs: Inputs) -> Measurement:
-    """Measure each tested scan from other subjects' scans; where sites are held out, from those of other sites."""
+    """Measure each tested scan's distance from other subjects' scans.
+
+    Where sites are held out, the distance is from scans of other sites.
+    """
     plan = inputs.plan
     reference = inputs.reference
     main = [split for split in plan.splits if split.repeat == 0]
@@ -57,7 +60,7 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
 ) -> Measurement:
-    """Measure rows of a plan from the scans that the probe was fitted on, as far as these are of other subjects."""
+    """Measure the distance of rows from the other subjects that the probe was fitted on."""
     if reference is None:
         return Measurement({"outlyingness": None})
     if isinstance(reference, str):

@@ -46,7 +46,7 @@ FEW_MOVED = 0.1
 
 @dataclass(frozen=True)
 class MeasuredPlan:
-    """What the models of a plan predicted, and the figures of it."""
+    """Predictions of the models of a plan, with tables and figures."""
 
     evaluation: Result
     """Content of ``evaluation.json``."""
@@ -55,7 +55,8 @@ class MeasuredPlan:
     models: Models
     """Out-of-fold predictions of each model."""
     reference: Reference | str | None
-    """Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for."""
+    """Distribution of the scans that the probe was fitted on, or why there is none; None if not
+    asked for."""
     probe: FittedProbe | None
     """The probe fitted on all scans, if it can be stored."""
     choices: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +77,7 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
-    """Compute tables and figures of the models; `neurocontrast.evaluation.measure` adds the findings."""
+    """Compute tables and figures of the models; `measure` adds the findings."""
     models = fits.models
     tables = plan_tables(plan, models)
     for model in plan.models:
@@ -147,7 +148,7 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the key of the linear model that has the embedding beside a model's features, or ""."""
+    """Return the key of the linear model with the embedding beside a model's features, or ""."""
     first = model.name
     if model.baseline is not None and model.baseline.of:
         first = model.baseline.of

@@ -1,4 +1,4 @@
-"""Tests: of two models on one test set (McNemar) and over folds (Nadeau and Bengio), and against chance.
+"""Test two models on one test set (McNemar) or over folds (Nadeau and Bengio), and chance.
 
 The test against chance permutes labels for the whole nested procedure. Labels are exchanged between
 subjects of the same site, and folds are dealt anew for them: an exact test of "given the site,
@@ -6,7 +6,7 @@ labels say nothing of the features". Folds that were given stay, and labels then
 too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -51,9 +51,9 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> float:
     """Return the p-value of two models being equal over (repeated) cross-validation.
 
-    The test is that of Nadeau and Bengio (2003). Training folds overlap, so the variance is enlarged
-    by the size of test folds relative to training folds. Equal differences in every fold have no
-    spread to be tested by: 1 where all are 0, else NaN.
+    The test is that of Nadeau and Bengio (2003). Training folds overlap, so the variance is
+    enlarged by the size of test folds relative to training folds. Equal differences in every
+    fold have no spread to be tested by: 1 where all are 0, else NaN.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def permutation_test(
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
-    """Compare the pooled metrics of the first repeat with those of permuted labels.
+    """Compare the pooled metrics of the first repeat with metrics of permuted labels.
 
     Parameters
     ----------
@@ -139,9 +139,8 @@ def permutation_test(
     assert context.sites is not None
     places: Sequence[str] | Texts = context.sites
     if redeal is None:
-        places = []
-        for site, fold in zip(context.sites, predictions.folds[0], strict=True):
-            places.append(f"{site}\x1f{fold}")
+        folds_and_sites = zip(context.sites, predictions.folds[0], strict=True)
+        places = [f"{site}\x1f{fold}" for site, fold in folds_and_sites]
     subjects = context.subjects
     labels = permuted_labels(target, places, subjects, n_permutations=n, seed=settings.seed)
     in_one_process = replace(context, settings=settings.model_copy(update={"n_jobs": 1}))
@@ -160,13 +159,21 @@ def permutation_test(
         for name, value in observed.items():
             as_good[name] += _is_as_good(name, of_permuted[name], value)
         advance(len(first))
+    p_values = _p_values(observed, as_good, n)
+    share_moved = float((labels != target.values[:, None]).mean())
+    return PermutationTest(redeal is None, share_moved, observed, p_values)
+
+
+def _p_values(
+    observed: Mapping[str, float], as_good: Mapping[str, int], n: int
+) -> dict[str, float | None]:
+    """Return the share of permutations as good as observed; None where a metric is undefined."""
     p_values = dict[str, float | None]()
     for name in observed:
         p_values[name] = None
         if np.isfinite(observed[name]):
             p_values[name] = (1 + as_good[name]) / (1 + n)
-    share_moved = float((labels != target.values[:, None]).mean())
-    return PermutationTest(redeal is None, share_moved, observed, p_values)
+    return p_values
 
 
 def _first_repeat(predictions: OutOfFold) -> OutOfFold:

@@ -14,7 +14,7 @@ def measure_sites(inputs: Inputs) -> Measurement:
 
 
 def site_table(plan: Plan, models: Models) -> pd.DataFrame:
-    """Return one row a site: counts, pooled out-of-fold metrics with intervals, the baseline's, and a note.
+    """Tabulate the sites: counts, pooled metrics with intervals, the baseline's, and a note.
 
     Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
     """

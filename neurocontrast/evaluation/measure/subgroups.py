@@ -1,4 +1,4 @@
-"""Statistics of some of the tested scans: metrics, their resamples and intervals, and why there are none."""
+"""Measure a part of the tested scans: metrics, resamples, intervals, or why there are none."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ Names = npt.NDArray[np.object_]
 def describe_part(
     plan: Plan, models: Models, members: Rows, *keys: str, units: Names | None = None
 ) -> dict[str, Any]:
-    """Return counts, metrics with intervals, those of the baselines and a note of some tested scans.
+    """Describe some tested scans: counts, metrics of all models with intervals, and a note.
 
     The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
     """
@@ -63,7 +63,7 @@ def resample(
     *keys: str,
     bounded: bool = True,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return metrics of some tested scans by every model, with the resamples of their intervals where `bounded`.
+    """Return metrics of some tested scans by every model, with resamples where `bounded`.
 
     Calls with the same scans, `units` and `keys`, from which the seed is derived, share the
     resamples.
@@ -90,7 +90,7 @@ def tabulate_figures(
 
 
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
-    """Return why some scans have no interval: too few subjects, or too few sites where sites are resampled."""
+    """Return why scans have no interval: too few subjects, or too few resampled sites."""
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n
     if n < least:

@@ -1,4 +1,4 @@
-"""Tables of an evaluation: who is where, folds, what was predicted, and calibration."""
+"""Tabulate an evaluation: cohort, folds, predictions and calibration."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 
 def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
-    """Return one row a split: sizes, metrics of every model, and the probe's strength and weight."""
+    """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight."""
     target = plan.target
     strength = plan.probe.strength_name
     rows = []
@@ -87,7 +87,7 @@ def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
 
 
 def model_prefix(model: str) -> str:
-    """Return what columns of a model begin with: nothing for the embedding."""
+    """Return the beginning of the names of a model's columns: empty for the embedding."""
     return "" if model == "embedding" else f"{model}_"
 
 
@@ -98,7 +98,7 @@ def prediction_table(
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
-    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
+    """Tabulate tested scans and repeats: identifiers, site, truth and prediction."""
     embedding = models["embedding"]
     labels = np.array(target.classes, dtype=object)
     parts = []
@@ -139,7 +139,7 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
 def calibration_table(
     target: Target, models: Mapping[str, OutOfFold], subjects: Texts, *, level: float
 ) -> pd.DataFrame:
-    """Return, for each model and bin of predicted probability, the mean prediction and the observed share."""
+    """Tabulate mean prediction and observed share of each model in bins of probability."""
     rows = []
     for model, predictions in models.items():
         tested = predictions.tested

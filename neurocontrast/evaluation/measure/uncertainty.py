@@ -1,4 +1,4 @@
-"""Intervals of pooled metrics by BCa bootstrap (Efron, 1987), and the subjects or sites that are resampled."""
+"""Bootstrap intervals of pooled metrics, BCa (Efron, 1987), by subjects or sites."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from neurocontrast.seeds import derive_generator
 MAX_LEFT_OUT = 200
 """More units than this are left out in groups."""
 MAX_RANKED = 300_000
-"""With more classes × scans, figures that rank them within each class are not resampled: it takes too long."""
+"""With more classes × scans, figures that rank scans are not resampled: too slow."""
 MAX_RESAMPLED = 50_000_000
 ENOUGH_RESAMPLES = 500
-"""Most scans × resamples, and the fewest resamples when that cuts them: intervals of many scans are nearly normal."""
+"""Most scans × resamples, and the fewest resamples when that cuts them.
+
+Intervals of very many scans are nearly normal, and need fewer resamples.
+"""
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
 """An interval is withheld where more resamples than this leave the metric undefined."""
@@ -30,7 +33,10 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A figure of all units, without some of them, and of every resample; two of the same resamples are paired."""
+    """A figure of all units, without some units, and of every resample.
+
+    Two figures of the same resamples are paired.
+    """
 
     value: float
     left_out: Floats
@@ -82,7 +88,7 @@ class Resamples:
         return float(low), float(high)
 
     def figure(self, *, level: float) -> dict[str, float | None]:
-        """Return ``value``, ``low`` and ``high``; None for what is not defined, and for ends without resamples."""
+        """Return ``value``, ``low`` and ``high``; None where undefined or without resamples."""
         known = float(self.value) if np.isfinite(self.value) else None
         low, high = (None if known is None else self.interval(level=level)) or (None, None)
         return {"value": known, "low": low, "high": high}
@@ -108,7 +114,10 @@ def pooled_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of the pooled out-of-fold predictions of `rows`, averaged over repeats: all, or those named."""
+    """Return metrics of the pooled out-of-fold predictions of `rows`, averaged over repeats.
+
+    All metrics, or those that are named.
+    """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
     for scores, decisions, folds in zip(
@@ -181,12 +190,15 @@ def bootstrap_metrics(
 
 
 def count_resamples(n_bootstraps: int, n_rows: int) -> int:
-    """Return the number of resamples of `n_rows` scans: fewer than asked for where these would take very long."""
+    """Return the number of resamples of `n_rows` scans: fewer than `asked` for very many scans."""
     return min(n_bootstraps, max(ENOUGH_RESAMPLES, MAX_RESAMPLED // max(1, n_rows)))
 
 
 def leave_out(units: Labels) -> Iterator[Floats]:
-    """Yield blocks of weights (groups, scans) that leave out each unit, or each of `MAX_LEFT_OUT` groups of units."""
+    """Yield blocks of weights (groups, scans) that leave out each unit or group of units.
+
+    There are at most `MAX_LEFT_OUT` groups.
+    """
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     groups = np.unique(codes)[:, None]
     for part in gen_batches(len(groups), max(1, _CHUNK_VALUES // len(units))):

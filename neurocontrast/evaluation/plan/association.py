@@ -13,7 +13,8 @@ def cramers_v(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
     References
     ----------
-    Bergsma W. A bias-correction for Cramér's V and Tschuprow's T. J Korean Stat Soc 2013;42:323-328.
+    Bergsma W. A bias-correction for Cramér's V and Tschuprow's T. J Korean Stat Soc
+    2013;42:323-328.
     """
     counts = crosstab(np.asarray(a), np.asarray(b)).count
     n = int(counts.sum())

@@ -26,11 +26,11 @@ class Overlap:
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
-    """``identifiers``, ``contents``: how people were looked for; empty if pretraining names none."""
+    """``identifiers``, ``contents``: keys of the search; empty if pretraining names nobody."""
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the notices, then the others but warnings of an earlier call of `check_overlap`."""
+        """Return the notices, then the others but warnings of an earlier `check_overlap`."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:

@@ -90,7 +90,7 @@ def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) -> Iterator[Notice]:
-    """Warn of folds that lack classes, and of scans and subjects that some or all folds leave out."""
+    """Warn of folds that lack classes, and of scans and subjects that folds leave out."""
     if target.kind != "continuous":
         yield from _look_at_classes_of_folds(splits, target)
     everything = np.arange(len(subjects))
@@ -156,16 +156,13 @@ def _look_at_site_spellings(table: pd.DataFrame, target: Target) -> Iterator[Not
 
 
 def _look_at_sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterator[Notice]:
-    """Warn of scans without a site, of a single site, of small sites, and of sites of one class."""
+    """Warn of scans without a site, a single site, small sites, and sites of one class."""
     if target.name == "site":
         return
     sites = site_names(table["site"])
     n_missing = int((sites == NO_SITE).sum())
     if n_missing:
-        rest = ""
-        if n_missing < len(table):
-            rest = f"; they form the group '{NO_SITE}'"
-        yield Notice.of("site_missing", n=n_missing, n_all=len(table), rest=rest)
+        yield _site_missing(n_missing, len(table))
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
         if not n_missing:
@@ -174,15 +171,27 @@ def _look_at_sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iter
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
         yield Notice.of("small_site", least=min_site_n, sites=listed(small, _N_SITES_SHOWN))
-    if target.kind == "continuous":
-        return
+    if target.kind != "continuous":
+        yield from _look_at_classes_of_sites(target, sites, n_sites=len(sizes))
+
+
+def _site_missing(n: int, n_all: int) -> Notice:
+    """Return the warning of scans without a site."""
+    rest = ""
+    if n < n_all:
+        rest = f"; they form the group '{NO_SITE}'"
+    return Notice.of("site_missing", n=n, n_all=n_all, rest=rest)
+
+
+def _look_at_classes_of_sites(target: Target, sites: Texts, *, n_sites: int) -> Iterator[Notice]:
+    """Warn of sites whose scans are all of one class."""
     single = []
     for site, codes in pd.Series(target.values).groupby(sites):
         if codes.nunique() == 1:
             single.append(f"'{site}' ({target.classes[codes.iloc[0]]})")
     if single:
         names = listed(single, _N_SITES_SHOWN)
-        yield Notice.of("single_class_site", n=len(single), n_all=len(sizes), sites=names)
+        yield Notice.of("single_class_site", n=len(single), n_all=n_sites, sites=names)
 
 
 def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
@@ -231,7 +240,7 @@ def _unlike_means(values: pd.Series, sites: Texts) -> str:
 
 
 def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
-    """Name the class whose shares differ most between sites, and the sites least like the cohort."""
+    """Name the class whose shares differ most between sites, and the most unlike sites."""
     members = pd.DataFrame(np.eye(len(target.classes))[values.astype(int)])
     overall = members.mean()
     shares = members.groupby(sites).mean()
@@ -243,7 +252,7 @@ def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
 
 
 def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
-    """Return the sites whose value is farthest from that of the whole cohort, the farthest first."""
+    """Return the sites whose value is farthest from the whole cohort's, the farthest first."""
     distances = (of_sites - overall).abs()
     names: Iterable[str] = distances.sort_values(ascending=False, kind="stable").index
     return list(names)[:_N_UNLIKE_SHOWN]

@@ -37,7 +37,7 @@ from neurocontrast.seeds import derive_seed
 
 @dataclass(frozen=True)
 class SplitDesign:
-    """Say how the splits of a plan came about, as ``evaluation.json`` has it."""
+    """How the splits of a plan came about, for ``evaluation.json``."""
 
     name: str
     """``stratified``, ``leave-site-out``, ``file``, ``custom`` or ``fixed``."""
@@ -49,7 +49,7 @@ class SplitDesign:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is decided before the first model is fitted: who, what, in which folds, by which models."""
+    """Decisions made before the first fit: who, which target, in which folds, by which models."""
 
     settings: EvaluationSettings
     table: pd.DataFrame
@@ -72,7 +72,7 @@ class Plan:
     estimator: BaseEstimator | None = None
     """The user's own estimator; None for a built-in probe."""
     models: tuple[Model, ...] = ()
-    """The models that are compared; the first is the embedding, the second the baseline of covariates."""
+    """The models to compare: first the embedding, second the baseline of covariates."""
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Steps by which scans came in and left, from the first table on."""
     notices: list[Notice] = field(default_factory=list)
@@ -147,9 +147,9 @@ class Plan:
 
     def with_model(self, model: Model) -> Plan:
         """Return the plan with one more model, or with another one of that name in its place."""
-        others = {each.name: each for each in self.models}
-        models = tuple((others | {model.name: model}).values())
-        return replace(self, models=models).with_notices(model.notices)
+        models = {earlier.name: earlier for earlier in self.models}
+        models[model.name] = model
+        return replace(self, models=tuple(models.values())).with_notices(model.notices)
 
     def with_outcome(self, outcome: Model | Notice | None) -> Plan:
         """Return the plan with a model, or with the warning that says why there is none."""
@@ -191,21 +191,27 @@ class Plan:
         return replace(self, notices=[*self.notices, *notices])
 
     def text(self) -> str:
-        """Return who is evaluated, in which folds, and by what."""
+        """Describe target, people, folds and probe in one line."""
         n = len(self.table)
         n_subjects = self.table["subject_id"].nunique()
-        how = f"parts as column '{self.settings.split_column}' says"
-        if not self.fixed:
-            n_folds, n_repeats = (
-                1 + max(getattr(each, name) for each in self.splits) for name in ("fold", "repeat")
-            )
-            how = (
-                f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
-            )
-            if n_repeats > 1:
-                how += f", {n_repeats} times"
-        what = "" if isinstance(self.models[0], GivenModel) else " probe"
-        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe.name}{what}"
+        folds = self._text_of_folds()
+        model = str(self.probe.name)
+        if not isinstance(self.models[0], GivenModel):
+            model += " probe"
+        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {folds}, {model}"
+
+    def _text_of_folds(self) -> str:
+        """Return the number and kind of the folds."""
+        if self.fixed:
+            return f"parts as column '{self.settings.split_column}' says"
+        n_folds = 1 + max(split.fold for split in self.splits)
+        n_repeats = 1 + max(split.repeat for split in self.splits)
+        folds = f"{n_folds} sites held out"
+        if self.splits[0].held_out_site is None:
+            folds = f"{n_folds} folds"
+        if n_repeats > 1:
+            folds += f", {n_repeats} times"
+        return folds
 
     @property
     def n_features(self) -> int:
@@ -245,12 +251,12 @@ class Plan:
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the first model cannot be applied to other embeddings; None where it can."""
+        """Reason why the first model is not stored for other embeddings; None where stored."""
         return self.models[0].why_not_stored(self.settings)
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
+        """Seed of the probe fitted on all scans; in the fixed design, that of the one split."""
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -258,13 +264,15 @@ class Plan:
 
     @property
     def fixed(self) -> bool:
-        """Whether a column says what is fitted on and what is tested."""
+        """Whether a column tells rows to fit from rows to test: the fixed design."""
         return self.settings.split_column is not None
 
     @property
     def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
-        return self.splits[0].train if self.fixed else np.arange(len(self.table))
+        """Rows that the stored probe is fitted on: all; in the fixed design, all but test rows."""
+        if self.fixed:
+            return self.splits[0].train
+        return np.arange(len(self.table))
 
 
 def split_seed(seed: int, split: Split) -> int:
@@ -274,7 +282,7 @@ def split_seed(seed: int, split: Split) -> int:
 
 @dataclass(frozen=True)
 class External:
-    """Training scans and external scans together, as a plan with one split that tests the external ones."""
+    """Training and external scans in one plan, whose one split tests the external scans."""
 
     plan: Plan
     excluded: dict[str, int]

@@ -1,5 +1,6 @@
-"""Everything that is decided before the first probe is fitted: who, what, and in which folds."""
+"""Decide before the first fit: who is evaluated, which target, in which folds, by which models."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -66,7 +67,6 @@ def plan_evaluation(
     *,
     settings: EvaluationSettings,
     info: EmbeddingsInfo | None = None,
-    split_rows: pd.DataFrame | None = None,
     estimator: BaseEstimator | None = None,
     cv: Any = None,
     network: GivenModel | None = None,
@@ -81,9 +81,6 @@ def plan_evaluation(
         What to evaluate and how.
     info : EmbeddingsInfo, optional
         Description of the embeddings, with the digests of pretraining.
-    split_rows : DataFrame, optional
-        Folds to use instead of new ones, as `read_split_file` returns them; of the file that the
-        settings name by default.
     estimator : estimator, optional
         A scikit-learn classifier, regressor or pipeline to fit instead of the built-in one that the
         settings name. For classes, it is fitted to their codes; of two classes 1 is the positive
@@ -95,22 +92,14 @@ def plan_evaluation(
         then the rows of the scans in their table.
     """
     _check_one_design(settings, cv)
-    if split_rows is None and settings.split_file is not None:
+    split_rows = None
+    if settings.split_file is not None:
         split_rows = read_split_file(settings.split_file)
     scans = _choose_scans(table, features, settings)
-    if estimator is None and ":" in settings.probe:
-        raise ConfigError(
-            f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator."
-        )
-    if estimator is not None:
-        if settings.probe in PROBES:
-            raise ConfigError(
-                f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other."
-            )
-        estimator = as_estimator(estimator)
-        check_own(estimator, scans.target, threshold=settings.threshold)
-        if scans.target.kind != "continuous" and not gives_probabilities(estimator):
-            scans = scans._replace(target=replace(scans.target, has_probabilities=False))
+    estimator = _check_estimator(estimator, settings, scans.target)
+    if estimator is not None and scans.target.kind != "continuous":
+        target = replace(scans.target, has_probabilities=gives_probabilities(estimator))
+        scans = scans._replace(target=target)
     plan = _plan(scans, settings, info or EmbeddingsInfo(), split_rows, cv)
     if network is None:
         n_features = plan.features.shape[1]
@@ -131,8 +120,27 @@ def plan_evaluation(
     return plan
 
 
+def _check_estimator(
+    estimator: BaseEstimator | None, settings: EvaluationSettings, target: Target
+) -> BaseEstimator | None:
+    """Return the user's estimator, checked against settings and target; None without one."""
+    if estimator is None:
+        if ":" in settings.probe:
+            raise ConfigError(
+                f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator."
+            )
+        return None
+    if settings.probe in PROBES:
+        raise ConfigError(
+            f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other."
+        )
+    estimator = as_estimator(estimator)
+    check_own(estimator, target, threshold=settings.threshold)
+    return estimator
+
+
 class _Scans(NamedTuple):
-    """Scans that take part, with their target: `rows` of `everything`; and those that do not, by reason."""
+    """Scans that take part (`rows` of `everything`), their target, and scans left out by reason."""
 
     everything: pd.DataFrame
     rows: npt.NDArray[np.intp]
@@ -151,49 +159,60 @@ def _choose_scans(
     selected = matching_rows(tidy, settings.where, place="where")
     kept = np.flatnonzero(selected)
     chosen = tidy.iloc[kept].reset_index(drop=True)
-    most = MAX_CLASSES if settings.split_column is None else MAX_IMAGE_CLASSES
+    most = MAX_CLASSES
+    if settings.split_column is not None:
+        most = MAX_IMAGE_CLASSES
     target, present = read_target(
         chosen, settings.target, kind=settings.kind, positive=settings.positive, max_classes=most
     )
     check_probe(settings, target)
     rows = kept[present]
-    taken = (
-        features if len(rows) == len(features) else features[rows]
-    )  # no second copy of all there is
+    taken = features
+    if len(rows) < len(features):  # no second copy of all features
+        taken = features[rows]
     missing = np.isin(np.arange(len(tidy)), kept[~present])
     reasons = {"not selected by where": ~selected, f"{target.name} missing": missing}
-    left_out = {reason: part for reason, part in reasons.items() if part.any()}
+    left_out = {}
+    for reason, is_left_out in reasons.items():
+        if is_left_out.any():
+            left_out[reason] = is_left_out
     return _Scans(tidy, rows, left_out, chosen[present].reset_index(drop=True), taken, target)
 
 
 def _flow(
     scans: _Scans, splits: list[Split], info: EmbeddingsInfo, *, why_untested: str
 ) -> pd.DataFrame:
-    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
+    """Tabulate the steps by which scans came in and left.
+
+    Columns are ``step``, ``n_scans``, ``n_subjects`` and ``reason``.
+    """
     tested = np.zeros(len(scans.everything), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
-    before = [step.content() for step in info.flow]
     steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [
         ("embedded", np.ones(len(tested), dtype=bool), None)
     ]
-    steps += [("excluded", part, reason) for reason, part in scans.left_out.items()]
-    steps += [("excluded", untested, why_untested)] if untested.any() else []
+    for reason, is_left_out in scans.left_out.items():
+        steps.append(("excluded", is_left_out, reason))
+    if untested.any():
+        steps.append(("excluded", untested, why_untested))
+    steps.append(("evaluated", tested, None))
     subjects = scans.everything["subject_id"]
-    rows = [
-        {
-            "step": step,
-            "n_scans": int(part.sum()),
-            "n_subjects": subjects[part].nunique(),
-            "reason": reason,
-        }
-        for step, part, reason in [*steps, ("evaluated", tested, None)]
-    ]
-    return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
+    rows: list[Mapping[str, object]] = [step.content() for step in info.flow]
+    for step, is_of_step, why in steps:
+        rows.append(
+            {
+                "step": step,
+                "n_scans": int(is_of_step.sum()),
+                "n_subjects": subjects[is_of_step].nunique(),
+                "reason": why,
+            }
+        )
+    return pd.DataFrame(rows, columns=["step", "n_scans", "n_subjects", "reason"])
 
 
 def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
-    """Refuse settings that say how folds are made where a splitter says the same; a split file goes before them."""
+    """Refuse settings of folds beside a splitter, which makes all folds."""
     if cv is None:
         return
     others = {
@@ -202,10 +221,11 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
         f"splits={settings.splits}": settings.splits != "stratified",
         "n_repeats": settings.n_repeats > 1,
     }
-    found = [name for name, given in others.items() if given]
-    if found:
+    stated = [name for name, is_stated in others.items() if is_stated]
+    if stated:
         raise ConfigError(
-            f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either."
+            f"cv: a splitter makes all folds, and {' and '.join(stated)} would too. Leave out "
+            "either."
         )
 
 
@@ -241,7 +261,9 @@ def _plan(
         design = _describe_folds(settings, splits, split_rows, cv)
         overlap = check_overlap(table, info, allow_overlap=settings.allow_overlap)
         twins = check_duplicates(table, scans.features, allow_overlap=settings.allow_overlap)
-        untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
+        untested = "never tested, by the splitter"
+        if cv is None:
+            untested = "never tested, by the split file"
     else:
         # Natural images have neither site nor age, and their columns say so.
         cautions = [notice for notice in cautions if notice.code not in _OF_FOLDS]
@@ -275,7 +297,7 @@ def _plan(
 def _describe_folds(
     settings: EvaluationSettings, splits: list[Split], split_rows: pd.DataFrame | None, cv: Any
 ) -> SplitDesign:
-    """Return how the folds of a cross-validation came about: from a file, a splitter or settings."""
+    """Describe how the folds came about: from a file, a splitter or settings."""
     if split_rows is not None:
         return SplitDesign("file")
     if cv is None:
@@ -345,7 +367,13 @@ def _make_splits(
         )
     else:
         check_class_sizes(target, subjects, settings.n_folds)
-        how = {"n_folds": settings.n_folds, "n_repeats": settings.n_repeats, "seed": settings.seed}
-        splits = stratified(target, site_names(table["site"]), subjects, **how)
+        splits = stratified(
+            target,
+            site_names(table["site"]),
+            subjects,
+            n_folds=settings.n_folds,
+            n_repeats=settings.n_repeats,
+            seed=settings.seed,
+        )
     check_splits(splits, target, subjects)
     return splits

@@ -19,7 +19,7 @@ MIN_SITES = 5
 
 @dataclass(frozen=True)
 class Units:
-    """The clusters of scans that are drawn together: ``subject`` or ``site``, and its label of each scan."""
+    """Clusters of scans that a bootstrap draws together: the kind, and each scan's label."""
 
     name: str
     labels: Texts
@@ -32,7 +32,10 @@ class Units:
 
 
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
-    """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
+    """Return the units that the settings name, or that the cohort allows for ``auto``.
+
+    Sites that share a subject form one unit.
+    """
     by_subject = Units("subject", subjects)
     by_site = Units("site", _linked_sites(sites, subjects))
     n = by_site.n
@@ -48,12 +51,14 @@ def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> U
         )
     if n_missing:
         raise ConfigError(
-            f"bootstrap_unit: 'site' needs a site of each scan, and {n_missing} of {len(sites)} scans have no site. "
+            f"bootstrap_unit: 'site' needs a site of each scan, and {n_missing} of {len(sites)} "
+            "scans have no site. "
             f"{remedy}, or choose scans with where."
         )
     if n < MIN_SITES:
         raise ConfigError(
-            f"bootstrap_unit: 'site' needs at least {MIN_SITES} sites that share no subject, found {n}: an interval "
+            f"bootstrap_unit: 'site' needs at least {MIN_SITES} sites that share no subject, found "
+            f"{n}: an interval "
             f"would be far too short. {remedy}, or choose scans with where."
         )
     few = [Notice.of("few_sites_resampled", n=n, enough=ENOUGH_SITES)] if n < ENOUGH_SITES else []

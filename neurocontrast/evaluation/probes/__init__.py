@@ -1,1 +1,1 @@
-"""Fit one matrix of scans in one fold: designs, scalers, probes and their search, averages of members."""
+"""Fit a matrix of scans in one fold: designs, scalers, probes, searches, averages of members."""

@@ -1,4 +1,4 @@
-"""Covariates and sites taken out of features: the steps, what they keep, and what they are refused or warned for."""
+"""Choose covariates, and the steps that take covariates and sites out of features."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,10 @@ OPTIONAL = ("tiv",)
 def adjustments(
     table: pd.DataFrame, settings: EvaluationSettings, *, target: str, predicted: str = ""
 ) -> tuple[SideColumnTransformer, ...]:
-    """Return the steps that the settings ask for; none preserves the target, nor the column that is `predicted`."""
+    """Return the steps that the settings ask for.
+
+    No step preserves the target, nor the column that is `predicted`.
+    """
     steps: list[SideColumnTransformer] = []
     if settings.harmonise == "combat":
         kept = tuple(
@@ -51,7 +54,7 @@ def adjustments(
 def kept_columns(
     table: pd.DataFrame, settings: EvaluationSettings, *, target: str
 ) -> tuple[str, ...]:
-    """Return the covariates whose effect ComBat keeps: those that are there and vary, never the target."""
+    """Return the covariates whose effect ComBat keeps: columns that vary, never the target."""
     if settings.harmonise == "none":
         return ()
     return choose_covariates(
@@ -62,7 +65,10 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
+    """Return the covariates that can be used, and by name the reason why others cannot.
+
+    `OPTIONAL` columns that are absent have no reason.
+    """
     used = []
     dropped = {}
     for name in dict.fromkeys(names):
@@ -100,10 +106,11 @@ def _tells_people(table: pd.DataFrame, name: str) -> bool:
 def check_adjustment(
     table: pd.DataFrame, settings: EvaluationSettings, splits: Sequence[Split], *, target: str
 ) -> None:
-    """Refuse adjustments that need a site or a column that is not there, or that take out the target itself."""
+    """Refuse adjustments that lack a site or column, or that take out the target itself."""
     if settings.test is not None and (settings.harmonise != "none" or settings.residualise):
         raise ConfigError(
-            "test: what harmonise and residualise estimate belongs to the scans of the evaluation and is not applied "
+            "test: what harmonise and residualise estimate belongs to the scans of the evaluation "
+            "and is not applied "
             "to an external test set. Leave test out, or set harmonise=none and residualise=[]."
         )
     if settings.harmonise == "combat":
@@ -118,12 +125,14 @@ def check_adjustment(
         _check_column(table, name, "residualise")
         if name == "site" and any(split.held_out_site is not None for split in splits):
             raise ConfigError(
-                "residualise: the effect of a site that is held out cannot be estimated. Leave 'site' out of "
+                "residualise: the effect of a site that is held out cannot be estimated. Leave "
+                "'site' out of "
                 "residualise, or use splits=stratified."
             )
     if settings.inner_splits == "leave-site-out" and target == "site":
         raise ConfigError(
-            "inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified."
+            "inner_splits: a site that is left out cannot be predicted. Use "
+            "inner_splits=stratified."
         )
 
 
@@ -132,7 +141,8 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
     if name in IDENTIFIERS or name not in table:
         choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
         raise ConfigError(
-            f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
+            f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of "
+            f"{one_of(choices[:30])}."
         )
     check_unmarked(table, [name], place=option)
     check_numbers(table, [name], place=option)
@@ -140,7 +150,8 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
     n_subjects = table["subject_id"].nunique()
     if not is_number(table[name]) and 2 * n_values > n_subjects:
         raise ConfigError(
-            f"{option}: '{name}' has {n_values} different values in {n_subjects} subjects, and an effect of each "
+            f"{option}: '{name}' has {n_values} different values in {n_subjects} subjects, and an "
+            "effect of each "
             "cannot be estimated. Leave it out."
         )
 
@@ -148,12 +159,14 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
 def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
     if target == "site":
         raise ConfigError(
-            "harmonise: 'combat' takes out what target=site would be predicted from. Use harmonise=none."
+            "harmonise: 'combat' takes out what target=site would be predicted from. Use "
+            "harmonise=none."
         )
     missing = int(table["site"].isna().sum())
     if missing:
         raise DataError(
-            f"harmonise: {missing} of {len(table)} scans have no site, and 'combat' needs one for each. Fill in their "
+            f"harmonise: {missing} of {len(table)} scans have no site, and 'combat' needs one for "
+            "each. Fill in their "
             "site, drop them with where, or use harmonise=none."
         )
     sites = table["site"].to_numpy(dtype=object)
@@ -170,8 +183,10 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
     if short:
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
         raise ConfigError(
-            f"harmonise: 'combat' learns a site from at least {MIN_SITE_SCANS} training scans of it, and an unseen "
-            f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use splits=stratified, "
+            f"harmonise: 'combat' learns a site from at least {MIN_SITE_SCANS} training scans of "
+            "it, and an unseen "
+            f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use "
+            "splits=stratified, "
             "where to drop these sites, or harmonise=none."
         )
 
@@ -179,7 +194,7 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
 def look_at_inner_folds(
     table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
 ) -> list[Notice]:
-    """Return a warning about training folds whose inner folds cannot leave sites out, as they should."""
+    """Warn of training folds whose inner folds cannot leave sites out, as the settings ask."""
     if settings.inner_splits == "stratified":
         return []
     subjects = table["subject_id"].to_numpy(dtype=object)

@@ -1,4 +1,4 @@
-"""Matrices that a probe is given: features, adjusted on request, standardised, along principal axes, once a fold."""
+"""Matrices of a fold that a probe is fitted on: adjusted, standardised, along principal axes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.exceptions import DataError
 
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
-"""Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
+"""Gives the matrices of training and test rows, estimated on the training rows alone."""
 
 
 RANK_TOLERANCE = 1e-13
 SINGLE_TOLERANCE = 1e-6
-"""Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
+"""Axes with a smaller share of the largest variance are rounding, in single precision."""
 
 EQUAL = 0.5
 WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
-"""Weights of the first of two blocks, its share of the total variance, to choose from on inner folds.
+"""Weights of the first of two blocks, its share of the total variance, to choose from.
 Of equal losses the earliest is taken, and the first where nothing is chosen."""
 
 
@@ -47,7 +47,9 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FeatureDesign:
-    """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
+    """Features of the embedding, adjusted by steps that are fitted on the training rows alone.
+
+    The steps are fitted anew in inner folds too, and see no label.
 
     `blocks` are those of joined features or of one encoder that keeps components, and empty for
     features of one block. With `single`, matrices are in single precision, whatever the steps
@@ -143,8 +145,9 @@ class BlockScaler(StandardScaler):
     --------
     >>> features = np.random.default_rng(0).normal(size=(50, 10)) * 7
     >>> scaled = BlockScaler(sizes=[8, 2]).fit_transform(features)
-    >>> [round(float(scaled[:, block].var(axis=0).sum()), 6) for block in (slice(0, 8), slice(8, 10))]
-    [5.0, 5.0]
+    >>> variances = scaled.var(axis=0)
+    >>> round(float(variances[:8].sum()), 6), round(float(variances[8:].sum()), 6)
+    (5.0, 5.0)
     """
 
     def __init__(
@@ -214,7 +217,9 @@ def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
     """Return the scaler of a first block and the embedding, whose blocks share its weight."""
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
-    weight = EQUAL if design.weight is None else design.weight
+    weight = design.weight
+    if weight is None:
+        weight = EQUAL
     weights = (weight, *[(1 - weight) / len(sizes)] * len(sizes))
     if n_columns is None:
         return BlockScaler(weights=weights)
@@ -223,18 +228,17 @@ def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
 
 @cache
 def _threads() -> ThreadpoolController:
-    return (
-        ThreadpoolController()
-    )  # looks at every loaded library, which takes longer than a small fit
+    """Find the thread pools of all loaded libraries, which takes longer than a small fit."""
+    return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: more cost time on matrices of this size, and change the last digits."""
+    """Return a context of one thread: on small matrices more cost time, and change last digits."""
     return _threads().limit(limits=1)
 
 
 def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
+    """Return the blocks of joined embeddings, or of one encoder, in the order of their columns."""
     if info.run.members:
         return ()
     if not info.run.blocks:
@@ -245,14 +249,15 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     total = sum(block.n_features for block in blocks)
     if total != n_features or min(block.n_features for block in blocks) < 1:
         raise DataError(
-            f"embeddings: blocks {_listed(blocks)} are {total} features, and the table has {n_features}. Join the "
+            f"embeddings: blocks {_listed(blocks)} are {total} features, and the table has "
+            f"{n_features}. Join the "
             "tables again."
         )
     return blocks
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the two blocks of an encoder that has linear components beside its network, or none."""
+    """Return the two blocks of an encoder with linear components beside its network, or none."""
     beside = info.run.beside
     if beside is None or not info.of_network:
         return ()
@@ -278,21 +283,26 @@ def has_own_blocks(blocks: Sequence[Block]) -> bool:
 
 
 def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:
-    """Refuse features of other blocks than those that a probe was fitted on; their names may differ."""
+    """Refuse features of other blocks than a probe was fitted on; names may differ."""
     if [block[1:] for block in expected] == [block[1:] for block in found]:
         return
     remedy = "Embed the scans with the same run."
     if expected:
         names = ",".join(block.name for block in expected)
-        remedy = f"Embed the scans with each of these runs, and join the tables in this order, names={names}."
+        remedy = (
+            "Embed the scans with each of these runs, and join the tables in this order, "
+            f"names={names}."
+        )
     raise DataError(
-        f"{parameter}: the probe was fitted on {_listed(expected)}, and this table has {_listed(found)}. {remedy}"
+        f"{parameter}: the probe was fitted on {_listed(expected)}, and this table has "
+        f"{_listed(found)}. {remedy}"
     )
 
 
 def _listed(blocks: Sequence[Block]) -> str:
     texts = [
-        f"{block.name} ({block.n_features} features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"
+        f"{block.name} ({block.n_features} "
+        f"features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"
         for block in blocks
     ]
     return " + ".join(texts) or "features of one encoder"
@@ -308,7 +318,7 @@ class Matrices(NamedTuple):
 
 
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
-    """Return standardised features of training and test rows; everything is estimated on the training rows.
+    """Standardise features of training and test rows, estimated on the training rows alone.
 
     Features that outnumber the training rows are turned to the principal axes of these.
     """
@@ -332,9 +342,10 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
 def principal_scores(products: Floats) -> tuple[Floats, Floats]:
     """Return principal axes as sums of rows (n, k), and rows along them, from inner products."""
     variances, axes = scipy.linalg.eigh(products, check_finite=False, driver="evd")
-    kept = variances > variances[-1] * (
-        RANK_TOLERANCE if products.dtype == np.float64 else SINGLE_TOLERANCE
-    )
+    tolerance = SINGLE_TOLERANCE
+    if products.dtype == np.float64:
+        tolerance = RANK_TOLERANCE
+    kept = variances > variances[-1] * tolerance
     axes = np.ascontiguousarray(axes[:, kept])
     lengths = np.sqrt(variances[kept])
     return axes / lengths, axes * lengths

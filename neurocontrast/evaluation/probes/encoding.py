@@ -29,7 +29,7 @@ from neurocontrast.progress import warn_caller
 
 
 def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
-    """Return a transformer that encodes age, sex, site and other columns of a DataFrame as a matrix of numbers.
+    """Return a transformer that encodes columns such as age, sex and site as a matrix of numbers.
 
     A column of numbers stays one column, missing and infinite values filled with the training mean,
     and gets another one that marks them, if there are any in training (`SimpleImputer`). Any other

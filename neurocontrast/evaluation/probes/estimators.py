@@ -1,9 +1,9 @@
-"""Estimators of a fold: the built-in probes with their strength chosen on inner folds, and a user's own."""
+"""Fit the estimators of a fold: built-in probes with a chosen strength, and a user's own."""
 
 import pkgutil
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -30,6 +30,9 @@ from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
+
+_MOST_CHARACTERS = 300
+"""Longer messages of other packages are cut."""
 
 
 class EstimatorError(ConfigError):
@@ -59,7 +62,7 @@ def fit_built_in(
     pairs: Pairs,
     settings: EvaluationSettings,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty, and fit all training rows.
+    """Choose the strength on inner folds, the strongest of equals, and fit all training rows.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
     and rotated once for the whole grid. The width of a kernel, and the weight of two blocks
@@ -93,18 +96,25 @@ def fit_built_in(
 
 
 @contextmanager
-def _counting() -> Iterator[list[Any]]:
-    """Collect warnings of solvers that stopped early; other warnings of the fits tell a user nothing.
+def _counting() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings of solvers that stopped early; other warnings tell a user nothing.
 
     What scikit-learn checks of parameters and features at each of thousands of fits has been
     checked before.
     """
-    found: list[Any] = []
+    stopped: list[warnings.WarningMessage] = []
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
     with checked, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield found
-    found += [each for each in caught if issubclass(each.category, ConvergenceWarning)]
+        yield stopped
+    stopped += _of_convergence(caught)
+
+
+def _of_convergence(
+    caught: Sequence[warnings.WarningMessage],
+) -> list[warnings.WarningMessage]:
+    """Return the warnings of solvers that stopped early."""
+    return [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
 
 
 def import_estimator(path: str) -> BaseEstimator:
@@ -114,53 +124,57 @@ def import_estimator(path: str) -> BaseEstimator:
     read in a folder.
     """
     try:
-        found = pkgutil.resolve_name(path)
+        imported = pkgutil.resolve_name(path)
     except Exception as error:  # a module of the user's may raise anything
         raise EstimatorError(
-            f"probe: '{path}' cannot be imported ({shorten(error)}). Install the package, or put the folder of the "
+            f"probe: '{path}' cannot be imported ({shorten(error)}). Install the package, or put "
+            "the folder of the "
             "module on PYTHONPATH."
         ) from error
-    return as_estimator(found, source=f"'{path}'")
+    return as_estimator(imported, source=f"'{path}'")
 
 
-def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
-    """Return an estimator from an instance, a class, or a function of no argument that makes one."""
+def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
+    """Return an estimator from an instance, a class, or a function without arguments."""
     try:
-        made = (
-            given()
-            if isinstance(given, type) or (callable(given) and not hasattr(given, "fit"))
-            else given
-        )
-        lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
+        estimator = maker
+        if isinstance(maker, type) or (callable(maker) and not hasattr(maker, "fit")):
+            estimator = maker()
+        lacking = []
+        for name in ("fit", "predict"):
+            if not callable(getattr(estimator, name, None)):
+                lacking.append(name)
         if not lacking:
-            return clone(made)
+            return clone(estimator)
     except Exception as error:  # the user's own code is called, and may raise anything
         raise EstimatorError(
-            f"probe: {source} cannot be made, or cloned for each fold: {shorten(error)} Derive it from "
+            f"probe: {source} cannot be made, or cloned for each fold: {shorten(error)} Derive it "
+            "from "
             "sklearn.base.BaseEstimator; a class or function is called without arguments."
         ) from error
     raise EstimatorError(
-        f"probe: {source} is a {type(made).__name__}, which has no {' and no '.join(lacking)}. Give a scikit-learn "
+        f"probe: {source} is a {type(estimator).__name__}, which has no {' and no '.join(lacking)}. "
+        "Give a scikit-learn "
         "classifier, regressor or pipeline that ends in one."
     )
 
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
-    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
+    """Refuse a regressor for classes, a classifier for numbers, or one without scores."""
     name = describe_own(estimator)[0]
     continuous = target.kind == "continuous"
     try:
         kind = get_tags(estimator).estimator_type
     except AttributeError:  # what derives from no class of scikit-learn has no tags
         kind = None
-    needed, what = (
-        ("regressor", "is continuous")
-        if continuous
-        else ("classifier", f"has {len(target.classes)} classes")
-    )
+    needed = "classifier"
+    trait = f"has {len(target.classes)} classes"
+    if continuous:
+        needed = "regressor"
+        trait = "is continuous"
     if kind not in (None, needed):
         raise EstimatorError(
-            f"probe: {name} is a {kind}, and '{target.name}' {what}. Give a {needed}."
+            f"probe: {name} is a {kind}, and '{target.name}' {trait}. Give a {needed}."
         )
     if continuous or gives_probabilities(estimator):
         return
@@ -171,25 +185,28 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
         )
     if threshold != "half":
         raise EstimatorError(
-            f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. {remedy}, or leave "
+            f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. "
+            f"{remedy}, or leave "
             "threshold out."
         )
 
 
 def gives_probabilities(estimator: BaseEstimator) -> bool:
-    """Return whether a classifier has probabilities; if not, it has decision values."""
+    """Tell whether a classifier has probabilities; others have decision values."""
     return hasattr(estimator, "predict_proba")
 
 
 def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
     """Return a short name of an estimator, of a pipeline its steps', and its repr on one line."""
-    steps = (
-        [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
-    )
-    text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(estimator).split()))
-    return " + ".join(
-        type(step).__name__ for step in steps if step not in (None, "passthrough")
-    ), text
+    steps = [estimator]
+    if isinstance(estimator, Pipeline):
+        steps = [step for _, step in estimator.steps]
+    names = []
+    for step in steps:
+        if step not in (None, "passthrough"):
+            names.append(type(step).__name__)
+    expression = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(estimator).split()))
+    return " + ".join(names), expression
 
 
 def fit_own(
@@ -202,7 +219,7 @@ def fit_own(
     subjects: Texts,
     seed: int,
 ) -> FittedModel:
-    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``, for its splitter."""
+    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``."""
     states = {
         key: derive_seed("estimator", seed, key) % 2**32
         for key, value in estimator.get_params().items()
@@ -218,12 +235,12 @@ def fit_own(
             raise EstimatorError(
                 f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
             ) from error
-    return FittedModel(
-        fitted, x_test, sum(issubclass(each.category, ConvergenceWarning) for each in caught)
-    )
+    return FittedModel(fitted, x_test, len(_of_convergence(caught)))
 
 
 def shorten(error: Exception) -> str:
     """Return an error on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}{' …' if len(text) > 300 else ''}"
+    message = " ".join(str(error).split())
+    if len(message) > _MOST_CHARACTERS:
+        message = f"{message[:_MOST_CHARACTERS]} …"
+    return f"{type(error).__name__}: {message}"

@@ -151,7 +151,7 @@ def fit_each(
     *,
     estimator: Probe | BaseEstimator | None = None,
 ) -> Prediction:
-    """Fit a probe as `fit_probe` does, or one to each member of a run, whose scores are averaged."""
+    """Fit a probe, or one to each member of a run, whose scores are averaged."""
     if not isinstance(design, MemberDesign):
         return fit_probe(design, target, split, context, estimator=estimator)[0]
     predictions = []
@@ -211,38 +211,58 @@ def _shares(target: Target, train: Rows) -> Floats:
 
 
 def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
-    """Return predicted numbers, or probabilities or decision values by classes of the target."""
+    """Return predicted numbers, or probabilities or decision values by classes of the target.
+
+    `own` names the user's estimator, "" a built-in probe, whose errors are mistakes in code.
+    """
     try:
-        if target.kind == "continuous":
-            found = np.asarray(model.predict(x), dtype=float)
-        elif gives_probabilities(model):
-            found = model.predict_proba(x)
-        else:
-            found = model.decision_function(x)
-    except (
-        Exception
-    ) as error:  # an estimator of the user's may raise anything; a probe of ours must not
+        outputs = _outputs(model, target, x)
+    except Exception as error:  # an estimator of the user's may raise anything
         if not own:
             raise
         raise EstimatorError(f"probe: {own} could not predict: {error}") from error
-    wrong = ~np.isfinite(found).reshape(len(x), -1).all(axis=1)
+    wrong = ~np.isfinite(outputs).reshape(len(x), -1).all(axis=1)
     if wrong.any():
         raise EstimatorError(
             f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows."
         )
     if target.kind == "continuous":
-        return found.reshape(len(x), -1)[:, 0]
-    if found.ndim == 1:
-        return found if target.kind == "binary" else np.column_stack([-found, found])
-    scores = np.full((len(x), len(target.classes)), 0.0 if found.min() >= 0 else float(found.min()))
+        return outputs.reshape(len(x), -1)[:, 0]
+    return _by_class(model, target, outputs, own=own)
+
+
+def _outputs(model: Any, target: Target, x: Floats) -> Floats:
+    """Ask an estimator for numbers, probabilities or decision values of rows."""
+    if target.kind == "continuous":
+        return np.asarray(model.predict(x), dtype=float)
+    if gives_probabilities(model):
+        probabilities: Floats = model.predict_proba(x)
+        return probabilities
+    values: Floats = model.decision_function(x)
+    return values
+
+
+def _by_class(model: Any, target: Target, outputs: Floats, *, own: str) -> Floats:
+    """Return scores in the order of the target's classes; of two classes the positive one's.
+
+    A class that training lacked gets probability 0, or the lowest decision value.
+    """
+    if outputs.ndim == 1:
+        if target.kind == "binary":
+            return outputs
+        return np.column_stack([-outputs, outputs])
     classes = np.asarray(model.classes_, dtype=np.intp)
-    if found.shape[1] != len(classes):
+    if outputs.shape[1] != len(classes):
         raise EstimatorError(
-            f"probe: {own} gives {found.shape[1]} scores for {len(classes)} classes. One score a class is needed "
-            "(decision_function_shape='ovr')."
+            f"probe: {own} gives {outputs.shape[1]} scores for {len(classes)} classes. One score "
+            "a class is needed (decision_function_shape='ovr')."
         )
-    scores[:, classes] = found
-    return scores[:, 1] if target.kind == "binary" else scores
+    lowest = min(0.0, float(outputs.min()))
+    scores = np.full((len(outputs), len(target.classes)), lowest)
+    scores[:, classes] = outputs
+    if target.kind == "binary":
+        return scores[:, 1]
+    return scores
 
 
 def constant_prediction(target: Target, train: Rows, n_test: int) -> Prediction:

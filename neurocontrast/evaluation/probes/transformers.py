@@ -1,4 +1,4 @@
-"""Scikit-learn transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
+"""Transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -36,7 +36,10 @@ _N_SITES = 8  # shown in a message
 
 
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
-    """Adjust the feature columns of a table by its side columns; every column that no parameter names is a feature."""
+    """Adjust the features of a table by side columns, which parameters name.
+
+    Every column that no parameter names is a feature.
+    """
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
     """Parameters that name a side column, or several."""
@@ -64,7 +67,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Return the adjusted features of a DataFrame or array that holds features and side columns."""
+        """Adjust the features of a DataFrame or array that holds features and side columns."""
         check_is_fitted(self, "n_features_in_")
         return self.adjust(*self._read(X, reset=False))
 
@@ -78,7 +81,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     def encode_covariates(
         self, side: pd.DataFrame, columns: Sequence[Column], *, fit: bool = False
     ) -> Floats:
-        """Return some of the side columns as numbers, by `encoder_`; with `fit` it is fitted on them first."""
+        """Encode side columns as numbers by `encoder_`, which `fit` fits to the columns first."""
         chosen = side[list(map(str, columns))]
         if fit:
             handling = getattr(self, "handle_unknown", "error")
@@ -101,7 +104,8 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         features = table.loc[:, ~table.columns.isin(self.side_columns())]
         if not features.shape[1]:
             raise ValueError(
-                f"{name}: X has n_features={n}, all of them named by parameters; at least one other column is needed, "
+                f"{name}: X has n_features={n}, all of them named by parameters; at least one "
+                "other column is needed, "
                 "to be adjusted."
             )
         text = [
@@ -111,7 +115,8 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         ]
         if text:
             raise ValueError(
-                f"{name}: column {text[0]!r} holds text, and every column that no parameter names is a feature. Leave "
+                f"{name}: column {text[0]!r} holds text, and every column that no parameter names "
+                "is a feature. Leave "
                 "it out of X."
             )
         numbers = features.to_numpy(
@@ -123,7 +128,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
 
 
 class Residualiser(SideColumnTransformer):
-    """Take the linear effect of covariates, as the training rows have it, out of features.
+    """Take the linear effect of covariates, estimated on training rows, out of features.
 
     The training mean of each feature stays. Without covariates the features stay as they are.
 
@@ -221,7 +226,8 @@ class ComBat(SideColumnTransformer):
     >>> table = pd.DataFrame(generator.normal(size=(40, 3)), columns=["a", "b", "c"])
     >>> table["site"], table["age"] = ["london", "paris"] * 20, generator.uniform(20, 80, 40)
     >>> table.loc[table["site"] == "paris", ["a", "b", "c"]] += 5
-    >>> harmonised = ComBat("site", preserve=["age"]).set_output(transform="pandas").fit_transform(table)
+    >>> combat = ComBat("site", preserve=["age"]).set_output(transform="pandas")
+    >>> harmonised = combat.fit_transform(table)
     >>> bool(harmonised.groupby(table["site"]).mean().diff().loc["paris"].abs().max() < 0.5)
     True
     """
@@ -245,7 +251,7 @@ class ComBat(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""
+        """Estimate each site's shift and spread, drawn towards the site's average over features."""
         if self.site is None:
             return
         sites = self._names_of(side)
@@ -284,7 +290,7 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return scans as if of the average site; those of a site that was not learned stay as they are."""
+        """Return scans as if of the average site; scans of an unlearned site stay."""
         if self.site is None:
             return x
         sites = self._names_of(side)
@@ -307,7 +313,8 @@ class ComBat(SideColumnTransformer):
         missing = int(values.isna().sum())
         if missing:
             raise ValueError(
-                f"ComBat: column {self.site!r} is missing in {missing} of {len(values)} rows, and each row needs a "
+                f"ComBat: column {self.site!r} is missing in {missing} of {len(values)} rows, and "
+                "each row needs a "
                 "value. Fill it in, or leave these rows out."
             )
         return values.to_numpy(dtype=object).astype(str)
@@ -342,7 +349,10 @@ def _describe_unlearned(
 
 
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:
-    """Return posterior shift and variance of one site's standardised features (Johnson et al., 2007, section 3.2)."""
+    """Estimate posterior shift and variance of one site's standardised features.
+
+    Johnson et al. (2007), section 3.2.
+    """
     n = len(standard)
     shift = standard.mean(axis=0)
     variance = standard.var(axis=0, ddof=1)

@@ -1,4 +1,4 @@
-"""Folds in which no subject is on both sides: dealt, held out by site, by a file, a column, or any splitter."""
+"""Make folds without a subject on both sides: dealt, by site, by file, column or splitter."""
 
 from neurocontrast.evaluation.splits.splitters import (
     LeaveSiteOut,

@@ -1,8 +1,8 @@
-"""Folds that are given: by a table, any splitter of scikit-learn's kind, or a column of train, validation and test."""
+"""Read folds from a table, from any splitter, or from a column of train, validation and test."""
 
 import inspect
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -36,7 +36,7 @@ _NEVER_TESTED = -1
 
 
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
-    """Return one row a scan and repeat: the fold in which it is tested, and the site held out then.
+    """Tabulate, for each scan and repeat, the fold that tests the scan, and the site held out.
 
     Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part
     they are.
@@ -79,36 +79,46 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the folds of a split file for the scans of a table, with the sites that they hold out."""
-    folds_of = [
-        _align(frame[frame["repeat"] == repeat], table, repeat)
-        for repeat in range(frame["repeat"].max() + 1)
-    ]
+    """Return the folds of a split file for the scans of a table, with the sites held out."""
+    folds_of = []
+    for repeat in range(frame["repeat"].max() + 1):
+        folds_of.append(_align(frame[frame["repeat"] == repeat], table, repeat))
     subjects = table["subject_id"].to_numpy(dtype=object).astype(str)
     splits = list[Split]()
     for repeat, folds in enumerate(folds_of):
         if folds.max() == _NEVER_TESTED:
             raise DataError(
-                f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested."
+                f"split_file: repeat {repeat} has an empty fold in every row: nobody would be "
+                "tested."
             )
         for fold in range(int(folds.max()) + 1):
             test = np.flatnonzero(folds == fold)
             if not len(test):
                 raise DataError(
-                    f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 …"
+                    f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 "
+                    "…"
                 )
             train = np.flatnonzero((folds != fold) & ~np.isin(subjects, subjects[test]))
             splits.append(Split(repeat, fold, train, test))
     splits = _find_sites_held_out(splits, table["site"])
-    for repeat, folds in enumerate(folds_of if splits[0].held_out_site is None else []):
+    if splits[0].held_out_site is None:
+        _check_whole_subjects(folds_of, subjects)
+    return splits
+
+
+def _check_whole_subjects(
+    folds_of: Sequence[npt.NDArray[np.int64]], subjects: npt.NDArray[np.str_]
+) -> None:
+    """Refuse folds, one array a repeat, that part the scans of a subject."""
+    for repeat, folds in enumerate(folds_of):
         n_folds = pd.Series(folds).groupby(subjects).nunique()
         straddling = list(n_folds.index[n_folds > 1])
         if straddling:
             raise LeakageError(
-                f"split_file: in repeat {repeat} scans of {len(straddling)} subjects are in different folds "
+                f"split_file: in repeat {repeat} scans of {len(straddling)} subjects are in "
+                "different folds "
                 f"({', '.join(straddling[:5])}). Give all scans of a subject the same fold."
             )
-    return splits
 
 
 def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
@@ -132,30 +142,37 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
     if given.has_duplicates:
         twice = ", ".join(sorted(str(key[0]) for key in set(given[given.duplicated()]))[:5])
         raise DataError(
-            f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and repeat."
+            f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and "
+            "repeat."
         )
     unlisted = np.flatnonzero(~keys.isin(given))
     foreign = given[~given.isin(keys)]
     if len(unlisted):
         raise DataError(
-            f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to evaluate "
-            f"({', '.join(row_names(table, unlisted[:5]))}). Add them, or leave them out with where."
+            f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to "
+            "evaluate "
+            f"({', '.join(row_names(table, unlisted[:5]))}). Add them, or leave them out with "
+            "where."
         )
     if len(foreign):
         named = ", ".join(" session ".join(part for part in key if part) for key in foreign[:5])
         raise DataError(
-            f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to evaluate ({named}). Use "
-            "the embeddings table, target and where of the evaluation that wrote it, or remove these rows."
+            f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to "
+            f"evaluate ({named}). Use "
+            "the embeddings table, target and where of the evaluation that wrote it, or remove "
+            "these rows."
         )
     return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
 
 
 def describe_splitter(cv: Any) -> str:
-    """Return what evaluation.json calls a splitter: its repr, or its class where that would name an address."""
+    """Describe a splitter by its repr, or by its class where the repr has an address."""
     if not hasattr(cv, "split"):
         return "pairs of training and test rows"
-    text = repr(cv)
-    return type(cv).__name__ if " at 0x" in text else text
+    expression = repr(cv)
+    if " at 0x" in expression:
+        return type(cv).__name__
+    return expression
 
 
 def splits_from_cv(
@@ -166,25 +183,27 @@ def splits_from_cv(
     subjects: Texts,
     sites: pd.Series,
 ) -> list[Split]:
-    """Return the splits of a splitter, or of an iterable of index pairs, numbered by repeat and fold.
+    """Return the splits of a splitter, or of index pairs, numbered by repeat and fold.
 
     A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and
     `sites`. A repeat ends where a scan would be tested in it for the second time. Where every split
     tests all scans of one site that it does not train on, the sites are held out, as by
     `LeaveSiteOut`.
     """
-    given = _pairs(cv, features, target, subjects, sites)
-    pairs = [_checked(number, pair, len(subjects)) for number, pair in enumerate(given)]
+    pairs = []
+    for number, pair in enumerate(_pairs(cv, features, target, subjects, sites)):
+        pairs.append(_checked(number, pair, len(subjects)))
     if len(pairs) < 2:
         raise DataError(
             f"cv: at least two splits are needed, and {describe_splitter(cv)} makes {len(pairs)}."
         )
     tested = np.zeros(len(subjects), dtype=bool)
     splits: list[Split] = []
-    repeat = fold = 0
+    repeat = 0
+    fold = 0
     for train, test in pairs:
         if tested[test].any():
-            repeat = repeat + 1
+            repeat += 1
             fold = 0
             tested[:] = False
         tested[test] = True
@@ -199,7 +218,8 @@ def _pairs(
     if not hasattr(cv, "split") or isinstance(cv, str):
         if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(
-                "cv: must be a splitter of scikit-learn's kind (with split and get_n_splits) or pairs of training and "
+                "cv: must be a splitter of scikit-learn's kind (with split and get_n_splits) or "
+                "pairs of training and "
                 f"test rows, got {cv!r:.80}. For a number of folds use n_folds."
             )
         return list(cv)
@@ -225,40 +245,47 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
         raise DataError(
             f"cv: split {number} must be a pair of training and test rows ({error})."
         ) from error
-    masks = [rows.dtype == bool and rows.shape == (n_rows,) for rows in (train, test)]
-    train, test = (
-        np.flatnonzero(rows) if mask else rows
-        for rows, mask in zip((train, test), masks, strict=True)
-    )
+    train = _as_positions(train, n_rows)
+    test = _as_positions(test, n_rows)
     for name, rows in (("training", train), ("test", test)):
-        known = (
+        are_positions = (
             rows.ndim == 1 and rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
         )
-        if not known or not 0 < len(np.unique(rows)) == rows.size:
+        if not are_positions or not 0 < len(np.unique(rows)) == rows.size:
             raise DataError(
-                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, "
-                f"rows of the {n_rows} scans that are evaluated, one at least; found {rows.ravel()[:5].tolist()}."
+                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to "
+                f"{n_rows - 1}, "
+                f"rows of the {n_rows} scans that are evaluated, one at least; found "
+                f"{rows.ravel()[:5].tolist()}."
             )
     both = np.intersect1d(train, test)
     if len(both):
         raise LeakageError(
-            f"cv: split {number} trains on {len(both)} rows that it tests too ({both[:5].tolist()})."
+            f"cv: split {number} trains on {len(both)} rows that it tests too "
+            f"({both[:5].tolist()})."
         )
     return np.sort(train).astype(np.intp), np.sort(test).astype(np.intp)
 
 
+def _as_positions(rows: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
+    """Return the positions that a mask marks; other rows as they are."""
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        return np.flatnonzero(rows)
+    return rows
+
+
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
     """Return the splits with the sites held out, if each split tests all scans of one site."""
-    places = site_names(sites)
-    found = []
+    site_of = site_names(sites)
+    holding_out = []
     for split in splits:
-        tested = set(places[split.test])
-        site = tested.pop()
-        rest = np.setdiff1d(np.flatnonzero(places == site), split.test)
-        if tested or site == NO_SITE or len(rest):
+        others = set(site_of[split.test])
+        site = others.pop()
+        untested = np.setdiff1d(np.flatnonzero(site_of == site), split.test)
+        if others or site == NO_SITE or len(untested):
             return splits
-        found.append(replace(split, held_out_site=str(site)))
-    return found
+        holding_out.append(replace(split, held_out_site=str(site)))
+    return holding_out
 
 
 PARTS = ("train", "validation", "test")
@@ -266,7 +293,7 @@ PARTS = ("train", "validation", "test")
 
 
 def fixed_split(table: pd.DataFrame, column: str) -> Split:
-    """Return the one split that a column of train, validation and test describes; `train` holds the first two."""
+    """Return the one split that a column describes; `train` holds train and validation."""
     if column not in table:
         raise ConfigError(
             f"split_column: there is no column '{column}'.{suggestion(column, table.columns)} "
@@ -277,48 +304,56 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
     if len(wrong):
         found = ", ".join(f"{row_names(table, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
-            f"split_column '{column}': must be train, validation or test in every row, but {len(wrong)} of "
-            f"{len(table)} have something else ({found}).{suggestion(texts[wrong[0]], PARTS)} Correct them, or leave "
+            f"split_column '{column}': must be train, validation or test in every row, but "
+            f"{len(wrong)} of "
+            f"{len(table)} have something else ({found}).{suggestion(texts[wrong[0]], PARTS)} "
+            "Correct them, or leave "
             "these rows out with where."
         )
     empty = [name for name in ("train", "test") if not (texts == name).any()]
     if empty:
         raise DataError(
-            f"split_column '{column}': no row is of {one_of(empty)} (of {len(table)} rows with a target that `where` "
+            f"split_column '{column}': no row is of {one_of(empty)} (of {len(table)} rows with a "
+            "target that `where` "
             "keeps). Both are needed; validation may be absent."
         )
-    train, validation, test = (np.flatnonzero(texts == name) for name in PARTS)
+    train = np.flatnonzero(texts == "train")
+    validation = np.flatnonzero(texts == "validation")
+    test = np.flatnonzero(texts == "test")
     return Split(0, 0, np.sort(np.concatenate([train, validation])), test, validation=validation)
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse parts that share a subject, and parts from which the target cannot be learned or measured."""
+    """Refuse parts that share a subject, or that cannot teach or measure the target."""
     parts = parts_of(split)
     for one, other in combinations(PARTS, 2):
         shared = sorted(map(str, set(subjects[parts[one]]) & set(subjects[parts[other]])))
         if shared:
             raise LeakageError(
-                f"split_column: {len(shared)} subjects are in {one} and in {other} ({listed(shared)}). Put all rows of "
-                "a subject_id into one part, or leave subject_id out where every row is an image of its own."
+                f"split_column: {len(shared)} subjects are in {one} and in {other} "
+                f"({listed(shared)}). Put all rows of "
+                "a subject_id into one part, or leave subject_id out where every row is an image "
+                "of its own."
             )
     present = {name: set(target.values[rows].tolist()) for name, rows in parts.items()}
     for name in ("train", "test"):
         if len(present[name]) < 2:
             (only,) = present[name]
-            what = (
-                f"value {only:g}"
-                if target.kind == "continuous"
-                else f"class '{target.classes[int(only)]}'"
-            )
+            value = f"value {only:g}"
+            if target.kind != "continuous":
+                value = f"class '{target.classes[int(only)]}'"
             raise DataError(
-                f"target '{target.name}': the {len(parts[name])} rows of {name} have the one {what}. Two are needed: "
+                f"target '{target.name}': the {len(parts[name])} rows of {name} have the one "
+                f"{value}. Two are needed: "
                 "correct the split column, or draw other rows."
             )
     unseen = sorted((present["validation"] | present["test"]) - present["train"])
     if unseen and target.kind != "continuous":
         raise DataError(
-            f"target '{target.name}': no row of train has {one_of(target.classes[int(code)] for code in unseen)}, "
-            "which validation or test has: it could not be learned. Put some of its rows into train, or leave the "
+            f"target '{target.name}': no row of train has "
+            f"{one_of(target.classes[int(code)] for code in unseen)}, "
+            "which validation or test has: it could not be learned. Put some of its rows into "
+            "train, or leave the "
             f"class out with where={{'{target.name}': [...]}}."
         )
 
@@ -342,4 +377,6 @@ def look_at_twins(
     """
     codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())
-    return n, [Notice.of("twins", n=n, n_all=len(split.test))] if n else []
+    if not n:
+        return 0, []
+    return n, [Notice.of("twins", n=n, n_all=len(split.test))]

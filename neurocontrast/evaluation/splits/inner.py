@@ -1,4 +1,4 @@
-"""Inner folds of training rows, on which the strength of a probe is chosen: subjects kept together."""
+"""Deal inner folds of training rows, on which the strength of a probe is chosen."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
 """Least and largest number of inner folds that leave sites out."""
 MIN_LEFT_OUT_SUBJECTS = 10
-"""Sites, or groups of sites, with fewer subjects are fitted on and not left out: their loss says little."""
+"""Sites, or groups of sites, with fewer subjects are never left out: their loss says little."""
 PARTS_OF_TRAIN = 5
-"""Where validation rows are missing, one of this many parts of the training rows takes their place."""
+"""One of as many parts of the training rows takes the place of missing validation rows."""
 FEW_PER_INNER_FOLD = 5
-"""Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
+"""Classes with fewer subjects a fold are spread over inner folds evenly, not by chance."""
 
 
 def penalty_folds(
@@ -38,7 +38,7 @@ def penalty_folds(
     sites: Texts | None = None,
     validation: Rows | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Return the training rows to fit and those to try a penalty on: inner folds, or the validation rows.
+    """Return the training rows to fit and the rows to try a penalty on: inner folds or validation.
 
     Where `validation` is empty, a fifth of `train` takes its place. Of a large table it is the
     first inner fold alone, unless inner folds leave sites out: one such fold tells of its own sites
@@ -101,7 +101,7 @@ def inner_folds(
     seed: int,
     sites: Texts | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows by subject, at random; or, given enough sites, so that each fold leaves sites out.
+    """Split training rows by subject at random; with enough sites, folds leave sites out.
 
     Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds
     if there are fewer subjects than folds. Inner folds whose training rows lack a class are left
@@ -130,7 +130,7 @@ def inner_folds(
 def site_inner_folds(
     target: Target, train: Rows, subjects: Texts, sites: Texts
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows so that each fold tries the penalty on sites, or groups of sites, that are not fitted.
+    """Split training rows so that each fold tries the penalty on sites that are not fitted.
 
     A subject that was at a site of the group too is not fitted on. The list is empty where fewer
     than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty

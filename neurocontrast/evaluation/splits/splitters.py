@@ -1,4 +1,4 @@
-"""Folds that keep subjects together: dealt evenly over classes and sites, or sites held out; and their checks."""
+"""Deal folds evenly over classes and sites, or hold sites out, with subjects kept together."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,16 +38,14 @@ class Split:
     held_out_site: str | None = None
     """The site that only `test` holds."""
     validation: Rows | None = None
-    """Rows of `train` on which the penalty is chosen; empty: a fifth of `train` is drawn; None: inner folds."""
+    """Rows of `train` to choose the penalty on; empty: a fifth of `train`; None: inner folds."""
 
     @property
     def named(self) -> str:
         """The split, for messages."""
-        return (
-            f"site '{self.held_out_site}' is held out"
-            if self.held_out_site
-            else f"fold {self.fold} is tested"
-        )
+        if self.held_out_site:
+            return f"site '{self.held_out_site}' is held out"
+        return f"fold {self.fold} is tested"
 
 
 class SiteStratifiedGroupKFold(BaseCrossValidator):
@@ -85,7 +83,8 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     --------
     >>> import numpy as np
     >>> from neurocontrast.evaluation import SiteStratifiedGroupKFold
-    >>> groups = np.array([["sub-1", "a"], ["sub-1", "a"], ["sub-2", "b"], ["sub-3", "a"], ["sub-4", "b"]])
+    >>> subjects = ["sub-1", "sub-1", "sub-2", "sub-3", "sub-4"]
+    >>> groups = np.stack([subjects, ["a", "a", "b", "a", "b"]], axis=1)
     >>> y = np.array([0, 0, 0, 1, 1])
     >>> for train, test in SiteStratifiedGroupKFold(n_splits=2, random_state=0).split(y, y, groups):
     ...     print(groups[test, 0].tolist(), y[test])
@@ -93,7 +92,8 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     ['sub-2', 'sub-4'] [0 1]
     """
 
-    __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012 - scikit-learn's own convention
+    # scikit-learn's own convention
+    __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     def split(
         self, X: Any, y: Any = None, groups: Any = None, sites: Any = None
     ) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the rows of training and of test, repeat after repeat; of `X` only the length counts."""
+        """Yield training and test rows, repeat after repeat; of `X` only the length counts."""
         if y is None:
             raise DataError("y: SiteStratifiedGroupKFold needs the target of each row, found None.")
         indexable(X, y, groups, sites)
@@ -176,7 +176,8 @@ class LeaveSiteOut(BaseCrossValidator):
     [3] [1 2]
     """
 
-    __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012 - scikit-learn's own convention
+    # scikit-learn's own convention
+    __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012
 
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
@@ -190,7 +191,7 @@ class LeaveSiteOut(BaseCrossValidator):
     def split(
         self, X: Any, y: Any = None, groups: Any = None, sites: Any = None
     ) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the rows of training and of test, site after site; of `X` and `y` only the length counts."""
+        """Yield training and test rows, site after site; of `X` and `y` only the length counts."""
         indexable(X, y, groups, sites)
         owners, places = subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)
         for split in leave_site_out(
@@ -208,31 +209,40 @@ def stratified(
     n_repeats: int,
     seed: int,
 ) -> list[Split]:
-    """Return the numbered folds of `SiteStratifiedGroupKFold`; where the site is the target, sites do not stratify."""
-    places = np.full(np.shape(sites), NO_SITE, dtype=object) if target.name == "site" else sites
-    splitter = SiteStratifiedGroupKFold(
-        n_folds,
-        n_repeats=n_repeats,
-        kind="continuous" if target.kind == "continuous" else "categorical",
-        random_state=seed,
-    )
-    pairs = splitter.split(target.values, target.values, subjects, places)
-    return [
-        Split(*divmod(number, n_folds), train, test) for number, (train, test) in enumerate(pairs)
-    ]
+    """Return the numbered folds of `SiteStratifiedGroupKFold`.
+
+    Where the site is the target, sites do not stratify.
+    """
+    if target.name == "site":
+        sites = np.full(np.shape(sites), NO_SITE, dtype=object)
+    kind: Literal["categorical", "continuous"] = "categorical"
+    if target.kind == "continuous":
+        kind = "continuous"
+    splitter = SiteStratifiedGroupKFold(n_folds, n_repeats=n_repeats, kind=kind, random_state=seed)
+    splits = []
+    pairs = splitter.split(target.values, target.values, subjects, sites)
+    for number, (train, test) in enumerate(pairs):
+        repeat, fold = divmod(number, n_folds)
+        splits.append(Split(repeat, fold, train, test))
+    return splits
 
 
 def leave_site_out(
     sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]
 ) -> list[Split]:
-    """Return the numbered splits of `LeaveSiteOut`, each with its site; `names` are of the scans, for messages."""
+    """Return the numbered splits of `LeaveSiteOut`, each with its site.
+
+    `names` are of the scans, for messages.
+    """
     places = np.array(sites, dtype=object)
     unknown = np.flatnonzero(places == NO_SITE)
     if len(unknown):
         unplaced = listed([names[row] for row in unknown.tolist()])
         raise DataError(
-            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(places)} scans ({unplaced}), and any "
-            "of them could belong to the site held out. Fill in their site, drop them with where, or use "
+            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(places)} scans "
+            f"({unplaced}), and any "
+            "of them could belong to the site held out. Fill in their site, drop them with where, "
+            "or use "
             "splits=stratified."
         )
     found = sorted(set(places), key=str)
@@ -263,7 +273,7 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
 def _deal_ordered(
     value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
 ) -> Rows:
-    """Return a fold for each subject: within site in order of value, each run of `n_folds` neighbours by chance."""
+    """Return a fold for each subject: within site, each run of `n_folds` neighbours by chance."""
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
     hands = [generator.permutation(n_folds) for _ in range(-(-n // n_folds))]
@@ -273,7 +283,7 @@ def _deal_ordered(
 
 
 def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> Floats:
-    """Return one value a subject, in sorted order of subjects: the mean, or the rarest value of the subject.
+    """Return one value a subject, in sorted order of subjects: the mean, or the rarest value.
 
     A rare class that subjects have in addition to a common one, as converters do, is then spread
     over folds too.
@@ -288,7 +298,10 @@ def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> F
 
 
 def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
-    """Return the sites in groups of about equal numbers of scans: the largest first, each to the emptiest group."""
+    """Return the sites in groups of about equal numbers of scans.
+
+    The largest sites come first, each into the emptiest group.
+    """
     names, sizes = np.unique(sites.astype(str), return_counts=True)
     groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
     filled = np.zeros(len(groups))
@@ -311,21 +324,24 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
         found = np.stack([found, np.asarray(sites, dtype=object)], axis=-1)
     if found.ndim != 2 or found.shape[1] != 2:
         raise DataError(
-            f"groups: {splitter} needs subject and site of each row, and found groups of shape {np.shape(groups)}. "
-            "Give table[['subject_id', 'site']], or groups=subjects with sites=sites of one value a row."
+            f"groups: {splitter} needs subject and site of each row, and found groups of shape "
+            f"{np.shape(groups)}. "
+            "Give table[['subject_id', 'site']], or groups=subjects with sites=sites of one value "
+            "a row."
         )
     subjects = cell_texts(found[:, 0])
     unknown = [row for row, subject in enumerate(subjects) if subject is None]
     if unknown:
         raise DataError(
-            f"groups: the subject is missing in {len(unknown)} of {len(subjects)} rows (first: {unknown[:5]}). Name a "
+            f"groups: the subject is missing in {len(unknown)} of {len(subjects)} rows (first: "
+            f"{unknown[:5]}). Name a "
             "subject in every row, so that nobody is on both sides of a split."
         )
     return np.array(subjects, dtype=object), site_names(found[:, 1])
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return subjects and sites; groups of one column are sites, and every row a subject of its own."""
+    """Return subjects and sites; one column is of sites, and every row a subject of its own."""
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if sites is not None or column.ndim != 1:
@@ -333,7 +349,8 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
     name = str(getattr(groups, "name", None) or next(iter(getattr(groups, "columns", [])), ""))
     if name in ("subject_id", "participant_id") or len(set(map(str, column))) == len(column) > 1:
         raise DataError(
-            "groups: LeaveSiteOut takes one column as sites, and these are subjects, or each row is a site of its "
+            "groups: LeaveSiteOut takes one column as sites, and these are subjects, or each row "
+            "is a site of its "
             "own. Give table[['subject_id', 'site']], or the sites."
         )
     return np.arange(len(column)), column
@@ -341,7 +358,9 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 def parts_of(split: Split) -> dict[str, Rows]:
     """Return the rows of train, validation and test."""
-    validation = np.empty(0, dtype=np.intp) if split.validation is None else split.validation
+    validation = split.validation
+    if validation is None:
+        validation = np.empty(0, dtype=np.intp)
     train = np.setdiff1d(split.train, validation, assume_unique=True)
     return {"train": train, "validation": validation, "test": split.test}
 
@@ -353,34 +372,41 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
         shared = sorted(set(owners[split.train]) & set(owners[split.test]))
         if shared:
             raise LeakageError(
-                f"repeat {split.repeat}, fold {split.fold}: {len(shared)} subjects are on both sides "
+                f"repeat {split.repeat}, fold {split.fold}: {len(shared)} subjects are on both "
+                "sides "
                 f"({', '.join(shared[:5])}). Put all scans of a subject into one fold."
             )
-        what = _why_unteachable(split, target, owners)
-        if what is not None:
+        why = _why_unteachable(split, target, owners)
+        if why is not None:
             raise DataError(
-                f"target '{target.name}': when {split.named}, {what}. Use splits=stratified, or leave that site or "
+                f"target '{target.name}': when {split.named}, {why}. Use splits=stratified, or "
+                "leave that site or "
                 "class out with where."
             )
 
 
 def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
+    """Return why training rows of a split cannot teach the target; None if they can."""
     people = owners[split.train]
     values = target.values[split.train]
     if target.kind == "continuous":
-        varies = len(values) > 1 and np.ptp(values.astype(float)) > 0
-        return None if varies else f"it does not vary in the {len(values)} scans that remain"
-    counts = {name: len(set(people[values == code])) for code, name in enumerate(target.classes)}
-    present, single = (
-        [name for name, n in counts.items() if found(n)] for found in (bool, (1).__eq__)
-    )
+        if len(values) > 1 and np.ptp(values.astype(float)) > 0:
+            return None
+        return f"it does not vary in the {len(values)} scans that remain"
+    present = []
+    single = []
+    for code, name in enumerate(target.classes):
+        n_subjects = len(set(people[values == code]))
+        if n_subjects:
+            present.append(name)
+        if n_subjects == 1:
+            single.append(name)
     if len(present) < 2:
-        return f"the training scans have {one_of(present) or 'no class'} only, so target and site cannot be told apart"
-    return (
-        f"only one subject of {one_of(single)} is left to train on; two are needed"
-        if single
-        else None
-    )
+        only = one_of(present) or "no class"
+        return f"the training scans have {only} only, so target and site cannot be told apart"
+    if single:
+        return f"only one subject of {one_of(single)} is left to train on; two are needed"
+    return None
 
 
 def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> None:
@@ -391,7 +417,8 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
         hint = f"Set n_folds={n // 2}." if n >= 4 else "Evaluate a larger cohort."
         if n < 2 * n_folds:
             raise ConfigError(
-                f"n_folds: {n_folds} folds need at least {2 * n_folds} subjects with '{target.name}', found {n}. {hint}"
+                f"n_folds: {n_folds} folds need at least {2 * n_folds} subjects with "
+                f"'{target.name}', found {n}. {hint}"
             )
         return
     counts = {
@@ -405,6 +432,7 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
         hint += ", or leave a class out with where" if len(counts) > 2 else ""
         few = ", ".join(f"'{name}' has {n}" for name, n in short.items())
         raise ConfigError(
-            f"n_folds: every class of '{target.name}' needs at least as many subjects as the {n_folds} folds, and two "
+            f"n_folds: every class of '{target.name}' needs at least as many subjects as the "
+            f"{n_folds} folds, and two "
             f"in every training fold; {few}. {hint}."
         )

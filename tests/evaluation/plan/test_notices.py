@@ -50,7 +50,7 @@ def test_single_class_sites_are_named_with_their_class(make_cohort):
     )
 
 
-def test_single_class_test_folds_of_a_split_file_are_named(make_cohort):
+def test_single_class_test_folds_of_a_split_file_are_named(make_cohort, tmp_path):
     cohort = make_cohort(60)
     study = make_plan(cohort, n_folds=3)
     rows = (
@@ -58,7 +58,8 @@ def test_single_class_test_folds_of_a_split_file_are_named(make_cohort):
     )
     patients = (cohort.table["diagnosis"] == "patient").to_numpy()
     rows["fold"] = np.where(patients, np.arange(60) % 2, np.arange(60) % 3)
-    said = notices(cohort, split_rows=rows)["single_class_fold"]
+    rows.to_csv(tmp_path / "splits.tsv", sep="\t", index=False)
+    said = notices(cohort, split_file=str(tmp_path / "splits.tsv"))["single_class_fold"]
     assert "1 test folds have one class only (repeat 0 fold 2)" in said
     assert "stratified" in said
 
@@ -111,14 +112,15 @@ def test_who_came_in_and_who_went_and_why(make_cohort):
     assert scans["embedded"] == scans["excluded"].sum() + scans["evaluated"]
 
 
-def test_scans_that_are_only_trained_on_are_no_evaluated_ones(make_cohort):
+def test_scans_that_are_only_trained_on_are_no_evaluated_ones(make_cohort, tmp_path):
     cohort = make_cohort(60)
     study = make_plan(cohort)
     assert rows(study.flow) == [("embedded", 60, 60, None), ("evaluated", 60, 60, None)]
     given = split_table(study.table, study.splits).fillna({"held_out_site": ""})
     given["fold"] = given["fold"].astype(int)
     given.loc[:9, "fold"] = -1
-    flow = make_plan(cohort, split_rows=given).flow
+    given.to_csv(tmp_path / "splits.tsv", sep="\t", index=False)
+    flow = make_plan(cohort, split_file=str(tmp_path / "splits.tsv")).flow
     assert rows(flow)[1:] == [
         ("excluded", 10, 10, "never tested, by the split file"),
         ("evaluated", 50, 50, None),

@@ -19,7 +19,6 @@ from neurocontrast.evaluation import (
     LeaveSiteOut,
     SiteStratifiedGroupKFold,
     fit_and_measure,
-    read_split_file,
 )
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from tests.evaluation.quick import evaluate_study, make_plan, warnings
@@ -47,12 +46,12 @@ def folds(sessions) -> pd.DataFrame:
 def plan_by_file(sessions, tmp_path):
     def from_rows(rows: pd.DataFrame, cohort=sessions):
         rows.to_csv(tmp_path / "splits.tsv", sep="\t", index=False)
-        return make_plan(cohort, split_rows=read_split_file(tmp_path / "splits.tsv"))
+        return make_plan(cohort, split_file=str(tmp_path / "splits.tsv"))
 
     return from_rows
 
 
-@pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
+@pytest.mark.parametrize("options", [{"n_repeats": 2, "n_folds": 3}, {"splits": "leave-site-out"}])
 def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, options):
     first = make_plan(sessions, **options)
     result = evaluate_study(first)

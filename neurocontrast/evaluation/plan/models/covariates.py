@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates as numbers; without any, one constant column, from which a probe learns the average."""
+    """Covariates as numbers; without any, one constant column: a probe learns the average."""
 
     table: pd.DataFrame
     names: tuple[str, ...]

@@ -38,7 +38,7 @@ class MeasureDesign:
 
 
 def make_kernel(plan: Plan) -> ProbeModel | None:
-    """Return a kernel model of the regional measures; None without them, or beside an own estimator."""
+    """Return a kernel model of the regional measures; None without measures or a built-in probe."""
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
             return make_second(plan, model)

@@ -1,4 +1,4 @@
-"""A model of an evaluation: a name, a matrix of the scans, and an estimator that predicts test folds."""
+"""A model of an evaluation: a name, a matrix of the scans, and an estimator."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ class Baseline(NamedTuple):
 
     def describe(self) -> ModelNames:
         """Return the entry of ``rivals`` in ``evaluation.json``."""
-        return ModelNames(
-            name=self.name,
-            what=self.plural,
-            of=self.of or None,
-            lacks=self.lacks or None,
-            beside=self.beside or None,
-        )
+        names = {"name": self.name, "what": self.plural}
+        for key in ("of", "lacks", "beside"):
+            value = getattr(self, key)
+            if value:
+                names[key] = value
+        return ModelNames.model_validate(names, context="writing")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Model:
     The first model is ``embedding``.
     """
     baseline: Baseline | None = field(default=None, kw_only=True)
-    """Names of a model that the embedding is tested against over the folds; None for other models."""
+    """Names of a model that the embedding is tested against; None for other models."""
     covariates: tuple[str, ...] = field(default=(), kw_only=True)
     """Columns of age, sex and the like that the baseline of covariates reads; empty for others."""
     result_keys: Mapping[str, object] = field(default_factory=dict, kw_only=True)
@@ -111,7 +110,7 @@ class ProbeModel(Model):
         """Return the name, the expression and the grid of the estimator."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, expression = describe_own(self.estimator)
-            return EstimatorSection(name=name, own=True, estimator=expression)
+            return EstimatorSection(name=name, own=True, estimator=expression, strength_name=None)
         probe = self._probe(target, settings)
         expressions = dict[str, None]()
         for design in designs_of(self.design):
@@ -178,12 +177,12 @@ class ConstantModel(Model):
         name = "class shares"
         if target.kind == "continuous":
             name = "median"
-        return EstimatorSection(name=name, own=False, estimator=name)
+        return EstimatorSection(name=name, own=False, estimator=name, strength_name=None)
 
 
 @dataclass(frozen=True, eq=False)
 class GivenModel(Model):
-    """A model fitted elsewhere in the same splits, such as a fine-tuned network; its predictions are given.
+    """A model fitted elsewhere in the same splits, such as a fine-tuned network.
 
     `predictions` are of each repeat and fold; `title` names the model and `expression` describes
     how the model was trained. `n_features` counts the features of all its members together.
@@ -215,7 +214,9 @@ class GivenModel(Model):
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
         """Return the name and the expression of the model."""
-        return EstimatorSection(name=self.title, own=True, estimator=self.expression)
+        return EstimatorSection(
+            name=self.title, own=True, estimator=self.expression, strength_name=None
+        )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
         """Return why no model of all scans is written."""

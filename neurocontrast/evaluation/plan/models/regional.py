@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse regional measures of sites or people in another unit than that of the others, and codes.
+    """Refuse regional measures of a site or person in another unit than the others', and codes.
 
     A column of an unknown region is judged as a volume.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 N_COMPONENTS = 60
-"""Principal components that the probe is fitted on; fewer where there are not more training scans."""
+"""Principal components that the probe is fitted on; fewer with no more training scans."""
 _BLOCK = 4096
 _MAX_DENSE = 1000
 

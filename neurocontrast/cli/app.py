@@ -125,23 +125,31 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         show_message("interrupted")
         return _INTERRUPTED
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        show_error(f"{place}{error.strerror or error}")
-    except (
-        Exception
-    ) as error:  # the last place before a traceback: whatever it is, one message is shown
-        # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
-        is_full = isinstance(error, RuntimeError) and (
-            "out of memory" in str(error) or "allocate memory" in str(error)
-        )
-        if is_full or isinstance(error, MemoryError):
-            show_error("out of memory: lower the batch size or the number of workers")
-        else:
-            show_unexpected(error)
+    except Exception as error:
+        _show_unforeseen(error)
+        return 1
+    return 0
+
+
+def _show_unforeseen(error: Exception) -> None:
+    """Show one message for an error that is not of this package."""
+    if isinstance(error, OSError):
+        message = error.strerror or f"{error}"
+        if error.filename:
+            message = f"{error.filename}: {message}"
+        show_error(message)
+    elif _is_out_of_memory(error):
+        show_error("out of memory: lower the batch size or the number of workers")
     else:
-        return 0
-    return 1
+        show_unexpected(error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell whether memory of the machine or of a GPU was too small."""
+    # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
+    text = str(error)
+    is_of_torch = "out of memory" in text or "allocate memory" in text
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and is_of_torch)
 
 
 def _is_shown_elsewhere(error: NeurocontrastError) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -250,6 +250,15 @@ class Result:
     exit_code: int = 0  # 1 where a part failed, 2 where the input is bad
     next: Sequence[object] = ()  # the words of the command that comes next, without the program
 
+    def last_lines(self) -> list[str]:
+        """Return notes, the next command and the path, which follow the table."""
+        lines = list(self.notes)
+        if self.next:
+            lines.append(f"Next: neurocontrast {shlex.join(map(format, self.next))}")
+        if self.path is not None:
+            lines.append(f"{self.path}")
+        return lines
+
 
 def accept_any_character() -> None:
     """Let standard output and errors replace characters that their encoding lacks."""
@@ -286,35 +295,38 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
     if launched().rank:
         return
     if as_json:
-        path = {} if result.path is None else {"path": f"{result.path}"}
-        print(as_json_text({**result.facts, **path}, indent=2))
+        facts = dict(result.facts)
+        if result.path is not None:
+            facts["path"] = f"{result.path}"
+        print(as_json_text(facts, indent=2))
         return
     console = _console(sys.stdout)
     if result.title or result.table is not None:
         console.print(Text(result.title, style="bold"), soft_wrap=True)
     if result.table is not None:
-        shown = RichTable(
-            box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal
-        )
-        for number, name in enumerate(result.table.columns):
-            shown.add_column(
-                Text(str(name)),
-                justify="right" if number else "left",
-                no_wrap=not console.is_terminal,
-            )
-        for row in result.table.head(_MOST_ROWS).itertuples(index=False):
-            shown.add_row(*(Text(_cell(value)) for value in row))
-        with console.capture() as captured:
-            console.print(shown)
-        for line in captured.get().splitlines():
-            console.out(line.rstrip(), highlight=False)
-        if len(result.table) > _MOST_ROWS:
-            console.print(f"… {len(result.table) - _MOST_ROWS} more rows")
-    following = (
-        [f"Next: neurocontrast {shlex.join(map(format, result.next))}"] if result.next else []
-    )
-    for line in [*result.notes, *following, *([] if result.path is None else [f"{result.path}"])]:
+        _show_table(result.table, console)
+    for line in result.last_lines():
         console.print(Text(line), soft_wrap=True)
+
+
+def _show_table(table: pd.DataFrame, console: Console) -> None:
+    """Print the first rows of a table: with lines on a terminal, plain in a pipe."""
+    box = None
+    if console.is_terminal:
+        box = SIMPLE_HEAD
+    shown = RichTable(box=box, pad_edge=console.is_terminal)
+    justify: Literal["left", "right"] = "left"
+    for name in table.columns:
+        shown.add_column(Text(str(name)), justify=justify, no_wrap=not console.is_terminal)
+        justify = "right"
+    for row in table.head(_MOST_ROWS).itertuples(index=False):
+        shown.add_row(*map(Text, map(_cell, row)))
+    with console.capture() as captured:
+        console.print(shown)
+    for line in captured.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
+    if len(table) > _MOST_ROWS:
+        console.print(f"… {len(table) - _MOST_ROWS} more rows")
 
 
 def show_error(message: str) -> None:

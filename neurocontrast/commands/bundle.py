@@ -14,7 +14,6 @@ from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.encoder import EncoderDescription
-from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.provenance import PublicProvenance
 from neurocontrast.documents.result import FILE, read_evaluation
 from neurocontrast.embedding import EmbeddingSettings
@@ -23,12 +22,11 @@ from neurocontrast.encoders.members import has_members, members_of, read_record,
 from neurocontrast.encoders.weights import copy_encoder, read_contract
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.probes.designs import is_joined
-from neurocontrast.evaluation.probes.members import check_same_members
-from neurocontrast.evaluation.probes.members import members_of as members_of_table
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import find_provenance
+from neurocontrast.runs.networks import check_probe_members
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.weights import folder_of
@@ -142,8 +140,7 @@ def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription)
             f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
         )
     n_features = described.n_features or 0
-    members = members_of_table(EmbeddingsInfo.model_validate({"run": described}), n_features)
-    check_same_members(probe.members, members, parameter=f"{evaluation}")
+    check_probe_members(probe, described, parameter=f"{evaluation}")
     probe.check_encoder(
         described.weights.sha256, n_features, place=f"{evaluation}", what="its probe"
     )

@@ -77,9 +77,7 @@ def predict_people(
     for probe in weights.probes:
         opened.check_probe(probe.fitted)
     incoming = opened.list_scans(request.people, images_root=request.images_root)
-    warnings = list[str]()
-    for reading in incoming.readings:
-        warnings += reading.cohort.warnings
+    warnings = incoming.warnings
     tidy = incoming.tidy
     labels = _read_labels(weights, tidy, request.calibrate)
     embedded = incoming.embed(progress)
@@ -88,8 +86,7 @@ def predict_people(
     zero_shot = dict(predicted.scores)
     calibrations, is_calibrated_on = _calibrate(predicted, contents, labels, warnings)
     percentiles = percentiles_of(predicted)
-    ages = tidy[AGE].to_numpy(float)
-    reasons = find_reasons(predicted, percentiles, ages)
+    reasons = find_reasons(predicted, percentiles, tidy[AGE].to_numpy(float))
     columns = _Columns(predicted, zero_shot, calibrations, is_calibrated_on, percentiles)
     table = columns.table(reasons)
     warnings = [*dict.fromkeys(warnings), *_doubts(predicted, table)]

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from neurocontrast.data.cohort import Cohort, Kind, read_cohort
     from neurocontrast.data.datasets import CohortDataset
     from neurocontrast.data.measures.joining import read_measures
+    from neurocontrast.data.settings import DataSettings, MeasureDataSettings
 
 __all__ = [
     "Cohort",
     "CohortDataset",
+    "DataSettings",
     "Kind",
+    "MeasureDataSettings",
     "VolumeCache",
     "read_cohort",
     "read_measures",
@@ -29,5 +32,6 @@ __getattr__ = lazy_exports(
         "cohort": ["Cohort", "Kind", "read_cohort"],
         "datasets": ["CohortDataset"],
         "measures.joining": ["read_measures"],
+        "settings": ["DataSettings", "MeasureDataSettings"],
     },
 )

@@ -19,21 +19,19 @@ from neurocontrast.data.settings import AnyDataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains
 from neurocontrast.documents.embeddings import read_embeddings
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
-from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders.members import digest_of_members, has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, digest_of_weights
 from neurocontrast.evaluation import FittedProbe, read_evaluation
 from neurocontrast.evaluation.probes.designs import is_joined
-from neurocontrast.evaluation.probes.members import check_same_members, members_of
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE
 from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.progress import Progress
 from neurocontrast.reading import read_json
-from neurocontrast.runs.networks import first_alike
+from neurocontrast.runs.networks import check_probe_members, first_alike
 from neurocontrast.runs.skipped import leave_out
 from neurocontrast.seeds import derive_generator
 from neurocontrast.weights import load, names
@@ -318,8 +316,7 @@ def check_encoder(
 ) -> None:
     """Refuse another run than that whose features were evaluated; warn where nobody can tell."""
     n_features = described.n_features or 0
-    members = members_of(EmbeddingsInfo.model_validate({"run": described}), n_features)
-    check_same_members(probe.members, members, parameter=f"{run}")
+    check_probe_members(probe, described, parameter=f"{run}")
     sha256 = described.weights.sha256 or ""
     expected, _, how = (probe.encoder or "").partition(", ")
     if how.startswith("head") or "read out" in how:

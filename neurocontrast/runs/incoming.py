@@ -89,6 +89,14 @@ class IncomingScans:
                 contracts.append(reading.source.known)
         return contracts
 
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the scans as each reading lists them."""
+        warnings = list[str]()
+        for reading in self.readings:
+            warnings += reading.cohort.warnings
+        return warnings
+
     def embed(self, progress: Progress) -> EmbeddedScans:
         """Embed all scans: measures all at once, images one by one; a bad scan stops no other."""
         if len(self.contracts) == len(self.readings):

@@ -15,9 +15,13 @@ from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.settings import AnyDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
+from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.embedding.readers import check_same_scans
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.encoders.members import describe_run, members_of, preparation_of
+from neurocontrast.evaluation import FittedProbe
+from neurocontrast.evaluation.probes.members import check_same_members
+from neurocontrast.evaluation.probes.members import members_of as probed_members_of
 from neurocontrast.progress import Progress
 from neurocontrast.runs.skipped import NONE, leave_out, without
 
@@ -50,6 +54,15 @@ def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescr
         contracts.append(network.contract)
         sizes.append(network.encoder.n_features)
     return describe_run(run, contracts, sizes)
+
+
+def check_probe_members(
+    probe: FittedProbe, described: EncoderDescription, *, parameter: str
+) -> None:
+    """Refuse a probe that was fitted on features of other members than a run has."""
+    info = EmbeddingsInfo.model_validate({"run": described})
+    members = probed_members_of(info, described.n_features or 0)
+    check_same_members(probe.members, members, parameter=parameter)
 
 
 def sources_of(

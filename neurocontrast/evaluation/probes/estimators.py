@@ -153,7 +153,8 @@ def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
             "sklearn.base.BaseEstimator; a class or function is called without arguments."
         ) from error
     raise EstimatorError(
-        f"probe: {source} is a {type(estimator).__name__}, which has no {' and no '.join(lacking)}. "
+        f"probe: {source} is a {type(estimator).__name__}, which has no "
+        f"{' and no '.join(lacking)}. "
         "Give a scikit-learn "
         "classifier, regressor or pipeline that ends in one."
     )

@@ -241,20 +241,15 @@ class Result(ResultSection):
         except ValidationError as error:
             raise DataError(_explain_faults(FILE, error, kind.key)) from None
 
-    def with_parts(self, parts: Mapping[str, object], records: Mapping[str, type[Part]]) -> Result:
+    def with_parts(self, parts: Mapping[str, Part | str | None]) -> Result:
         """Return the result with the records of findings by their keys.
 
-        A key that a record does not have is a mistake in code, and so is the name of a field of
-        `Result` as the key of a finding.
+        The name of a field of `Result` as the key of a finding is a mistake in code.
         """
-        checked = {}
-        for key, content in parts.items():
+        for key in parts:
             if key in type(self).model_fields:
                 raise ValueError(f"evaluation.json has the key '{key}': a finding needs another")
-            checked[key] = content
-            if key in records and isinstance(content, Mapping):
-                checked[key] = records[key].model_validate(content, context="writing")
-        return self.model_copy(update=checked)
+        return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
         """Return the content of the file: every key that has a value, those of findings last."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from neurocontrast.documents.findings import LearningCurve
 from neurocontrast.documents.result import FORMAT
 from neurocontrast.evaluation.measure.comparison import (
     PRIMARY,
@@ -18,7 +19,7 @@ from neurocontrast.evaluation.measure.comparison import (
     score_columns,
     tradeoff_table,
 )
-from neurocontrast.evaluation.measure.learning import LearningCurve, tabulate_curves
+from neurocontrast.evaluation.measure.learning import tabulate_curves
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.reporting.folder import EvaluationFolder, read_folder
 from neurocontrast.reporting.privacy import hide_ids

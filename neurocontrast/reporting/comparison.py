@@ -25,10 +25,10 @@ from neurocontrast.reporting.blocks import (
     pictures,
     render,
 )
-from neurocontrast.reporting.folder import Results, words_of
 from neurocontrast.reporting.naming import name_design, name_folds, name_pretraining
 from neurocontrast.reporting.pretraining import Objective, Pretraining
 from neurocontrast.reporting.prose import say_difference
+from neurocontrast.reporting.result_tables import Results, words_of
 from neurocontrast.reporting.sections.learning import draw_learning
 from neurocontrast.reporting.sections.provenance import record_block
 from neurocontrast.reporting.style import (

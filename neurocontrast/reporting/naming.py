@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from neurocontrast.documents.document import Json
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.pretraining import EncoderOfRun, MemberKind, Objective, Pretraining
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.wording import Words, join_words, value_text
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
@@ -244,7 +245,7 @@ def say_overlap(who: str, compared: Sequence[str] | None) -> str:
     )
 
 
-def name_threshold(files: EvaluationFolder) -> str:
+def name_threshold(files: ResultTables) -> str:
     """Say by which rule a scan was given to a class."""
     rule = files.summary.threshold.rule
     values = [value for value in files.summary.threshold.values if value is not None]

@@ -14,7 +14,7 @@ from neurocontrast.reporting.pretraining import Objective
 from neurocontrast.reporting.result_prose import ScanResult, result_prose
 from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.sections.curves import draw_curve
-from neurocontrast.reporting.sections.external import external_part
+from neurocontrast.reporting.sections.external import external_tables
 from neurocontrast.reporting.sections.folds import table_folds
 from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.reporting.sections.result import draw_headline, table_metrics
@@ -337,13 +337,13 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
     assert "; 12 regional measures " in result_prose(files).reviewer()
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
-    assert not rivals(external_part(files).summary)
+    assert not rivals(external_tables(files).summary)
 
 
 def test_the_external_baseline_is_named_by_the_covariates_that_it_had(full_folder):
     files = open_folder(full_folder)
     assert "site" in files.summary.baseline_covariates
-    assert "Baseline (age + sex): " in draw_curve(external_part(files), "roc").alt, (
+    assert "Baseline (age + sex): " in draw_curve(external_tables(files), "roc").alt, (
         "its site was never seen"
     )
 

@@ -366,15 +366,21 @@ def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[di
 
 def comparison_result(folder: Path) -> Result:
     """Return every model's difference from the first one, with its interval and p-value."""
+    from neurocontrast.documents.comparison import read_comparison
+
     differences = read_table(folder / "differences.tsv", na_values=["", "n/a"])
-    about = read_json(folder / "comparison.json")
+    comparison = read_comparison(folder)
     records = differences.astype(object).where(differences.notna(), None).to_dict("records")
     shown = [_figure(row["difference"], [row["low"], row["high"]]) for row in records]
-    title = f"difference [{level_text(about['confidence_level'])} interval]"
+    title = f"difference [{level_text(comparison.confidence_level)} interval]"
     table = differences[["metric", "model"]].assign(**{title: shown})
     table["p (Holm)"] = differences["p_adjusted"]
-    facts = {"target": about["target"], "reference": about["reference"], "differences": records}
-    title = f"{about['target']}: differences from {about['reference']}"
+    facts = {
+        "target": comparison.target,
+        "reference": comparison.reference,
+        "differences": records,
+    }
+    title = f"{comparison.target}: differences from {comparison.reference}"
     return Result(facts, title, table, [_OPEN], path=folder / "comparison.html")
 
 

@@ -2,20 +2,21 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import torch
 
 from neurocontrast.data.cohort import columns_of
+from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
-from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.documents.encoder import EncoderDescription, RunDescription
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.provenance import PublicProvenance
-from neurocontrast.documents.result import FILE, read_evaluation
+from neurocontrast.documents.result import FILE, Result, read_evaluation
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -26,7 +27,7 @@ from neurocontrast.evaluation.probes.members import check_same_members
 from neurocontrast.evaluation.probes.members import members_of as members_of_table
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
-from neurocontrast.provenance import Description, version
+from neurocontrast.provenance import version
 from neurocontrast.runs.folder import find_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -45,6 +46,7 @@ _JINJA = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "bundling"),
     keep_trailing_newline=True,
     autoescape=False,
+    undefined=jinja2.StrictUndefined,
 )
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
@@ -95,41 +97,68 @@ def bundle(
     sources = []
     for reader in readers:
         sources.append(brains_of_run(reader.folder, reader.contract, DataSettings(), what=purpose))
-    probe = evaluated = None
+    probe = None
+    evaluated = None
     if evaluation is not None:
         probe = _probe_of(evaluation, described)
-        place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
-        evaluated = read_evaluation(place) if (place / FILE).is_file() else None
-    provenance = find_provenance(folder) or PublicProvenance()
-    found = (
-        {} if evaluated is None else {name: each.value for name, each in evaluated.metrics.items()}
-    )
-    given = {
-        **{
-            "samples": _samples_of(sources[0]),
-            "all_samples": _samples_of_all(sources),
-            "contract": described.content(),
-            "probe": probe,
-            "evaluation": evaluated,
-        },
-        "provenance": {"cohort": {}, **provenance.content()},
-        "metrics": {name: value for name, value in found.items() if value is not None},
+        evaluated = _evaluation_of(Path(evaluation))
+    names = {
+        "samples": _samples_of(sources[0]),
+        "all_samples": _samples_of_all(sources),
+        "contract": RunDescription.model_validate(described.content()),
+        "probe": probe,
+        "evaluation": evaluated,
+        "provenance": find_provenance(folder) or PublicProvenance(),
+        "metrics": _values_of(evaluated),
         "simulated": described.simulated or (evaluated is not None and evaluated.simulated),
-        "versions": {name: metadata.version(name) for name in ("monai", "numpy")}
-        | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
+        "versions": _list_versions(),
         "features": [f"feature {number}" for number in range(described.n_features or 0)],
-        "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
+        "numbered": _number,
         "intended_use": _INTENDED_USE,
     }
     licences = _licences(licence)
-    with atomic_folder(target) as made:
+    with atomic_folder(target) as new:
         for name, template in _TEMPLATES.items():
-            write_text(made / name, _JINJA.get_template(template).render(given))
-        write_text(made / "docs" / "license.txt", licences)
-        _save_encoders(made / "models", folder)
+            write_text(new / name, _JINJA.get_template(template).render(names))
+        write_text(new / "docs" / "license.txt", licences)
+        _save_encoders(new / "models", folder)
         if probe is not None:
-            save_probe(made / "models" / "probe", probe)
+            save_probe(new / "models" / "probe", probe)
     return target
+
+
+def _evaluation_of(place: Path) -> Result | None:
+    """Read the evaluation of a probe, whose folder may be given too; None where it is not at hand."""
+    for folder in (place, place.parent):
+        if (folder / FILE).is_file():
+            return read_evaluation(folder)
+    return None
+
+
+def _values_of(evaluation: Result | None) -> dict[str, float]:
+    """Return the metrics of an evaluation that have a value."""
+    if evaluation is None:
+        return {}
+    values = {}
+    for name, metric in evaluation.metrics.items():
+        if metric.value is not None:
+            values[name] = metric.value
+    return values
+
+
+def _list_versions() -> dict[str, str]:
+    """Return the versions of the libraries that a bundle was made with."""
+    return {
+        "monai": metadata.version("monai"),
+        "numpy": metadata.version("numpy"),
+        "torch": torch.__version__.partition("+")[0],
+        "neurocontrast": version(),
+    }
+
+
+def _number(names: Sequence[str]) -> dict[str, str]:
+    """Return names by their positions, as MONAI's metadata describe channels."""
+    return {str(number): name for number, name in enumerate(names)}
 
 
 def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:
@@ -182,43 +211,65 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
     return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"
 
 
-def _samples_of(source: Brains) -> dict[str, Any]:
-    """Return what a bundle's encoder is given, for the templates; only measures have `measures`."""
+@dataclass(frozen=True)
+class EncoderSamples:
+    """Samples that one encoder of a bundle reads; images of brains have columns of files."""
+
+    channels: tuple[str, ...]
+    shape: tuple[int, ...]
+    measures: MeasuresContract | None = None
+    columns: tuple[str, ...] = ()
+    is_resampled: bool = False
+
+
+@dataclass(frozen=True)
+class BundleSamples:
+    """Samples that the encoders of a bundle read together, for the model card."""
+
+    channels: list[str]
+    columns: list[str]
+    shapes: list[str]
+    is_resampled: bool
+    is_alike: bool
+    """Whether all encoders read the same files."""
+    max_missing: float
+
+
+def _samples_of(source: Brains) -> EncoderSamples:
     if isinstance(source, RegionalMeasures):
-        return {"measures": source.known, "channels": source.known.columns, "shape": (1,)}
-    channels = source.channels or ("t1",)
-    how = source.transforms
-    shown = {"is_resampled": isinstance(how, Preprocessing) and how.spacing_mm is not None}
-    return shown | {
-        "channels": channels,
-        "columns": columns_of(channels),
-        "shape": how.image_shape[1:],
-    }
+        return EncoderSamples(tuple(source.known.columns), (1,), measures=source.known)
+    channels = tuple(source.channels or ("t1",))
+    transforms = source.transforms
+    return EncoderSamples(
+        channels,
+        tuple(transforms.image_shape[1:]),
+        columns=tuple(columns_of(channels)),
+        is_resampled=isinstance(transforms, Preprocessing) and transforms.spacing_mm is not None,
+    )
 
 
-def _samples_of_all(sources: Sequence[Brains]) -> Description:
-    """Return all that the encoders of a run are given, for the model card."""
+def _samples_of_all(sources: Sequence[Brains]) -> BundleSamples:
     channels = dict[str, None]()
     columns = dict[str, None]()
     shapes = dict[str, None]()
     shares = []
     resampled = []
-    alike = set[tuple[str, ...]]()
+    files = set[tuple[str, ...]]()
     for source in sources:
         samples = _samples_of(source)
-        channels |= dict.fromkeys(samples["channels"])
-        if isinstance(source, RegionalMeasures):
-            shares.append(source.known.max_missing)
+        channels |= dict.fromkeys(samples.channels)
+        if samples.measures is not None:
+            shares.append(samples.measures.max_missing)
             continue
-        columns |= dict.fromkeys(samples["columns"])
-        alike.add(samples["columns"])
-        shapes[" × ".join(map(str, samples["shape"]))] = None
-        resampled.append(samples["is_resampled"])
-    return {
-        "channels": list(channels),
-        "columns": list(columns),
-        "shapes": list(shapes),
-        "is_resampled": all(resampled),
-        "is_alike": len(alike) < 2,
-        "max_missing": min(shares, default=0.0),
-    }
+        columns |= dict.fromkeys(samples.columns)
+        files.add(samples.columns)
+        shapes[" × ".join(map(str, samples.shape))] = None
+        resampled.append(samples.is_resampled)
+    return BundleSamples(
+        channels=list(channels),
+        columns=list(columns),
+        shapes=list(shapes),
+        is_resampled=all(resampled),
+        is_alike=len(files) < 2,
+        max_missing=min(shares, default=0.0),
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.data.natural.store import is_image_path, split_image_path
-from neurocontrast.documents.document import content_of
+from neurocontrast.documents.encoder import ObjectiveRecord
 from neurocontrast.documents.environment import Environment
 from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.documents.origin import Finetuning
@@ -20,7 +20,6 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reading import read_json
 from neurocontrast.reporting.explanation import Explanation, read_explanation
-from neurocontrast.reporting.pretraining import Objective
 from neurocontrast.reporting.result_tables import REMEDY, ResultTables, read_result_table
 
 KINDS = ("binary", "multiclass", "continuous")
@@ -79,11 +78,10 @@ class EvaluationFolder(ResultTables):
                     return [split_image_path(path)[0]]
         return []
 
-    @cached_property
-    def objective(self) -> Objective:
+    @property
+    def objective(self) -> ObjectiveRecord:
         """The loss of pretraining; empty if nothing is recorded."""
-        place = f"{self.folder / FILE}, 'objective'"
-        return Objective.of(content_of(self.summary.objective), place, remedy=REMEDY)
+        return self.summary.objective or ObjectiveRecord()
 
     @property
     def finetuning(self) -> Finetuning:

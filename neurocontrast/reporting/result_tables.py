@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ import yaml
 
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
-from neurocontrast.documents.document import content_of
+from neurocontrast.documents.encoder import RunDescription
 from neurocontrast.documents.figures import Metric
-from neurocontrast.documents.result import FILE, Result
+from neurocontrast.documents.result import Result
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import wording
-from neurocontrast.reporting.pretraining import Pretraining
 from neurocontrast.reporting.wording import SCANS, Words
 
 REMEDY = "Run 'neurocontrast evaluate' again."
@@ -58,7 +56,7 @@ _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
 """Tables that may hold further columns of any kind."""
 
 
-def words_of(run: Pretraining) -> Words:
+def words_of(run: RunDescription) -> Words:
     """Return the nouns for the samples of a run, by its preprocessing; scans where it says nothing."""
     if run.preprocessing.kind == "images":
         return _IMAGES
@@ -146,11 +144,10 @@ class ResultTables(Results):
         """One of ``binary``, ``multiclass`` and ``continuous``."""
         return self.summary.kind
 
-    @cached_property
-    def run(self) -> Pretraining:
+    @property
+    def run(self) -> RunDescription:
         """The pretraining run, as the embeddings describe it; empty if they say nothing."""
-        place = f"{self.folder / FILE}, 'run'"
-        return Pretraining.of(content_of(self.summary.run), place, remedy=REMEDY)
+        return self.summary.run or RunDescription()
 
     @property
     def words(self) -> Words:

@@ -100,7 +100,8 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
 
 def test_the_smallest_p_value_is_no_zero_for_programs(tmp_path):
     (tmp_path / "comparison.json").write_text(
-        '{"confidence_level": 0.95, "target": "age", "reference": "a"}'
+        '{"confidence_level": 0.95, "target": "age", "reference": "a", "kind": "continuous", '
+        '"splits": "stratified", "models": []}'
     )
     rows = [
         "metric\tmodel\tdifference\tlow\thigh\tp_adjusted",

@@ -36,10 +36,9 @@ from torch import Tensor
 
 from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.losses import NTXent
-from neurocontrast.seeds import derive_generator, derive_uniforms
-from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
-from neurocontrast.transforms.natural import operations as image_operations
-from neurocontrast.transforms.natural.settings import (
+from neurocontrast.natural import ImageAugmentSettings, RandImageViewd
+from neurocontrast.natural import operations as image_operations
+from neurocontrast.natural.augment import (
     ColourJitterSettings,
     GrayscaleSettings,
     ImageAffineSettings,
@@ -47,6 +46,8 @@ from neurocontrast.transforms.natural.settings import (
     ImageFlipSettings,
     ResizedCropSettings,
 )
+from neurocontrast.seeds import derive_generator, derive_uniforms
+from neurocontrast.transforms import TwoViews
 
 Timed = Callable[[int], object]
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}

@@ -1,8 +1,8 @@
 """Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.
 
-The way through is `simulate` (or your own scans), `check`, `pretrain`, `embed`, `evaluate`,
-`report`. Each is loaded when it is first asked for: importing the package is fast and imports no
-PyTorch.
+A project runs through `simulate` (or real scans), `check`, `pretrain`, `embed`, `evaluate` and
+`report`. Functions are loaded when they are first asked for: importing the package is fast, and
+does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from neurocontrast.lazy import lazy_exports
+from neurocontrast.natural.registration import register_natural_images
 
 if TYPE_CHECKING:
     from neurocontrast.commands.bundle import bundle
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from neurocontrast.commands.evaluate import evaluate
     from neurocontrast.commands.explain import explain
     from neurocontrast.commands.finetune import finetune
+    from neurocontrast.commands.images import prepare_images
     from neurocontrast.commands.index import index
     from neurocontrast.commands.join import join
     from neurocontrast.commands.predict import predict
     from neurocontrast.commands.pretrain import pretrain
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.report import compare, report
-    from neurocontrast.commands.simulate import prepare_images, simulate
+    from neurocontrast.commands.simulate import simulate
     from neurocontrast.commands.weights import export_weights, import_weights, verify_weights
     from neurocontrast.config import load_config
 
@@ -38,6 +40,7 @@ _MODULES = [
     "evaluation",
     "kernels",
     "losses",
+    "natural",
     "training",
     "transforms",
     "weights",
@@ -46,12 +49,13 @@ _PLACES = {
     "config": ["load_config"],
     "provenance": ["version"],
     "commands.check": ["check"],
+    "commands.images": ["prepare_images"],
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
     "commands.report": ["compare", "report"],
     "commands.bundle": ["bundle"],
-    "commands.simulate": ["prepare_images", "simulate"],
+    "commands.simulate": ["simulate"],
     "commands.embed": ["embed"],
     "commands.evaluate": ["evaluate"],
     "commands.explain": ["explain"],
@@ -61,15 +65,20 @@ _PLACES = {
     "commands.pretrain": ["pretrain"],
     "commands.weights": ["export_weights", "import_weights", "verify_weights"],
 }
-__all__ = sorted(name for names in _PLACES.values() for name in names if name != "version")
+register_natural_images()  # a kind of samples beside brains
+
+__all__ = sorted(set().union(*_PLACES.values()) - {"version"})
 _find = lazy_exports(__name__, _PLACES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    return _find("version")() if name == "__version__" else _find(name)
+    if name == "__version__":
+        return _find("version")()
+    return _find(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})
+    special = [name for name in globals() if name.startswith("__")]
+    return sorted({*__all__, *_MODULES, *special})

@@ -20,7 +20,7 @@ PACKAGES = (
     "kernels",
     "losses",
 )
-PACKAGES += ("datasets", "training", "transforms")
+PACKAGES += ("datasets", "natural", "training", "transforms")
 NOT_ASKED = {
     "ES01",  # an extended summary
     "SA01",  # See Also
@@ -31,7 +31,7 @@ NOT_ASKED = {
     "RT02",  # names of return values
     "YD01",  # Yields
 }
-WITH_EXAMPLES = ("kernels", "losses", "transforms")
+WITH_EXAMPLES = ("kernels", "losses", "natural", "transforms")
 NOT_MADE_BY_PEOPLE = {"Kernel", "ColumnKernel", "Objective", "LossSettings"}
 """Bases."""
 SPLITTERS = {LeaveSiteOut, SiteStratifiedGroupKFold}
@@ -91,7 +91,7 @@ def test_dir_lists_the_public_names(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["losses", "data", "transforms", "embedding", "encoders", "training"]
+    "name", ["losses", "data", "transforms", "embedding", "encoders", "natural", "training"]
 )
 def test_dir_of_a_lazy_package_lists_nothing_else(name):
     package = importlib.import_module(f"neurocontrast.{name}")

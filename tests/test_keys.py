@@ -13,19 +13,19 @@ from monai.transforms import Compose, RandFlipd
 from sklearn.tree import DecisionTreeRegressor
 
 from neurocontrast.data.cohort import split_by_subject
-from neurocontrast.data.natural.preparing import draw_backgrounds, stratified_order
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.data.simulation.people import draw_person, draw_scanner, draw_sites
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.evaluation.measure.learning import draw_of_split
 from neurocontrast.evaluation.measure.significance import permuted_labels
 from neurocontrast.evaluation.measure.uncertainty import resample_counts
-from neurocontrast.evaluation.plan.models.model import split_seed
+from neurocontrast.evaluation.plan.plan import split_seed
 from neurocontrast.evaluation.probes.estimators import fit_own
 from neurocontrast.evaluation.rows import draw_subjects
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
+from neurocontrast.natural.preparing import draw_backgrounds, stratified_order
 from neurocontrast.training.position import Position
 from neurocontrast.training.sampling import Sampler
 from neurocontrast.training.steps import drawing

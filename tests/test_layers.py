@@ -57,6 +57,20 @@ def test_packages_settings_and_weights_are_found_without_loading_torch():
     assert done.stdout.strip() == "[]"
 
 
+LIGHT = """
+import sys
+import neurocontrast
+heavy = ("numpy", "pandas", "pydantic", "torch", "yaml")
+natural = [name for name in sys.modules if name.startswith("neurocontrast.natural.")]
+print(natural, [name for name in heavy if name in sys.modules])
+"""
+
+
+def test_the_package_registers_natural_images_and_loads_nothing_of_them():
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['neurocontrast.natural.registration'] []"
+
+
 KNOWN_TO_SOURCES_ALONE = """
 import importlib, pkgutil, sys
 
@@ -66,11 +80,13 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if module.name not in open_runs:  # these build a run's network by its name
             importlib.import_module(module.name)
-kinds = ("cache", "datasets", "natural", "simulation", "sources")
+kinds = ("cache", "datasets", "simulation", "sources")
 forbidden = [f"neurocontrast.data.{kind}" for kind in kinds]
 forbidden += ["neurocontrast.commands", "neurocontrast.runs", "kornia", "monai", "nibabel"]
 forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "networks")]
 forbidden += ["neurocontrast.transforms"]
+in_natural = {name for name in sys.modules if name.startswith("neurocontrast.natural.")}
+forbidden += in_natural - {"neurocontrast.natural.registration"}
 print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])
 """
 

@@ -23,15 +23,17 @@ from benchmarks.gpu.rows import Case, Figures, Options
 from benchmarks.gpu.steps import Bytes, settings_of
 from neurocontrast import losses
 from neurocontrast.config import load_config
-from neurocontrast.data.natural.pictures import open_files, read_cifar
 from neurocontrast.encoders import build_model
 from neurocontrast.kernels import Categorical
+from neurocontrast.natural import RandImageViewd
+from neurocontrast.natural.archives import open_files
+from neurocontrast.natural.formats import read_cifar
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData
 from neurocontrast.training.position import Position
 from neurocontrast.training.state import ContrastiveState, deterministic
 from neurocontrast.training.steps import contrastive_step, open_batches
-from neurocontrast.transforms import RandImageViewd, TwoViews
+from neurocontrast.transforms import TwoViews
 
 LOSSES = {
     "SimCLR": lambda: losses.NTXent(temperature=0.5),

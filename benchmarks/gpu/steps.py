@@ -18,13 +18,14 @@ from neurocontrast.config import load_config
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
 from neurocontrast.losses.registry import build_objective
+from neurocontrast.natural import RandImageViewd
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
 from neurocontrast.training.data import fit_objective
 from neurocontrast.training.position import Position
 from neurocontrast.training.state import ContrastiveState, deterministic
 from neurocontrast.training.steps import contrastive_step, open_batches
-from neurocontrast.transforms import RandImageViewd, TwoViews, brain_views
+from neurocontrast.transforms import TwoViews, brain_views
 
 RECIPES = ("small", "conditional", "conditional_reference")
 PEOPLE = ("data.participants=people.tsv",)

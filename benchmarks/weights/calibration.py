@@ -21,10 +21,10 @@ import pandas as pd
 
 import neurocontrast
 from benchmarks.regions.data import read_people
+from neurocontrast.documents.expected import FILE, ErrorOfShots, ExpectedErrors
 from neurocontrast.evaluation.fit.stored_probe import fit_shifts, shift_scores
 from neurocontrast.files import write_json
 from neurocontrast.seeds import derive_generator
-from neurocontrast.weights.expected import FILE, ErrorOfShots, ExpectedErrors
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "weights" / "measures" / "neurocontrast_weights_measures"
@@ -117,7 +117,7 @@ def measure(predictions: pd.DataFrame, target: str) -> tuple[ExpectedErrors, pd.
         target=target,
         metric=METRICS[target],
         measured_by=f"{MEASURED_BY}, {predictions['site'].nunique()} sites",
-        by_n_people=tuple(by_n_people),
+        by_n_people=by_n_people,
     )
     return expected, pd.DataFrame(rows)
 
@@ -153,7 +153,7 @@ def main() -> None:
         expected, table = measure(predictions, target)
         print(f"{target}, {metric}\n{as_markdown(table)}\n", flush=True)
         if arguments.write:
-            write_json(arguments.weights / target / FILE, expected.model_dump(mode="json"))
+            write_json(arguments.weights / target / FILE, expected.content())
 
 
 if __name__ == "__main__":

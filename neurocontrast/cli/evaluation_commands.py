@@ -21,14 +21,14 @@ from neurocontrast.cli.command import (
     option,
     print_line,
 )
-from neurocontrast.data.listing import read_table
-from neurocontrast.provenance import Record
-from neurocontrast.reading import read_json
+from neurocontrast.documents.document import Json
 from neurocontrast.reporting.wording import count_text, level_text
 
 if TYPE_CHECKING:
     from neurocontrast.commands.predicting import PeoplePredictions
+    from neurocontrast.commands.report import ComparisonResult
     from neurocontrast.documents.findings import ExternalTest
+    from neurocontrast.documents.predicted import IncomingRecord, ProbePredictionsRecord
     from neurocontrast.documents.result import Result as EvaluationContent
 
 _OPEN = "Next: open the page in a browser. Read its warnings first."
@@ -190,7 +190,7 @@ def predict(
     With weights, such as `predict measures FREESURFER --out people.tsv`, the table says who lies
     outside of the people learned from, and why. A bad scan stops no other; the exit code is then 1.
     """
-    from neurocontrast.commands.predict import Predictions
+    from neurocontrast.commands.predicting import Predictions
 
     options = {name: value for name, value in given.options.items() if name != "jsonl"}
     is_configured = run is not None or given.config is not None or given.overrides
@@ -199,25 +199,24 @@ def predict(
         "on_scan": print_line if jsonl else None,
     }
     written = neurocontrast.predict(**options, progress=given.progress)
-    about = read_json(written.location.with_suffix(".json"))
     exit_code = 0
-    if about.get("scans", {}).get("n_failed", 0):
+    if written.record.n_failed:
         exit_code = 1
     if jsonl:
         return Result(exit_code=exit_code)
     if isinstance(written, Predictions):
-        return _probe_result(written.location, about, exit_code)
+        return _probe_result(written.location, written.record, exit_code)
     return _people_result(written, exit_code)
 
 
 _REPEAT = "Next: mend them and repeat the command with --overwrite."
 
 
-def _failures(about: Record) -> list[str]:
+def _failures(scans: IncomingRecord) -> list[str]:
     """Return a line for each scan that failed, and the next step."""
     lines = []
-    for scan in about["scans"]["failed"]:
-        lines.append(f"failed: {scan['participant_id']}: {scan['error']}")
+    for scan in scans.failed:
+        lines.append(f"failed: {scan.participant_id}: {scan.error}")
     if lines:
         lines.append(_REPEAT)
     return lines
@@ -225,34 +224,33 @@ def _failures(about: Record) -> list[str]:
 
 def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
     """Return the summary of people that weights predicted."""
-    about = written.about
+    content = written.record.content()
     title, *notes = written.summary().splitlines()
-    failed = _failures(about)
+    failed = _failures(written.record.scans)
     following = "Next: open the table, and read why_outside before the predictions."
-    facts = {"n": about["n"], "reasons": about["reasons"], "calibration": about["calibration"]}
+    facts = {key: content[key] for key in ("n", "reasons", "calibration")}
     notes += failed or [following]
     return Result(facts, title, notes=notes, path=written.location, exit_code=exit_code)
 
 
-def _probe_result(path: Path, about: Record, exit_code: int) -> Result:
+def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) -> Result:
     """Return how many scans the probe of an evaluation predicted, with its calibration."""
     from neurocontrast.commands.predicting import describe_calibration
 
-    outside = about["outlyingness"]
-    n_failed = about.get("scans", {}).get("n_failed", 0)
-    facts = {"n_scans": about["n"]["scans"], "n_trained_on": about["n"]["of_trained_subjects"]}
-    title = f"{about['target']} predicted for {facts['n_scans'] - n_failed:,} scans"
+    outside = record.outlyingness
+    facts: Json = {"n_scans": record.n.scans, "n_trained_on": record.n.of_trained_subjects}
+    title = f"{record.target} predicted for {record.n.scans - record.n_failed:,} scans"
     if outside is not None:
-        facts["n_outside"] = outside["n_outside"]
-        title += f", {outside['n_outside']:,} of them outside the training distribution"
+        facts["n_outside"] = outside.n_outside
+        title += f", {outside.n_outside:,} of them outside the training distribution"
     following = (
         "Next: open the table, and read its columns trained_on and outside before the predictions."
     )
-    notes = describe_calibration(dict(about))
-    if "scans" not in about:
+    notes = describe_calibration(record)
+    if record.scans is None:
         return Result(facts, title, notes=[*notes, following], path=path)
-    notes += _failures(about) or [following]
-    facts["n_failed"] = n_failed
+    notes += _failures(record.scans) or [following]
+    facts["n_failed"] = record.n_failed
     return Result(facts, title, notes=notes, path=path, exit_code=exit_code)
 
 
@@ -295,7 +293,7 @@ def compare(
 ) -> Result:
     """Compare evaluations of the same scans in the same folds, with tests for overlapping folds."""
     settings = given.resolve().evaluation
-    folder = neurocontrast.compare(
+    result = neurocontrast.compare(
         evaluations,
         out=out,
         names=None if names is None else [name.strip() for name in names.split(",")],
@@ -305,7 +303,7 @@ def compare(
         overwrite=overwrite,
         progress=given.progress,
     )
-    return comparison_result(folder.location)
+    return comparison_result(result)
 
 
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
@@ -364,24 +362,18 @@ def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[di
     return rows
 
 
-def comparison_result(folder: Path) -> Result:
+def comparison_result(result: ComparisonResult) -> Result:
     """Return every model's difference from the first one, with its interval and p-value."""
-    from neurocontrast.documents.comparison import read_comparison
-
-    differences = read_table(folder / "differences.tsv", na_values=["", "n/a"])
-    comparison = read_comparison(folder)
+    differences = result.table
+    record = result.record
     records = differences.astype(object).where(differences.notna(), None).to_dict("records")
     shown = [_figure(row["difference"], [row["low"], row["high"]]) for row in records]
-    title = f"difference [{level_text(comparison.confidence_level)} interval]"
+    title = f"difference [{level_text(record.confidence_level)} interval]"
     table = differences[["metric", "model"]].assign(**{title: shown})
     table["p (Holm)"] = differences["p_adjusted"]
-    facts = {
-        "target": comparison.target,
-        "reference": comparison.reference,
-        "differences": records,
-    }
-    title = f"{comparison.target}: differences from {comparison.reference}"
-    return Result(facts, title, table, [_OPEN], path=folder / "comparison.html")
+    facts = {"target": record.target, "reference": record.reference, "differences": records}
+    title = f"{record.target}: differences from {record.reference}"
+    return Result(facts, title, table, [_OPEN], path=result / "comparison.html")
 
 
 def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:

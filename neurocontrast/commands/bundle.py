@@ -10,7 +10,7 @@ import jinja2
 import torch
 
 from neurocontrast.data.cohort import columns_of
-from neurocontrast.data.measures.contract import MeasuresContract
+from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.encoder import EncoderDescription, RunDescription
@@ -212,64 +212,68 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
 
 
 @dataclass(frozen=True)
-class EncoderSamples:
-    """Samples that one encoder of a bundle reads; images of brains have columns of files."""
+class _Samples:
+    """Samples of a bundle's encoder, for the templates."""
 
     channels: tuple[str, ...]
+    """Channels of a scan, or regional measures."""
     shape: tuple[int, ...]
-    measures: MeasuresContract | None = None
     columns: tuple[str, ...] = ()
+    """Columns of a table with the files of a scan; none of measures."""
     is_resampled: bool = False
+    measures: MeasuresContract | None = None
+    """Standardisation of measures; None of scans."""
 
 
 @dataclass(frozen=True)
-class BundleSamples:
-    """Samples that the encoders of a bundle read together, for the model card."""
+class _AllSamples:
+    """Samples of all encoders of a run, for the model card."""
 
     channels: list[str]
     columns: list[str]
     shapes: list[str]
     is_resampled: bool
+    """Whether every scan is resampled."""
     is_alike: bool
-    """Whether all encoders read the same files."""
+    """Whether all encoders read the same columns."""
     max_missing: float
+    """Smallest share of measures that a person may lack."""
 
 
-def _samples_of(source: Brains) -> EncoderSamples:
+def _samples_of(source: Brains) -> _Samples:
+    """Describe the samples of an encoder."""
     if isinstance(source, RegionalMeasures):
-        return EncoderSamples(tuple(source.known.columns), (1,), measures=source.known)
-    channels = tuple(source.channels or ("t1",))
+        return _Samples(source.known.columns, (1,), measures=source.known)
+    channels = source.channels or ("t1",)
     transforms = source.transforms
-    return EncoderSamples(
-        channels,
-        tuple(transforms.image_shape[1:]),
-        columns=tuple(columns_of(channels)),
-        is_resampled=isinstance(transforms, Preprocessing) and transforms.spacing_mm is not None,
-    )
+    is_resampled = isinstance(transforms, Preprocessing) and transforms.spacing_mm is not None
+    shape = transforms.image_shape[1:]
+    return _Samples(channels, shape, columns_of(channels), is_resampled)
 
 
-def _samples_of_all(sources: Sequence[Brains]) -> BundleSamples:
+def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
+    """Describe the samples of all encoders of a run."""
     channels = dict[str, None]()
     columns = dict[str, None]()
     shapes = dict[str, None]()
     shares = []
     resampled = []
-    files = set[tuple[str, ...]]()
+    alike = set[tuple[str, ...]]()
     for source in sources:
         samples = _samples_of(source)
         channels |= dict.fromkeys(samples.channels)
-        if samples.measures is not None:
-            shares.append(samples.measures.max_missing)
+        if isinstance(source, RegionalMeasures):
+            shares.append(source.known.max_missing)
             continue
         columns |= dict.fromkeys(samples.columns)
-        files.add(samples.columns)
+        alike.add(samples.columns)
         shapes[" × ".join(map(str, samples.shape))] = None
         resampled.append(samples.is_resampled)
-    return BundleSamples(
+    return _AllSamples(
         channels=list(channels),
         columns=list(columns),
         shapes=list(shapes),
         is_resampled=all(resampled),
-        is_alike=len(files) < 2,
+        is_alike=len(alike) < 2,
         max_missing=min(shares, default=0.0),
     )

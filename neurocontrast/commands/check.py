@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -15,10 +15,11 @@ from neurocontrast.commands.check_measures import (
     measures_to_name,
     settings_of_measures,
 )
+from neurocontrast.data.addresses import address_of
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, Inspection, columns_of, inspect_cohort
+from neurocontrast.data.kinds import KINDS, SampleKind
 from neurocontrast.data.listing import write_rows
-from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
@@ -26,12 +27,12 @@ from neurocontrast.data.quality import (
     doubts_about,
     doubts_about_extents,
     doubts_about_images,
-    inspect_images,
     inspect_scans,
 )
-from neurocontrast.data.settings import SPLITS, MeasureDataSettings
+from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import Progress
@@ -44,10 +45,10 @@ class CheckReport:
     """Problems, warnings and counts of a table, as `check` returns them."""
 
     cohort: Cohort
-    kind: Literal["volumes", "images", "measures"]
+    kind: str  # of the samples, as `data.kind` names them
     problems: Problems  # what must be mended before the table can be used
     warnings: tuple[str, ...]
-    summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
+    summary: pd.DataFrame  # one row a site, or a split, and a last row for all
     deep: bool  # whether every voxel was read, or headers alone
     phi: dict[str, int] | None = (
         None  # fields found that could identify a patient, and files that could not be read
@@ -73,29 +74,25 @@ class CheckReport:
         """Whether there is no problem."""
         return not self.problems.found
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Return the report as JSON-ready values."""
-        return {
+        facts: Json = {
             "passed": self.passed,
             "n_scans": self.n_scans,
             "n_subjects": self.n_subjects,
             "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
-            **({} if self.phi is None else {"phi": self.phi}),
-            **({} if self.good is None else {"good": str(self.good)}),
-            **self._facts_of_measures(),
-            "summary": json.loads(self.summary.to_json(orient="index")),
         }
-
-    def _facts_of_measures(self) -> dict[str, object]:
-        """Return the measures that were checked, where they were."""
-        if self.measures is None:
-            return {}
-        return {
-            "n_measures": self.measures.n_measures,
-            "atlas": self.measures.atlas,
-            "software": self.measures.software,
-        }
+        if self.phi is not None:
+            facts["phi"] = self.phi
+        if self.good is not None:
+            facts["good"] = str(self.good)
+        if self.measures is not None:
+            facts["n_measures"] = self.measures.n_measures
+            facts["atlas"] = self.measures.atlas
+            facts["software"] = self.measures.software
+        facts["summary"] = json.loads(self.summary.to_json(orient="index"))
+        return facts
 
     def __str__(self) -> str:
         return self.to_text()
@@ -105,10 +102,11 @@ class CheckReport:
         counted = f"{self.n_scans} scans of {self.n_subjects} subjects"
         store = "headers"
         content = "voxels"
-        if self.kind == "images":
-            counted = f"{self.n_scans:,} images"
-            store = "stores"
-            content = "pixels"
+        kind = KINDS.find(self.kind)
+        if kind is not None:
+            counted = f"{self.n_scans:,} {kind.items}"
+            store = kind.files
+            content = kind.content
         read = f"table and {store}, not the {content}"
         if self.deep:
             read = f"table, {store} and {content}"
@@ -155,7 +153,7 @@ def check(
     channels: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
     measures: MeasureDataSettings | None = None,
-    kind: Literal["volumes", "images", "measures"] | None = None,
+    kind: str | None = None,
     deep: bool = True,
     phi: bool = False,
     write_good: str | Path | None = None,
@@ -163,7 +161,7 @@ def check(
     n_workers: int = 2,
     progress: Progress | bool | None = None,
 ) -> CheckReport:
-    """Check a table of scans, of natural images, or of people with measures, and their data.
+    """Check a table of scans, of other images, or of people with measures, and their data.
 
     Parameters
     ----------
@@ -205,16 +203,16 @@ def check(
     }
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
     readable = cohort.subset(rows)
-    is_images = _holds_images(cohort)
+    sample_kind = _other_kind_of(cohort)
+    kind_name = "volumes"
     summary = summarise(cohort)
     found = None
     n_unprepared = 0
-    if is_images:
-        warnings = (
-            inspect_images(readable, problems, deep=deep, progress=progress)
-            if rows
-            else cohort.warnings
-        )
+    if sample_kind is not None:
+        kind_name = sample_kind.name
+        warnings = cohort.warnings
+        if rows:
+            warnings = sample_kind.inspect(readable, problems, deep=deep, progress=progress)
     else:
         how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
         warnings, n_unprepared = _inspect_scans(inspection, rows, deep=deep, **how)
@@ -226,14 +224,14 @@ def check(
         _write_good(good, inspection)
     return CheckReport(
         cohort,
-        kind="images" if is_images else "volumes",
+        kind=kind_name,
         problems=problems,
         warnings=warnings,
         summary=summary,
         deep=deep,
         phi=found,
         good=good,
-        recipe=recipe_for(cohort.table, kind="images" if is_images else "volumes").words,
+        recipe=recipe_for(cohort.table, kind=kind_name).words,
         n_unprepared=n_unprepared,
     )
 
@@ -315,38 +313,30 @@ def _write_good(good: Path, inspection: Inspection) -> None:
     write_rows(good, kept, root=inspection.cohort.root)
 
 
-def _holds_images(cohort: Cohort) -> bool:
-    return any(is_image_path(str(path)) for path in cohort.table["path"])
+def _other_kind_of(cohort: Cohort) -> SampleKind | None:
+    """Return the kind of a cohort's samples; None for scans and for people with measures."""
+    for path in cohort.table.get("path", ()):
+        address = address_of(str(path))
+        if address is not None:
+            return KINDS.find(address.kind)
+    return None
 
 
 def summarise(cohort: Cohort) -> pd.DataFrame:
-    """Return counts for each site of scans, or each split of natural images, and for all in the last row."""
+    """Count scans of each site, or other samples of each part, and in the last row all."""
+    sample_kind = _other_kind_of(cohort)
     table = cohort.table
-    images = "path" in table and _holds_images(cohort)
-    by = "split" if images else "site"
+    if sample_kind is not None:
+        return sample_kind.summarise(table)
     parts = {}
-    if by in table and table[by].notna().any():
-        parts = {str(name): part for name, part in table.groupby(by)}
-        if images:
-            parts = {name: parts[name] for name in [*SPLITS, *parts] if name in parts}
-        elif table[by].isna().any():
-            parts["site n/a"] = table[table[by].isna()]
-    count = _count_images if images else _count_scans
-    return pd.DataFrame(
-        [count(part, table) for part in [*parts.values(), table]], index=[*parts, "all"]
-    )
-
-
-def _count_images(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
-    if "label" not in whole:
-        return {"images": len(part)}
-    n = part["label"].value_counts()
-    return {
-        "images": len(part),
-        "classes": len(n),
-        "smallest class": n.min(),
-        "largest class": n.max(),
-    }
+    if "site" in table and table["site"].notna().any():
+        parts = {str(name): part for name, part in table.groupby("site")}
+        if table["site"].isna().any():
+            parts["site n/a"] = table[table["site"].isna()]
+    counts = []
+    for scans in [*parts.values(), table]:
+        counts.append(_count_scans(scans, table))
+    return pd.DataFrame(counts, index=[*parts, "all"])
 
 
 def _count_scans(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +14,13 @@ from neurocontrast.commands.written import Written
 from neurocontrast.config import AnyConfig, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.columns import Where
+from neurocontrast.data.kinds import KINDS
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.sources import AnySource, RegionalMeasures, source_of_run
+from neurocontrast.data.sources import RegionalMeasures, Source, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.documents.document import content_of
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
+from neurocontrast.documents.info import FlowStep
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.readers import (
     Reading,
@@ -98,7 +99,7 @@ def embed(
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
     readers, described = load_readers(folder, settings.embedding)
     given = None if transforms is None else Compose(transforms)
-    listings: list[Reading[AnySource]] = []
+    listings: list[Reading[Source]] = []
     for reader in readers:
         source = source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
         listed = source.read_cohort(participants, images_root=images_root)
@@ -109,7 +110,11 @@ def embed(
     for warning in warnings_of(listings):
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
-    if settings.data.where and not settings.embedding.where and settings.data.kind != "images":
+    if (
+        settings.data.where
+        and not settings.embedding.where
+        and KINDS.find(settings.data.kind) is None
+    ):
         progress.warning(
             f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
         )
@@ -159,7 +164,7 @@ def embed(
     return EmbeddingsTable(target)
 
 
-def _allowed_missing(readings: Sequence[Reading[AnySource]]) -> dict[str, float]:
+def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
     """Return the share of measures that may be missing, where a run allowed another one."""
     for reading in readings:
         source = reading.source
@@ -169,8 +174,8 @@ def _allowed_missing(readings: Sequence[Reading[AnySource]]) -> dict[str, float]
 
 
 def _leave_out(
-    listings: Sequence[Reading[AnySource]], where: Where, progress: Progress
-) -> tuple[list[Reading[AnySource]], pd.DataFrame]:
+    listings: Sequence[Reading[Source]], where: Where, progress: Progress
+) -> tuple[list[Reading[Source]], pd.DataFrame]:
     """Prepare the selected scans, and leave out the scans unusable by a source that skips."""
     usable = []
     tables = []
@@ -183,8 +188,8 @@ def _leave_out(
     return [replace(reading, cohort=without(reading.cohort, names)) for reading in usable], skipped
 
 
-def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
-    """Return how many scans and subjects were listed, and how many were left out for what reason."""
+def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[FlowStep]:
+    """Count the scans and subjects that were listed, and that were left out, by reason."""
     unchosen = without(listed, set(chosen.names()))
     unreadable = without(chosen, set(read.names()))
     steps = [
@@ -192,13 +197,10 @@ def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
         ("excluded", unchosen, "not selected by embedding.where"),
         ("excluded", unreadable, "cannot be used (data.skip_unreadable)"),
     ]
-    return [
-        {
-            "step": step,
-            "n_scans": len(rows),
-            "n_subjects": rows.table["subject_id"].nunique(),
-            "reason": reason,
-        }
-        for step, rows, reason in steps
-        if len(rows)
-    ]
+    flow = []
+    for step, rows, reason in steps:
+        if len(rows):
+            n_subjects = int(rows.table["subject_id"].nunique())
+            counted = FlowStep(step=step, n_scans=len(rows), n_subjects=n_subjects, reason=reason)
+            flow.append(counted)
+    return flow

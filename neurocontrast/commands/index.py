@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.indexing import Index, SiteFrom, index_scans
+from neurocontrast.data.indexing import Index, IndexSettings, SiteFrom, index_scans
 from neurocontrast.data.measures.joining import (
     measures_of_table,
     record_of_table,
@@ -120,9 +120,7 @@ def index(
     place = root_of(places)
     tables = places * (len(places) > 1)
     people = [Path(path).expanduser() for path in phenotypes]
-    found = index_scans(
-        place,
-        tables=tables,
+    settings = IndexSettings(
         layout=layout,
         phenotypes=people,
         id_column=id_column,
@@ -130,8 +128,8 @@ def index(
         choose=choose,
         keep=keep,
         skip=skip,
-        progress=progress,
     )
+    found = index_scans(place, settings, tables=tables, progress=progress)
     folder = place
     if not place.is_dir():
         folder = place.parent

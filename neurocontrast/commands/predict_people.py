@@ -11,14 +11,23 @@ import pandas as pd
 
 from neurocontrast.commands.predicting import PeoplePredictions, Request, tell_rows
 from neurocontrast.data.listing import AnyTable, place_of
+from neurocontrast.documents.document import Json
 from neurocontrast.documents.embeddings import feature_names
+from neurocontrast.documents.environment import Environment
+from neurocontrast.documents.predicted import (
+    ErrorOfAge,
+    PeopleCounts,
+    PeoplePredictionsRecord,
+    TrainingSize,
+    WeightsProbeRecord,
+)
 from neurocontrast.evaluation.fit.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.rows import Floats
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.progress import Progress
-from neurocontrast.provenance import CONTENT, Description, describe_environment
-from neurocontrast.runs.incoming import OpenedRun
+from neurocontrast.provenance import CONTENT, describe_environment
+from neurocontrast.runs.incoming import OpenedRun, record_failures
 from neurocontrast.runs.labels import Labels, people_of, read_cells, truths_of
 from neurocontrast.runs.outside import Reasons, find_reasons, n_missing, percentiles_of
 from neurocontrast.runs.people import (
@@ -26,6 +35,7 @@ from neurocontrast.runs.people import (
     Calibration,
     Predicted,
     WeightsFolder,
+    WeightsProbe,
     predict_scores,
     targets_of,
 )
@@ -57,7 +67,7 @@ def predict_people(
     probes: list[Path],
     request: Request,
     *,
-    on_scan: Callable[[Description], None] | None,
+    on_scan: Callable[[Json], None] | None,
     progress: Progress,
 ) -> PeoplePredictions:
     """Predict people's measures or scans by probes of weights; see `neurocontrast.predict`."""
@@ -82,20 +92,18 @@ def predict_people(
     reasons = find_reasons(predicted, percentiles, ages)
     columns = _Columns(predicted, zero_shot, calibrations, is_calibrated_on, percentiles)
     table = columns.table(reasons)
-    about = _describe(predicted, table, reasons, calibrations, place_of(request.people).name)
-    about["environment"] = describe_environment()
-    about["licence"] = opened.info.run.licence
-    about["encoder"] = opened.info.encoder_digest
-    about["warnings"] = [*dict.fromkeys(warnings), *_doubts(predicted, table)]
-    for warning in about["warnings"]:
+    warnings = [*dict.fromkeys(warnings), *_doubts(predicted, table)]
+    source = place_of(request.people).name
+    record = _describe(predicted, table, reasons, calibrations, warnings, source)
+    for warning in warnings:
         progress.warning(warning)
     if request.features:
         table = pd.concat([table, _features_of(predicted)], axis=1)
     if request.out is not None:
-        write_table_with_json(request.out, table, about)
+        write_table_with_json(request.out, table, record.content())
     tell_rows(table, on_scan)
-    lines = _summarise(about, calibrations, weights)
-    return PeoplePredictions(table, about, lines, request.out)
+    lines = _summarise(record, calibrations, weights)
+    return PeoplePredictions(table, record, lines, request.out)
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
@@ -170,7 +178,7 @@ def _calibrate(
             probe.fitted.kind,
         )
         predicted.scores[target] = shift_scores(scores, sites, shifts, probe.fitted.kind)
-        calibration = Calibration.of_shifts(probe, shifts)
+        calibration = Calibration(probe, shifts)
         moved = calibration.moved_sites()
         people = sites.astype(str) + "\0" + tidy["subject_id"].astype(str)
         is_used |= sites.isin(moved) & people.isin(people[is_labelled])
@@ -275,50 +283,57 @@ def _describe(
     table: pd.DataFrame,
     reasons: Reasons,
     calibrations: list[Calibration],
+    warnings: list[str],
     source: str,
-) -> Description:
+) -> PeoplePredictionsRecord:
     """Describe predictions for the JSON file beside their table."""
     probes = {}
     for probe in predicted.weights.probes:
-        fitted = probe.fitted
-        probes[fitted.target] = {
-            "kind": fitted.kind,
-            "classes": list(fitted.classes),
-            "name": fitted.name,
-            "strength": fitted.strength,
-            "threshold": fitted.threshold,
-            "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on) or None},
-            "expected": None,
-        }
-        if probe.expected is not None:
-            probes[fitted.target]["expected"] = probe.expected.model_dump(mode="json")
-    failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
-    by_target = {}
+        probes[probe.fitted.target] = _describe_probe(probe)
+    shifts = {}
     for calibration in calibrations:
-        sites = {}
-        for site, (n_people, shift) in calibration.by_site.items():
-            sites[site] = {"n_subjects": n_people, "shift": shift}
-        by_target[calibration.probe.fitted.target] = sites
-    return {
-        "format": 1,
-        "weights": predicted.weights.folder.name,
-        "probes": probes,
-        "n": {"people": len(table), "failed": len(failed), "outside": int(table["outside"].sum())},
-        "reasons": dict(reasons.counts),
-        "scans": {
-            "source": source,
-            "n_failed": len(failed),
-            "failed": failed.to_dict("records"),
-        },
-        "ages_learned_from": predicted.weights.ages,
-        "calibration": by_target or None,
-        "error_of_age": _error_of_age(predicted, table),
-        "simulated": predicted.incoming.cohort.simulated,
-    }
+        shifts[calibration.target] = calibration.record()
+    failures = record_failures(source, table)
+    incoming = predicted.incoming
+    ages = None
+    if predicted.weights.ages is not None:
+        ages = list(predicted.weights.ages)
+    return PeoplePredictionsRecord(
+        format=1,
+        weights=predicted.weights.folder.name,
+        probes=probes,
+        n=PeopleCounts(
+            people=len(table), failed=failures.n_failed, outside=int(table["outside"].sum())
+        ),
+        reasons=dict(reasons.counts),
+        scans=failures,
+        ages_learned_from=ages,
+        calibration=shifts or None,
+        error_of_age=_error_of_age(predicted, table),
+        simulated=incoming.cohort.simulated,
+        environment=Environment.model_validate(describe_environment()),
+        licence=incoming.info.run.licence,
+        encoder=incoming.info.encoder_digest,
+        warnings=warnings,
+    )
 
 
-def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> dict[str, float | int] | None:
-    """Return the mean absolute error of age, of people who are a test: neither learned from nor labelled."""
+def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
+    """Describe a probe of weights, with its expected error."""
+    fitted = probe.fitted
+    return WeightsProbeRecord(
+        kind=fitted.kind,
+        classes=list(fitted.classes),
+        name=fitted.name,
+        strength=fitted.strength,
+        threshold=fitted.threshold,
+        n_trained_on=TrainingSize(scans=fitted.n_scans, subjects=len(fitted.trained_on) or None),
+        expected=probe.expected,
+    )
+
+
+def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | None:
+    """Return the mean absolute error of age of people neither learned from nor labelled."""
     if AGE not in table or AGE not in predicted.scores:
         return None
     errors = (table[f"predicted_{AGE}"] - table[AGE]).abs()
@@ -327,7 +342,8 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> dict[str, float 
         is_test &= ~table["calibrated_on"]
     if not is_test.any():
         return None
-    return {"n_people": int(is_test.sum()), "mean_absolute": float(errors[is_test].mean())}
+    mean = float(errors[is_test].mean())
+    return ErrorOfAge(n_people=int(is_test.sum()), mean_absolute=mean)
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
@@ -353,13 +369,13 @@ def _people(n_people: int) -> str:
 
 
 def _summarise(
-    about: Description, calibrations: list[Calibration], weights: WeightsFolder
+    record: PeoplePredictionsRecord, calibrations: list[Calibration], weights: WeightsFolder
 ) -> list[str]:
     """Return the summary for people, line by line."""
-    n_predicted = about["n"]["people"] - about["n"]["failed"]
-    targets = " and ".join(about["probes"])
+    n_predicted = record.n.people - record.n.failed
+    targets = " and ".join(record.probes)
     title = f"{targets} predicted for {_people(n_predicted)}"
-    title += f"; {about['n']['outside']:,} lie outside of the people learned from (why_outside)"
+    title += f"; {record.n.outside:,} lie outside of the people learned from (why_outside)"
     lines = [title]
     for calibration in calibrations:
         lines += calibration.lines()
@@ -369,10 +385,10 @@ def _summarise(
             sentence = probe.expected.sentence(0)
             if sentence:
                 lines.append(f"{probe.fitted.target}: {sentence}")
-    measured = about["error_of_age"]
+    measured = record.error_of_age
     if measured is not None:
         lines.append(
-            f"age of {_people(measured['n_people'])} here who gave no label and were not learned from: mean absolute "
-            f"error {measured['mean_absolute']:.1f} years"
+            f"age of {_people(measured.n_people)} here who gave no label and were not learned "
+            f"from: mean absolute error {measured.mean_absolute:.1f} years"
         )
     return lines

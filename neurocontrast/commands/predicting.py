@@ -12,9 +12,11 @@ import pandas as pd
 
 from neurocontrast.commands.written import Written
 from neurocontrast.config import AnyConfig
-from neurocontrast.data.listing import AnyTable
-from neurocontrast.provenance import Description
-from neurocontrast.reporting.wording import number_text
+from neurocontrast.data.listing import AnyTable, read_table
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.predicted import PeoplePredictionsRecord, ProbePredictionsRecord
+from neurocontrast.reading import read_json
+from neurocontrast.reporting.wording import count_text, number_text
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,34 @@ class Request:
     overwrite: bool
 
 
+class Predictions(Written):
+    """The table of predictions, which `table` reads."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The predictions, one row a scan."""
+        return read_table(self.location, na_values=["", "n/a"])
+
+    @property
+    def record(self) -> ProbePredictionsRecord:
+        """Content of the JSON file beside the table."""
+        path = self.location.with_suffix(".json")
+        return ProbePredictionsRecord.of(read_json(path), path)
+
+    def summary(self) -> str:
+        """Describe how many scans were predicted, lie outside, and failed."""
+        record = self.record
+        n_predicted = record.n.scans - record.n_failed
+        title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
+        if record.outlyingness is not None:
+            n_outside = record.outlyingness.n_outside
+            title += f", {n_outside:,} of them outside the training distribution"
+        lines = [title, *describe_calibration(record)]
+        if record.n_failed:
+            lines.append(f"failed: {count_text(record.n_failed, 'scan')}")
+        return "\n".join(lines)
+
+
 class PeoplePredictions(Written):
     """Hold predictions of people, the record of their making, and their file, if one was written.
 
@@ -39,7 +69,7 @@ class PeoplePredictions(Written):
     ----------
     table : DataFrame
         One row a person.
-    about : dict
+    record : PeoplePredictionsRecord
         Content of the JSON file beside the table.
     lines : sequence of str
         Summary for people.
@@ -50,14 +80,14 @@ class PeoplePredictions(Written):
     def __init__(
         self,
         table: pd.DataFrame,
-        about: Description,
+        record: PeoplePredictionsRecord,
         lines: list[str],
         location: Path | None = None,
     ) -> None:
         if location is not None:
             super().__init__(location)
         self.table = table
-        self.about = about
+        self.record = record
         self._lines = lines
 
     def __repr__(self) -> str:
@@ -69,25 +99,24 @@ class PeoplePredictions(Written):
         return "\n".join(self._lines)
 
 
-def describe_calibration(about: Description) -> list[str]:
-    """List by how much `calibrate` moved each site, and from how many people.
-
-    `about` is the content of the JSON file beside the predictions.
-    """
-    lines = []
-    for site, shift in (about.get("calibration") or {}).get("by_site", {}).items():
-        people = f"{shift['n_subjects']} labelled people"
-        if shift["shift"] is None:
+def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
+    """List by how much `calibrate` moved each site, and from how many people."""
+    lines = list[str]()
+    if record.calibration is None:
+        return lines
+    for site, shift in record.calibration.by_site.items():
+        people = f"{shift.n_subjects} labelled people"
+        if shift.shift is None:
             lines.append(f"not calibrated: site {site}, {people} are not enough")
             continue
-        size = number_text(shift["shift"], signed=True)
-        if about["kind"] != "continuous":
+        size = number_text(shift.shift, signed=True)
+        if record.kind != "continuous":
             size += " in log-odds"
         lines.append(f"calibrated: site {site} moved by {size}, learned from {people}")
     return lines
 
 
-def tell_rows(table: pd.DataFrame, on_scan: Callable[[Description], None] | None) -> None:
+def tell_rows(table: pd.DataFrame, on_scan: Callable[[Json], None] | None) -> None:
     """Call a function with each row of a table as a JSON object."""
     if on_scan is None:
         return

@@ -15,12 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from neurocontrast.cells import is_missing
 from neurocontrast.commands.qc_measures import compare_measures
+from neurocontrast.data.addresses import address_of
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_table, write_rows
 from neurocontrast.data.measures.inspecting import is_of_measures
-from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.quality import warn_of_headers
@@ -253,9 +253,10 @@ def _refuse_other_images(cohort: Cohort) -> None:
     for name, path, grey in zip(
         cohort.names(), cohort.table["path"], cohort.paths_in("gm"), strict=True
     ):
-        if is_image_path(str(path)):
+        address = address_of(str(path))
+        if address is not None:
             problems.add(
-                "qc measures scans of brains, and this is an image of a store",
+                f"qc measures scans of brains, and this is {address.sample}",
                 column="path",
                 name=name,
             )

@@ -10,7 +10,7 @@ import pandas as pd
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.listing import read_table
 from neurocontrast.display import as_progress
-from neurocontrast.documents.comparison import FILE, read_comparison
+from neurocontrast.documents.comparison import FILE, ComparisonRecord, read_comparison
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
@@ -45,9 +45,14 @@ class ComparisonResult(WrittenFigures):
         """Difference of every metric of each model from the reference, with its p-values."""
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
+    @property
+    def record(self) -> ComparisonRecord:
+        """Content of ``comparison.json``: target, models and settings."""
+        return read_comparison(self.location)
+
     def summary(self) -> str:
         """Describe the differences from the reference, with their intervals."""
-        record = read_comparison(self.location)
+        record = self.record
         table = self.table
         title = f"difference [{level_text(record.confidence_level)} interval]"
         shown = table[["metric", "model"]].assign(

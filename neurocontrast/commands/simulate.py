@@ -1,10 +1,9 @@
-"""Write a cohort of simulated brains, or a data set of natural images, as files and a table."""
+"""Write a cohort of simulated brains as files and a table."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError
@@ -57,47 +56,4 @@ def simulate(
     )
     with atomic_folder(target) as temporary:
         write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
-    return target / "participants.tsv"
-
-
-def prepare_images(
-    out: str | os.PathLike[str],
-    settings: ImagesSettings | None = None,
-    *,
-    overwrite: bool = False,
-    progress: Progress | bool | None = None,
-    **changes: Any,
-) -> Path:
-    """Decode a data set of natural images into a folder, and return the path of its ``participants.tsv``.
-
-    Parameters
-    ----------
-    out : path
-        Folder to make; ``images.json`` in it says what the images were made from.
-    settings : ImagesSettings, optional
-        Images to prepare; by default scikit-learn's digits.
-    overwrite : bool
-        Replace an earlier data set in `out`.
-    progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
-    **changes
-        Any field of `ImagesSettings`, in place of that of `settings`.
-
-    Examples
-    --------
-    >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
-    """
-    from neurocontrast.data.natural.preparing import write_images
-    from neurocontrast.data.natural.store import RECORD_NAME
-
-    given = {} if settings is None else settings.model_dump()
-    progress = as_progress(progress)
-    chosen = settings_from(ImagesSettings, given | changes, source="images")
-    target = Path(out).absolute()
-    check_output_folder(
-        target, overwrite=overwrite, marker=RECORD_NAME, what="a prepared data set of images"
-    )
-    with atomic_folder(target) as temporary:
-        write_images(chosen, temporary, progress=progress)
     return target / "participants.tsv"

@@ -15,10 +15,7 @@ from pydantic import (
 
 from neurocontrast.config.extending import EXTENDS
 from neurocontrast.data.settings import (
-    AnyDataSettings,
     DataSettings,
-    ImageDataSettings,
-    ImagesSettings,
     MeasureDataSettings,
     MeasureTableSettings,
 )
@@ -29,9 +26,12 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.losses.registry import models_of_losses, read_objective
+from neurocontrast.natural.augment import ImageAugmentSettings
+from neurocontrast.natural.settings import DEFAULTS as DEFAULTS_OF_IMAGES
+from neurocontrast.natural.settings import ImageDataSettings, ImagesSettings
 from neurocontrast.settings import KindsInSchema, Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
-from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings
+from neurocontrast.transforms import AugmentSettings, MeasureAugmentSettings
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
@@ -79,7 +79,7 @@ _AUGMENT: dict[str, type[Settings]] = {
     "measures": MeasureAugmentSettings,
 }
 _Data = Annotated[
-    AnyDataSettings,
+    DataSettings | ImageDataSettings | MeasureDataSettings,
     PlainValidator(partial(_of_kind, kinds=_DATA)),
     SerializeAsAny(),
     KindsInSchema("kind", lambda: _DATA, is_required=False),
@@ -101,13 +101,8 @@ DEFAULT_OBJECTIVE = {
     ],
 }
 
-_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
-    "images": {
-        "augment": {"kind": "images"},
-        "encoder": {"name": "resnet18"},
-        "training": {"probe_columns": ["label"]},
-        "objective": {"loss": "ntxent"},
-    },
+_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    "images": DEFAULTS_OF_IMAGES,
     "measures": {
         "augment": {"kind": "measures"},
         "encoder": {"name": "mlp", "projection": [64]},

@@ -1,21 +1,20 @@
-"""Scans and their table: a validated cohort, a dataset of preprocessed images, and the cache between them."""
+"""Table of scans, dataset of preprocessed images, and the cache between them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.data.cohort import Cohort, Kind, read_cohort
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.data.cache import VolumeCache
-    from neurocontrast.data.datasets import CohortDataset, ImageDataset
+    from neurocontrast.data.cohort import Cohort, Kind, read_cohort
+    from neurocontrast.data.datasets import CohortDataset
     from neurocontrast.data.measures.joining import read_measures
 
 __all__ = [
     "Cohort",
     "CohortDataset",
-    "ImageDataset",
     "Kind",
     "VolumeCache",
     "read_cohort",
@@ -27,7 +26,8 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "cache": ["VolumeCache"],
-        "datasets": ["CohortDataset", "ImageDataset"],
+        "cohort": ["Cohort", "Kind", "read_cohort"],
+        "datasets": ["CohortDataset"],
         "measures.joining": ["read_measures"],
     },
 )

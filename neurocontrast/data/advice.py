@@ -1,4 +1,4 @@
-"""Advice of a recipe to begin with: one rule, by the content of a table and its number of people.
+"""Advice on the recipe to begin with, by the content of a table and its number of people.
 
 `check`, `doctor`, `qc` and the lines "Next" of the command line give this advice, and the tables of
 the documentation say the same (docs/choosing.md).
@@ -14,22 +14,22 @@ Content = Literal["images", "measures", "maps", "brains"]
 """Samples of a table: natural images, regional measures, maps of tissue or brains."""
 
 MANY_PEOPLE = 1000
-"""People from which on a large network is suited."""
+"""Number of people from which a large network is advised."""
 FEW_PEOPLE = 100
-"""Fewer people than these have regional measures learned by their principal components."""
+"""Number of people below which regional measures are reduced to principal components."""
 MANY_SITES = 5
-"""Sites from which on each of five encoders can be trained without some of them."""
+"""Number of sites from which five encoders, each without some of the sites, are advised."""
 FEWEST_PEOPLE = 10
-"""Of fewer people nothing is learned, and no number of components is advised."""
+"""Number of people below which no number of components is advised, since nothing is learned."""
 _COMPONENTS = {"measures_linear": 120, "tissue_linear": 60, "tissue_discriminants": 60}
-"""Components of the linear recipes, which must be fewer than people."""
+"""Number of components of the linear recipes; a table must have more people."""
 _METADATA = ("age", "sex")
 _MAPS = ("gm", "wm", "csf")
 
 
 @dataclass(frozen=True)
 class TableContent:
-    """The facts of a table that decide about the recipe."""
+    """Facts of a table that decide about the recipe."""
 
     content: Content
     n_people: int
@@ -41,26 +41,26 @@ class TableContent:
 
     @property
     def has_metadata(self) -> bool:
-        """Whether age and sex are there, which the kernels of the recipes compare."""
+        """Whether the table has age and sex, which the kernels of the recipes compare."""
         return self.columns.issuperset(_METADATA)
 
     @property
     def is_enough_for_measures(self) -> bool:
-        """Whether a network of regional measures has people and metadata to learn from."""
+        """Whether a network of regional measures has enough people, and their metadata."""
         return self.has_metadata and self.n_people >= FEW_PEOPLE
 
     @property
     def has_imitations(self) -> bool:
-        """Whether all maps are there, of three scans a person, as with imitated acquisitions."""
+        """Whether the table has all maps, of three scans a person, as with imitated scanners."""
         return self.columns.issuperset(_MAPS) and self.n_scans >= 3 * self.n_people
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A recipe and its tables; the first rule that holds is the advice."""
+    """Recipe and the tables that it is for; the first rule that holds is the advice."""
 
     when: str
-    """The tables, as the documentation says it."""
+    """Description of the tables, in the words of the documentation."""
     recipe: str
     because: str
     holds: Callable[[TableContent], bool]
@@ -122,21 +122,21 @@ RULES = (
         lambda table: table.n_people >= MANY_PEOPLE,
     ),
 )
-"""The rules, in their order."""
+"""Rules of advice, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The recipe to begin with, and the settings that the table needs beside the recipe."""
+    """Recipe to begin with, and the settings that the table needs beside the recipe."""
 
     recipe: str
     because: str
     settings: tuple[str, ...] = ()
-    """As they follow ``--set``."""
+    """Settings in the form that ``--set`` takes."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that follow ``--config``."""
+        """Words that follow ``--config`` on the command line."""
         words = [self.recipe]
         for setting in self.settings:
             words += ["--set", setting]
@@ -144,7 +144,7 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Choose the recipe to begin with, by the first of `RULES` that holds, and its settings."""
+    """Choose the recipe by the first of `RULES` that holds, and its settings."""
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:
@@ -159,7 +159,7 @@ def advise(table: TableContent) -> Advice:
 
 
 def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
-    """Advise on a cohort's table, whose samples are of the `kind` that ``data.kind`` names."""
+    """Advise on a cohort's table; `kind` is the value of ``data.kind``."""
     filled = (table.notna() & (table.astype(str) != "")).any()
     columns = frozenset(table.columns[filled].astype(str))
     n_people = int(table["subject_id"].nunique())
@@ -171,7 +171,7 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 
 
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
-    """Name the samples of a table by the kind of its data, and by its columns."""
+    """Return the content of a table, by the kind of its data and by its columns."""
     if kind == "images":
         return "images"
     if kind == "measures":

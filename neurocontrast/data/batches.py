@@ -1,4 +1,4 @@
-"""Batches of a dataset, read ahead of the computation that needs them."""
+"""Batches of a dataset, read in threads ahead of the computation that needs them."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -12,38 +12,41 @@ import numpy.typing as npt
 import torch
 
 _BATCHES_AHEAD = 2
+"""Number of batches that are read ahead."""
 
 Batches: TypeAlias = Generator[tuple[torch.Tensor, torch.Tensor], None, None]
-"""Rows (n,) and volumes (n, 1, D, H, W), batch by batch; closing it ends the reading."""
+"""Row numbers (n,) and images (n, C, D, H, W), batch by batch; closing it ends the reading."""
+Sample: TypeAlias = dict[str, Any]
+"""Image of a scan under the key ``image``, and the scan's metadata by column."""
 
 
 class Images(Protocol):
-    """A source of batches: `CohortDataset`, or any object with these methods."""
+    """Samples to read in batches: a `CohortDataset`, or any object with these methods."""
 
     def __len__(self) -> int:
         """Return the number of scans."""
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> Sample:
         """Return ``{"image": Tensor (C, D, H, W), …}``."""
 
 
 @runtime_checkable
 class ImagesInPlace(Protocol):
-    """Images that are read straight into the memory of a batch, in the precision of the cache."""
+    """Images that are read into the memory of a batch, in the precision of the cache."""
 
     image_shape: tuple[int, ...]
     image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read one volume into an array of `image_shape` and `image_dtype`."""
+        """Read the image at `index` into an array of `image_shape` and `image_dtype`."""
 
 
 @runtime_checkable
 class ImagesInMemory(Protocol):
-    """Samples that are at hand without a file to read, such as tables of measures."""
+    """Samples in memory, without a file to read, such as tables of measures."""
 
     def batch(self, rows: Sequence[int]) -> npt.NDArray[Any]:
-        """Return the samples of some rows, one after the other, as an array of their own."""
+        """Return a new array with the samples of some rows."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,13 @@ class PairedImages:
     def __len__(self) -> int:
         return len(self.first)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> Sample:
         """Return ``{"image": (sample of the first kind, sample of the second)}``."""
         return {"image": (self.first[index]["image"], self.second[index]["image"])}
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Divide rows, in their order, into batches whose sizes differ by at most one and do not exceed `batch_size`.
+    """Divide rows, in their order, into batches of at most `batch_size` rows and near-equal sizes.
 
     No batch has a single row, which has no negatives: an odd row left over by a `batch_size` of 2
     is in a batch of 3.
@@ -71,28 +74,20 @@ def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list
     if n_rows == 0:
         return []
     n_batches = max(1, min(-(-n_rows // batch_size), n_rows // 2))
-    return [part.tolist() for part in np.array_split(np.asarray(rows, dtype=np.int64), n_batches)]
+    batches = np.array_split(np.asarray(rows, dtype=np.int64), n_batches)
+    return [batch.tolist() for batch in batches]
 
 
 def read_batches(
     images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1
 ) -> Batches:
-    """Yield the batches in their order, read by threads while the caller computes on the one before.
+    """Yield batches in their order, read by threads while the caller computes on earlier ones.
 
     Samples of `ImagesInMemory` need no reading and no thread. Images of `ImagesInPlace` stay in the
-    precision they are kept in (`Encoder` and `TwoViews` widen them on their device).
+    precision of the cache (`Encoder` and `TwoViews` widen them on their device).
     """
     if isinstance(images, PairedImages):
-        batches = list(batches)
-        halves = [
-            read_batches(half, batches, n_readers=n_readers)
-            for half in (images.first, images.second)
-        ]
-        try:
-            yield from map(_paired, *halves)
-        finally:
-            for half in halves:
-                half.close()
+        yield from _read_pairs(images, list(batches), n_readers=n_readers)
         return
     if isinstance(images, ImagesInMemory):
         for rows in batches:
@@ -100,20 +95,31 @@ def read_batches(
         return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)
-    waiting: deque[tuple[Any, ...]] = deque()
+    waiting: deque[_Reading] = deque()
     try:
         while True:
-            waiting.extend(
-                _asked(pool, images, rows)
-                for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting))
-            )
+            for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)):
+                waiting.append(_start_reading(pool, images, rows))
             if not waiting:
                 return
-            # No name here may refer to the batch while the caller has it: its memory would be kept
+            # No name may refer to the batch while the caller has it: its memory would be kept
             # longer.
-            yield _stacked(*waiting.popleft())
+            yield waiting.popleft().batch()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _read_pairs(
+    images: PairedImages, batches: Sequence[Sequence[int]], *, n_readers: int
+) -> Generator[tuple[Any, Any], None, None]:
+    """Yield batches of pairs: rows, and samples of the first and of the second kind."""
+    first = read_batches(images.first, batches, n_readers=n_readers)
+    second = read_batches(images.second, batches, n_readers=n_readers)
+    try:
+        yield from map(_paired, first, second)
+    finally:
+        first.close()
+        second.close()
 
 
 def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -122,30 +128,30 @@ def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
     return first[0], (first[1], second[1])
 
 
-def _asked(
-    pool: ThreadPoolExecutor, images: Images, rows: Sequence[int]
-) -> tuple[Sequence[int], npt.NDArray[Any] | None, list[Future[Any]]]:
-    """Ask for the volumes of a batch: straight into its memory, or one by one to be stacked."""
+@dataclass(frozen=True)
+class _Reading:
+    """Batch that threads read: rows, memory if images are read in place, and tasks."""
+
+    rows: Sequence[int]
+    array: npt.NDArray[Any] | None
+    tasks: list[Future[Any]]
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Wait for all images, and return row numbers and images."""
+        items = [task.result() for task in self.tasks]
+        if self.array is not None:
+            volumes = torch.from_numpy(self.array)
+        else:
+            volumes = torch.stack([item["image"] for item in items])
+        return torch.tensor(self.rows), volumes
+
+
+def _start_reading(pool: ThreadPoolExecutor, images: Images, rows: Sequence[int]) -> _Reading:
+    """Start to read a batch: into its memory, or image by image to be stacked."""
     if not isinstance(images, ImagesInPlace):
-        return rows, None, [pool.submit(images.__getitem__, int(row)) for row in rows]
+        return _Reading(rows, None, [pool.submit(images.__getitem__, int(row)) for row in rows])
     array = np.empty((len(rows), *images.image_shape), images.image_dtype)
-    return (
-        rows,
-        array,
-        [
-            pool.submit(images.read_into, part, int(row))
-            for part, row in zip(array, rows, strict=True)
-        ],
-    )
-
-
-def _stacked(
-    rows: Sequence[int], array: npt.NDArray[Any] | None, parts: list[Future[Any]]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    read = [part.result() for part in parts]
-    volumes = (
-        torch.from_numpy(array)
-        if array is not None
-        else torch.stack([item["image"] for item in read])
-    )
-    return torch.tensor(rows), volumes
+    tasks = []
+    for target, row in zip(array, rows, strict=True):
+        tasks.append(pool.submit(images.read_into, target, int(row)))
+    return _Reading(rows, array, tasks)

@@ -1,4 +1,4 @@
-"""Preprocessed volumes on disk: made once, never served stale."""
+"""Cache of preprocessed volumes on disk: made once, and made again when the scan changes."""
 
 import contextlib
 import errno
@@ -6,17 +6,17 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from isal import isal_zlib
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from neurocontrast.data.entries import Entry, checksum, content_of, header_of, signature_of
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
@@ -26,73 +26,60 @@ from neurocontrast.reading import check_content
 from neurocontrast.transforms.contents import noting_contents
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, apply, voxels_of
-from neurocontrast.transforms.loading import content_of_scan
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk that is full."""
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
-"""A folder that may not be written, or that another process or host has just removed."""
-_HEADER_BYTES = 65_536
+"""Errors of a folder that may not be written, or that another process or host has removed."""
 _CONTENT = "content"
 """Key of an entry's header with the digests of the voxels of its files."""
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
-"""What is done to each scan before it is kept."""
-
-Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""The volume (C, D, H, W) and the affine (4, 4) of a scan."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A preprocessed scan and its source files."""
-
-    parts: Parts
-    """Empty where only the header of an entry was read."""
-    source: tuple[int, ...]
-    """Signature of the files."""
-    content: str | None
-    """Digests of the voxels of the files, separated by spaces; "" where one cannot be read, None in
-    an entry of an earlier version."""
+"""Transforms of each scan before its volume is kept."""
 
 
 class CacheFullError(DataError):
-    """The disk of the cache is full; no other scan can be kept either."""
+    """Error when the disk of the cache is full, and no other scan can be kept."""
 
     exit_code = 1
 
 
 def default_cache_folder() -> Path:
-    """Return the folder used where ``data.cache_dir`` is null: ``$XDG_CACHE_HOME/neurocontrast`` or ``~/.cache/…``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    """Return the folder for ``data.cache_dir: null``.
+
+    It is ``$XDG_CACHE_HOME/neurocontrast``, or ``~/.cache/neurocontrast``.
+    """
+    root = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not root.is_absolute():
+        root = Path.home() / ".cache"
     return root / "neurocontrast"
 
 
 class VolumeCache:
-    """Volumes that the same transforms make, each in a safetensors file of its own.
+    """Cache of the volumes that the same transforms make, a safetensors file for each scan.
 
-    An entry belongs to the resolved path of its scan (or to those of its channels), to the digest
-    of the transforms (with their version) and to `dtype`. It is used only while the scan's size,
-    modification time and change time are those it was made from, and only if its checksum is right.
-    Entries appear whole or not at all, so processes, hosts and users can share a folder, and an
+    An entry belongs to the resolved path of its scan (or of its channels' files), to the digest of
+    the transforms (with their version) and to `dtype`. It is used only while size, modification
+    time and change time of the scan are unchanged, and only if its checksum is right. Entries
+    appear whole or not at all, so processes, hosts and users can share a folder, and an
     interrupted preparation continues. Where the folder may not be written, a scan without an entry
     is preprocessed in memory each time it is read.
 
     Parameters
     ----------
     folder : path or None
-        Where entries are kept; None for `default_cache_folder`. Entries hold the images
-        themselves, so treat the folder as you treat the scans.
+        Folder of the entries; None for `default_cache_folder`. Entries hold the images themselves,
+        so treat the folder as you treat the scans.
     transforms : VolumeTransforms
-        What is done to each scan, for instance a `neurocontrast.transforms.Preprocessing`.
-    dtype : {"float16", "float32"}
-        How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
-        (no voxel of n can be further than √n deviations from the mean), others are refused where
-        they do not.
-    shared : bool
-        Whether entries are used too that others own or may write. Only for a folder in which you
-        trust all who may write. Otherwise such entries are made again.
+        Transforms of each scan, for instance a `neurocontrast.transforms.Preprocessing`.
+    dtype : {"float16", "float32"}, default="float16"
+        Precision of kept voxels. float16 has 11 significant bits; z-scored voxels always fit its
+        range (no voxel of n can be further than √n deviations from the mean), other voxels are
+        refused where they do not fit.
+    shared : bool, default=False
+        Whether to use entries that other users own or may write, too. Only for a folder in which
+        you trust all who may write; by default such entries are made again.
     """
 
     def __init__(
@@ -108,9 +95,9 @@ class VolumeCache:
         self.transforms = transforms
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.shape = transforms.image_shape
-        root = (
-            Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
-        )
+        root = default_cache_folder()
+        if folder is not None:
+            root = Path(folder).expanduser().absolute()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
         self.shared = shared
 
@@ -122,15 +109,24 @@ class VolumeCache:
         progress: Progress = SILENT,
         failures: dict[ScanFiles, str] | None = None,
     ) -> int:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept.
+        """Preprocess the scans without a valid entry, and return how many are kept.
 
-        Scans that cannot be preprocessed are one `DataError`, or become keys of `failures` where it
-        is given, with the reason; the folder must then be writable.
+        Parameters
+        ----------
+        scans : sequence of ScanFiles or path
+            Scans; a scan of several channels is a tuple of files.
+        n_workers : int
+            Number of processes.
+        progress : Progress
+            Receives progress and warnings.
+        failures : dict, optional
+            Receives the scans that cannot be preprocessed, with the reasons; the folder must then
+            be writable. By default one `DataError` names all of them.
         """
         missing = self.missing(scans)
         if not missing:
             return 0
-        found: dict[ScanFiles, str | bool] = dict.fromkeys(missing, False)
+        outcomes: dict[ScanFiles, str | bool] = dict.fromkeys(missing, False)
         is_writable = self._is_writable(progress)
         if failures is not None and not is_writable:
             raise DataError(
@@ -138,35 +134,41 @@ class VolumeCache:
                 "data.cache_dir to another."
             )
         if is_writable:
+            arguments = [(scan,) for scan in missing]
             with progress.task("Preprocessing scans", len(missing), "scan") as task:
-                given = [(scan,) for scan in missing]
-                for scan, made in map_files(
-                    self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+                for scan, outcome in map_files(
+                    self._make_or_say_why,
+                    arguments,
+                    n_workers=n_workers,
+                    n_per_worker=N_SCANS_A_WORKER,
                 ):
-                    found[scan] = made
+                    outcomes[scan] = outcome
                     task.advance()
-        reasons = {scan: made for scan, made in found.items() if isinstance(made, str)}
-        problems = Problems("scans")
-        for reason in reasons.values() if failures is None else ():
-            problems.add(reason)
-        problems.raise_if_any()
-        if failures is not None:
+        reasons = {scan: reason for scan, reason in outcomes.items() if isinstance(reason, str)}
+        if failures is None:
+            problems = Problems("scans")
+            for reason in reasons.values():
+                problems.add(reason)
+            problems.raise_if_any()
+        else:
             failures |= reasons
-        n_kept = list(found.values()).count(True)
-        if n_lacking := len(missing) - n_kept - len(reasons):
+        n_kept = list(outcomes.values()).count(True)
+        n_lacking = len(missing) - n_kept - len(reasons)
+        if n_lacking:
             progress.warning(
-                f"the cache folder {self.folder} cannot be written: {n_lacking:,} scans have no entry in it "
-                "and are preprocessed anew whenever they are read. Set data.cache_dir to another."
+                f"the cache folder {self.folder} cannot be written: {n_lacking:,} scans have no "
+                "entry in it and are preprocessed anew whenever they are read. Set data.cache_dir "
+                "to another."
             )
         return n_kept
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
-        """Return the scans without a valid entry, each once; of entries only the header is read."""
-        return [
-            scan
-            for scan in dict.fromkeys(map(as_scan, scans))
-            if self._entry(scan, only_header=True) is None
-        ]
+        """Return the scans without a valid entry, whose headers alone are read."""
+        missing = []
+        for scan in dict.fromkeys(map(as_scan, scans)):
+            if self._entry(scan, only_header=True) is None:
+                missing.append(scan)
+        return missing
 
     def contents(
         self,
@@ -175,10 +177,10 @@ class VolumeCache:
         n_workers: int,
         progress: Progress = SILENT,
     ) -> list[str]:
-        """Return the digests of the voxels of each scan's files, "" where they cannot be read.
+        """Return the digests of the voxels of each scan's files, "" for unreadable files.
 
-        An entry holds those of its scan; a scan is read for them only where its entry is of an
-        earlier version, which then receives them, or is missing.
+        An entry holds the digests of its scan. A scan is read for them only where its entry is
+        missing, or of an earlier version, which then receives them.
         """
         listed = list(map(as_scan, scans))
         contents: dict[ScanFiles, str] = {}
@@ -199,21 +201,21 @@ class VolumeCache:
         return list(map(contents.__getitem__, listed))
 
     def _add_content(self, scan: ScanFiles) -> tuple[ScanFiles, str]:
-        """Return the digests of a scan's files, and keep them in its entry where there is one."""
-        content = _content_of(scan, {})
+        """Return the digests of a scan's files, and keep them in the scan's entry, if any."""
+        content = content_of(scan, {})
         entry = self._entry(scan)
         if entry is not None:
             self._keep(scan, replace(entry, content=content))
         return scan, content
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
-        """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
+        """Return a scan's volume, (C, D, H, W), in the precision of the cache, made if needed."""
         return self.read_with_affine(scan)[0]
 
     def read_with_affine(
         self, scan: ScanFiles | Path
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
-        """Return what `read` returns, and the affine (4, 4) of its voxels."""
+        """Return a scan's volume, (C, D, H, W), and the affine (4, 4) of its voxels."""
         entry = self._entry(as_scan(scan))
         if entry is None:
             entry = self._make(as_scan(scan))
@@ -221,17 +223,16 @@ class VolumeCache:
         return entry.parts["volume"], entry.parts["affine"]
 
     def _entry_path(self, scan: ScanFiles) -> Path:
-        return (
-            self.folder
-            / f"{digest_of('volume', *map(os.path.realpath, files_of(scan)))}.safetensors"
-        )
+        """Return the path of a scan's entry."""
+        paths = map(os.path.realpath, files_of(scan))
+        return self.folder / f"{digest_of('volume', *paths)}.safetensors"
 
-    def _about(self, path: Path, source: Sequence[int]) -> str:
-        """Return what an entry says of itself, so that one under another name or in another folder is not used."""
+    def _identity(self, path: Path, source: Sequence[int]) -> str:
+        """Return text in an entry's header, so that an entry under another name is not used."""
         return json.dumps([self.folder.name, path.stem, *source])
 
-    def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> _Entry | None:
-        """Return a valid entry (without its parts if `only_header`), or None to make a new one.
+    def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Entry | None:
+        """Return a valid entry (without its parts if `only_header`), or None if there is none.
 
         The file is not mapped into memory: where another host replaces it, a network file system
         would end the process (SIGBUS).
@@ -242,29 +243,21 @@ class VolumeCache:
                 return None
             with open(path, "rb") as stream:
                 status = os.fstat(stream.fileno())
-                n_header = int.from_bytes(stream.read(8), "little")
-                header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
-                written = header.pop("__metadata__", {})
-                n_bytes = (
-                    8
-                    + n_header
-                    + max((part["data_offsets"][1] for part in header.values()), default=0)
-                )
+                metadata, n_bytes = header_of(stream)
                 source = signature_of(files_of(scan))
-                if (
-                    not self._trusts(status)
-                    or status.st_size != n_bytes
-                    or written.get("about") != self._about(path, source)
-                ):
+                is_own = metadata.get("about") == self._identity(path, source)
+                if not (is_own and status.st_size == n_bytes and self._trusts(status)):
                     return None
-                content = written.get(_CONTENT)
+                content = metadata.get(_CONTENT)
                 if only_header:
-                    return _Entry({}, source, content)
+                    return Entry({}, source, content)
                 stream.seek(0)
                 parts = load(stream.read())
-            is_right = parts["volume"].shape == self.shape and parts["volume"].dtype == self.dtype
-            is_right = is_right and written["crc32"] == _checksum(parts)
-            return _Entry(parts, source, content) if is_right else None
+            volume = parts["volume"]
+            is_right = volume.shape == self.shape and volume.dtype == self.dtype
+            if not is_right or metadata["crc32"] != checksum(parts):
+                return None
+            return Entry(parts, source, content)
         # Gone, replaced, or no such file of ours.
         except (
             OSError,
@@ -278,15 +271,14 @@ class VolumeCache:
             return None
 
     def _trusts(self, status: os.stat_result) -> bool:
-        """Say whether this user, or root, owns a file and nobody else may write it."""
+        """Tell whether this user, or root, owns a file that nobody else may write."""
         if self.shared or not hasattr(os, "geteuid"):
             return True
-        return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (
-            stat.S_IWGRP | stat.S_IWOTH
-        )
+        is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Make an entry, and return whether it could be kept, or why it could not be made."""
+        """Make an entry, and return whether the folder keeps the entry, or a reason to fail."""
         try:
             return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
@@ -294,8 +286,8 @@ class VolumeCache:
         except DataError as error:
             return scan, str(error)
 
-    def _make(self, scan: ScanFiles) -> _Entry:
-        """Preprocess a scan; refuse one that changes in the meantime."""
+    def _make(self, scan: ScanFiles) -> Entry:
+        """Preprocess a scan; refuse a scan that changes in the meantime."""
         files = files_of(scan)
         name = ", ".join(files)
         for file in files:
@@ -306,7 +298,7 @@ class VolumeCache:
             raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
         with noting_contents() as noted:
             image = apply(self.transforms.compose(), {"image": scan})["image"]
-        content = _content_of(scan, noted)
+        content = content_of(scan, noted)
         parts = {
             "volume": self._narrowed(name, voxels_of(image)),
             "affine": np.ascontiguousarray(affine_of(image)),
@@ -315,9 +307,10 @@ class VolumeCache:
             raise DataError(
                 f"{name}: the image changed while it was read. Try again once it is complete."
             )
-        return _Entry(parts, before, content)
+        return Entry(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        """Return a volume in the precision of the cache; refuse voxels that do not fit."""
         if volume.shape != self.shape:
             raise DataError(
                 f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept."
@@ -326,22 +319,22 @@ class VolumeCache:
         highest = float(np.abs(volume).max())
         if highest > limit:
             raise DataError(
-                f"{name}: an intensity of {highest:g} does not fit {self.dtype} (at most {limit:g}); "
-                "keep the cache in float32, or normalise with zscore."
+                f"{name}: an intensity of {highest:g} does not fit {self.dtype} (at most "
+                f"{limit:g}); keep the cache in float32, or normalise with zscore."
             )
         return np.ascontiguousarray(volume, dtype=self.dtype)
 
-    def _keep(self, scan: ScanFiles, entry: _Entry) -> bool:
+    def _keep(self, scan: ScanFiles, entry: Entry) -> bool:
         """Write an entry atomically, and return whether the folder could be written."""
         path = self._entry_path(scan)
-        about = {"about": self._about(path, entry.source), "crc32": _checksum(entry.parts)}
+        metadata = {"about": self._identity(path, entry.source), "crc32": checksum(entry.parts)}
         if entry.content is not None:
-            about[_CONTENT] = entry.content
+            metadata[_CONTENT] = entry.content
         try:
             mode = self._make_folder()
             with atomic_path(path) as temporary:
                 temporary.touch(mode & 0o644)  # nobody else may open it to write, not even at first
-                temporary.write_bytes(save(dict(entry.parts), metadata=about))
+                temporary.write_bytes(save(dict(entry.parts), metadata=metadata))
                 with contextlib.suppress(OSError):  # a disk without permissions
                     temporary.chmod(mode & 0o644)
         except OSError as error:
@@ -349,72 +342,44 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the folder with the permissions of its root, but never writable by all, and return these."""
+        """Make the folder with its root's permissions, never writable by all, and return them."""
         root = self.folder.parent
         described = self.folder / "contract.json"
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
         if not described.is_file():
             self.folder.mkdir(exist_ok=True)
-            with contextlib.suppress(
-                OSError
-            ):  # another user has just made it, or the disk has no permissions
+            with contextlib.suppress(OSError):  # just made by another user, or no permissions
                 self.folder.chmod(mode)
-            write_json(
-                described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)}
-            )
+            contract = {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)}
+            write_json(described, contract)
         return mode
 
     def _is_writable(self, progress: Progress) -> bool:
-        """Say whether the folder may be written, before any scan is preprocessed."""
+        """Tell whether the folder may be written, before any scan is preprocessed."""
         try:
             self._make_folder()
             with tempfile.TemporaryFile(dir=self.folder) as probe:
                 if not self._trusts(os.fstat(probe.fileno())):
                     progress.warning(
-                        f"the disk of {self.folder} does not say who owns a file, so no entry can be used again. Set "
-                        "data.cache_dir to another, or data.cache_shared to true if you trust all who may write there."
+                        f"the disk of {self.folder} does not say who owns a file, so no entry can "
+                        "be used again. Set data.cache_dir to another, or data.cache_shared to "
+                        "true if you trust all who may write there."
                     )
         except OSError as error:
             return self._is_not_kept(error)
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False for a folder that may not be written; any other error is raised as one for users."""
+        """Return False for a folder that may not be written; raise other errors for users."""
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:
             raise CacheFullError(
-                f"the disk of the cache folder {self.folder} is full; what is finished is kept. Free some, or set "
-                "data.cache_dir."
+                f"the disk of the cache folder {self.folder} is full; what is finished is kept. "
+                "Free some, or set data.cache_dir."
             ) from error
         raise DataError(
-            f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir to another."
+            f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir "
+            "to another."
         ) from error
-
-
-def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
-    """Return the size of the files of a scan together, and their latest mtime and ctime, by which a change is seen."""
-    statuses = [os.stat(path) for path in files]  # noqa: PTH116
-    return (
-        sum(status.st_size for status in statuses),
-        max(status.st_mtime_ns for status in statuses),
-        max(status.st_ctime_ns for status in statuses),
-    )
-
-
-def _content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
-    """Return the digests of a scan's files, read where not `noted`; "" if one cannot be read."""
-    digests = []
-    for path in files_of(scan):
-        digest = noted.get(path) or content_of_scan(path)
-        if not digest:
-            return ""
-        digests.append(digest)
-    return " ".join(digests)
-
-
-def _checksum(parts: Parts) -> str:
-    return str(
-        isal_zlib.crc32(parts["volume"].tobytes(), isal_zlib.crc32(parts["affine"].tobytes()))
-    )

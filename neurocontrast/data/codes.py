@@ -1,4 +1,4 @@
-"""Codes that the name of a column explains, as in ``Gender_ 1=female_2=male``; names without codes."""
+"""Codes that the name of a column explains, as in ``Gender_ 1=female_2=male``."""
 
 import re
 
@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"[0-9]+|[^\W\d_]+")
 
 
 def codes_first(meanings: dict[str, str]) -> dict[str, str]:
-    """Return code → meaning, also where the file has meaning → number (``{"female": 1}``)."""
+    """Return code → meaning; turn meaning → number, as in ``{"female": 1}``, round."""
     turned = {}
     for meaning, code in meanings.items():
         if number_of(code) is not None and number_of(meaning) is None:
@@ -29,7 +29,7 @@ def codes_first(meanings: dict[str, str]) -> dict[str, str]:
 def codes_in_name(column: str) -> dict[str, str]:
     """Return the codes that the name of a column explains, as in ``SEX_ID (1=m, 2=f)``.
 
-    Of sexes ``Gender_ 1=female_2=male``, ``sex (M=1, F=2)`` and ``sex_1_male_2_female`` too.
+    Names of sexes may also be ``Gender_ 1=female_2=male`` or ``sex_1_male_2_female``.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def codes_in_name(column: str) -> dict[str, str]:
 
 
 def _alternating(tokens: list[str]) -> dict[str, str]:
-    """Return number → word of tokens that are a number and a word of a sex in turn, or nothing.
+    """Return number → word of tokens that are in turn a number and a word of a sex, or nothing.
 
     ``1 male, 2 female`` and ``male 1, female 2`` are read.
     """
@@ -69,7 +69,7 @@ def _alternating(tokens: list[str]) -> dict[str, str]:
 
 
 def sexes_in_words(text: str) -> dict[str, str]:
-    """Return code → word where a text explains sexes, as in ``1 = female, 2 = male``, or nothing.
+    """Return code → word of sexes that a text explains, as in ``1 = female, 2 = male``.
 
     Examples
     --------

@@ -1,55 +1,46 @@
-"""The cohort: one validated table, one row a scan."""
+"""Cohort: a validated table of scans, one row a scan, and the split of its subjects."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.cells import Refusal, is_missing, number_of, text_of
-from neurocontrast.data.columns import RULES, matching_rows, values_of
-from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
-from neurocontrast.data.layouts.tree import identity_of
-from neurocontrast.data.levels import spelled_alike
+from neurocontrast.cells import text_of
+from neurocontrast.data.checking import (
+    IDENTITY,
+    Rows,
+    check_columns,
+    identity_of_rows,
+    paths_of_rows,
+    positions_of,
+    warnings_about_cells,
+)
+from neurocontrast.data.columns import matching_rows
 from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.people import read_people
-from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.data.subjects import first_visits, notes_on_two_sexes, visit_of
-from neurocontrast.data.unmarked import REMEDY, unmarked_missing
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.data.problems import Problems, shown
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import ScanFiles, as_on_disk, digest_of
-from neurocontrast.provenance import subject_digest, subject_label, unify_subjects
-from neurocontrast.reading import NO_FILE, problem_of_content
+from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_generator
 
 if TYPE_CHECKING:
     from neurocontrast.data.measures.tables import MeasuresTable
 
 Kind = Literal["continuous", "categorical"]
-IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
-_IDENTITY = ("participant_id", "subject_id", "session", "path")
-_OTHER_NAMES = {
-    "session_id": "session",
-    "dx": "diagnosis",
-}
-_WITHOUT_CODES = ("age", "site", "diagnosis")
-"""Columns in which a code for "not known" would be an age, a site or a class."""
-_RESERVED = re.compile(r"feature_[0-9]+")
 
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Scans and what is known about each of them.
+    """Table of scans with their metadata and the paths of their images.
 
     Parameters
     ----------
@@ -59,9 +50,9 @@ class Cohort:
         ``age`` (years), ``sex`` ("F", "M"), ``site``, ``diagnosis``; then every further column,
         as float64 or text. Missing values are NaN.
     source : Path
-        The file the table was read from.
+        File of the table.
     root : Path
-        The folder that relative image paths start from.
+        Folder that relative image paths start from.
     warnings : tuple of str
         Warnings about the table.
     channels : tuple of str
@@ -83,99 +74,119 @@ class Cohort:
 
     @property
     def scans(self) -> list[ScanFiles]:
-        """The files of each scan: its path, or one path a channel."""
-        files = zip(*(self.table[column].astype(str) for column in self.channels), strict=True)
-        return [scan if len(scan) > 1 else scan[0] for scan in files]
+        """Files of each scan: its path, or a tuple of one path a channel."""
+        if len(self.channels) == 1:
+            return list(self.table[self.channels[0]].astype(str))
+        columns = [self.table[column].astype(str) for column in self.channels]
+        return list(zip(*columns, strict=True))
 
     @property
     def simulated(self) -> bool:
         """Whether any scan is marked as simulated, by a column ``simulated`` or by ``source``."""
         marks: list[str] = []
         if "simulated" in self.table:
-            marks += [text_of(value).lower() for value in self.table["simulated"].unique()]
+            for value in self.table["simulated"].unique():
+                marks.append(text_of(value).lower())
         if "source" in self.table:
-            marks += [
-                text
-                for text in map(text_of, self.table["source"].unique())
-                if text.startswith("simulat")
-            ]
+            for value in self.table["source"].unique():
+                source = text_of(value)
+                if source.startswith("simulat"):
+                    marks.append(source)
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
-        """Return the files that the first of these columns of the table names, absolute; "" for a missing one."""
-        given = next(
-            (self.table[name] for name in columns if name in self.table),
-            pd.Series("", self.table.index),
-        )
-        return [
-            as_on_disk(os.path.join(self.root, path)) if path else ""  # noqa: PTH118
-            for path in given.fillna("").astype(str)
-        ]
+        """Return absolute paths from the first of some columns that exists; "" for missing ones."""
+        cells = pd.Series("", self.table.index)
+        for name in columns:
+            if name in self.table:
+                cells = self.table[name]
+                break
+        paths = []
+        for path in cells.fillna("").astype(str):
+            absolute = ""
+            if path:
+                absolute = as_on_disk(os.path.join(self.root, path))  # noqa: PTH118
+            paths.append(absolute)
+        return paths
 
     def subset(self, rows: npt.ArrayLike) -> Cohort:
-        """Return the cohort of the given row positions (or of a boolean mask), in their order."""
+        """Return a cohort of some rows, by position in their order, or by a boolean mask."""
         chosen = replace(self, table=self.table.iloc[np.asarray(rows)].reset_index(drop=True))
         if self.measures is None:
             return chosen
         values = self.measures.values.iloc[np.asarray(rows)].reset_index(drop=True)
         return replace(chosen, measures=replace(self.measures, values=values))
 
-    def select(self, where: Mapping[str, Any]) -> Cohort:
-        """Return the scans that a selection keeps, for instance ``{"site": ["london"], "diagnosis": {"not": "pd"}}``.
+    def select(self, where: Mapping[str, object]) -> Cohort:
+        """Return the cohort of the scans that a selection keeps.
 
-        See `neurocontrast.data.columns.matching_rows`.
+        A selection is for instance ``{"site": ["london"], "diagnosis": {"not": "pd"}}``; see
+        `neurocontrast.data.columns.matching_rows`.
         """
         return self.subset(matching_rows(self.table, where, place=self.source.name))
 
     def names(self) -> list[str]:
-        """Return the name of each scan in messages: its participant, and its session if it has one."""
-        return [
-            f"{participant} session {session}" if session else str(participant)
-            for participant, session in zip(
-                self.table["participant_id"], self.table["session"], strict=True
-            )
-        ]
+        """Return the name of each scan in messages: participant, and session if there is one."""
+        names = []
+        keys = zip(self.table["participant_id"], self.table["session"], strict=True)
+        for participant, session in keys:
+            name = str(participant)
+            if session:
+                name = f"{participant} session {session}"
+            names.append(name)
+        return names
 
     def digest(self) -> str:
-        """Return a digest of the content of the table, which is the same on every machine."""
-        parts: list[str] = []
+        """Return a digest of the table's content, which is the same on every machine."""
+        contents: list[str] = []
         for column in self.table.columns:
             values = self.table[column]
+            cells = map(text_of, values)
             if column in ("path", *self.channels):
-                texts = [
-                    path.relative_to(self.root).as_posix()
-                    if path.is_relative_to(self.root)
-                    else path.name
-                    for path in map(Path, values)
-                ]
+                cells = map(self._below_root, values)
             elif values.dtype == np.float64:
-                texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
-            else:
-                texts = list(map(text_of, values))
-            parts += [column, "\x1f".join(texts)]
+                cells = map(_digits_of, values)
+            contents += [column, "\x1f".join(cells)]
         if self.measures is not None:
-            measured = self.measures.values
-            parts += [
-                "measures",
-                *map(str, measured.columns),
-                measured.to_numpy(dtype=np.float64).tobytes().hex(),
-            ]
-        return digest_of("neurocontrast-cohort", len(self.table), *parts)
+            measures = self.measures.values
+            contents += ["measures", *map(str, measures.columns)]
+            contents.append(measures.to_numpy(dtype=np.float64).tobytes().hex())
+        return digest_of("neurocontrast-cohort", len(self.table), *contents)
+
+    def _below_root(self, path: str) -> str:
+        """Return a path relative to the root; outside the root, the name of the file."""
+        file = Path(path)
+        if not file.is_relative_to(self.root):
+            return file.name
+        return file.relative_to(self.root).as_posix()
 
     def subject_digests(self) -> list[str]:
-        """Return the sorted digests of the subjects, which do not reveal the order of the table."""
+        """Return the sorted digests of the subjects, which hide the order of the table."""
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column of the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
-    return tuple(
-        "path" if name == "t1" else name for name in (("t1",) if channels is None else channels)
-    )
+    """Return the column with the files of each channel: ``path`` for "t1", also for None."""
+    if channels is None:
+        return ("path",)
+    columns = []
+    for name in channels:
+        column = name
+        if name == "t1":
+            column = "path"
+        columns.append(column)
+    return tuple(columns)
+
+
+def _digits_of(value: float) -> str:
+    """Return a number with all its digits; "" for a missing number."""
+    if np.isnan(value):
+        return ""
+    return repr(float(value))
 
 
 class Inspection(NamedTuple):
-    """A cohort with NaN in refused cells, its problems, and each row's line in the file."""
+    """Cohort with NaN in refused cells, its problems, and each row's line in the file."""
 
     cohort: Cohort
     problems: Problems
@@ -189,11 +200,11 @@ def read_cohort(
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Cohort:
-    """Read a table of scans, ``participants.tsv`` by the habits of BIDS.
+    """Read a table of scans, such as ``participants.tsv`` of a BIDS data set.
 
     Every cell is read as text and then converted by the rule of its column, as ``docs/data.md``
-    states. One DataError names all bad rows together: each with line, participant, column, what was
-    found and what is allowed.
+    states. One DataError names all bad rows together, each with line, participant, column, the
+    cell and the values that are allowed.
 
     Parameters
     ----------
@@ -206,7 +217,17 @@ def read_cohort(
         Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1"
         means "path". None for ``["t1"]``; an empty sequence for people without images.
     check_images : bool
-        Whether every image file must be there. The images are not opened.
+        Whether every image file must exist. Images are not opened.
+
+    Returns
+    -------
+    Cohort
+        Table of scans, with warnings.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, a column is missing, or rows are bad.
     """
     inspection = inspect_cohort(
         participants, images_root=images_root, channels=channels, check_images=check_images
@@ -223,7 +244,7 @@ def inspect_cohort(
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
-    people = read_people(participants, _IDENTITY)
+    people = read_people(participants, IDENTITY)
     cells = people.cells
     source = place_of(participants)
     used = columns_of(channels)
@@ -233,310 +254,51 @@ def inspect_cohort(
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root = root.absolute()
-    _check_columns(source.name, list(cells.columns), used)
-    rows = _Rows(cells, Problems(source.name))
-    values: dict[str, object] = _identity(rows)
+    check_columns(source.name, list(cells.columns), used)
+    rows = Rows(cells, Problems(source.name))
+    values: dict[str, object] = identity_of_rows(rows)
     if "path" not in cells:
-        cells["path"] = cells[used[0]] if used else ""
+        cells["path"] = ""
+        if used:
+            cells["path"] = cells[used[0]]
     for column in dict.fromkeys(("path", *used)):
-        values[column] = _paths(rows, column, root, check=check_images, is_used=column in used)
+        values[column] = paths_of_rows(
+            rows, column, root, check=check_images, is_used=column in used
+        )
     for column in cells.columns.difference(list(values), sort=False):
         values[column] = rows.values(column, people.refused.get(column, {}))
     table = pd.DataFrame(values)
     for first, second in itertools.combinations(used, 2):
         same = (table[first] == table[second]) & (table[first] != "")
-        text = f"found the file of column '{first}'; each channel has files of its own"
-        rows.refuse(second, dict.fromkeys(_positions(same), text))
-    warnings = (*people.warnings, *_warnings(cells, table))
+        problem = f"found the file of column '{first}'; each channel has files of its own"
+        rows.refuse(second, dict.fromkeys(positions_of(same), problem))
+    warnings = (*people.warnings, *warnings_about_cells(cells, table))
     cohort = Cohort(table, source, root, warnings, used)
     return Inspection(cohort, rows.problems, cells.index.tolist())
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Cells as text, indexed by their line in the file, and the problems of the table."""
-
-    cells: pd.DataFrame
-    problems: Problems
-
-    def refuse(self, column: str, why: Mapping[int, str]) -> None:
-        """Make a problem of each row whose position has a text."""
-        for at, text in why.items():
-            name = self.cells["participant_id"].iloc[at]
-            line = int(self.cells.index[at])
-            self.problems.add(text, column=column, line=line, name=name)
-
-    def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
-        """Return the values of a column; cells without one, or not decoded, are problems."""
-        cells = self.cells[column].copy()
-        written = self.cells[column].tolist()
-        cells.iloc[list(not_decoded)] = ""
-        values, not_read = values_of(column, cells)
-        if column in _WITHOUT_CODES:
-            codes = unmarked_missing(column, cells)
-            unclear = Refusal("it seems to mean that the value is not known", REMEDY)
-            for row in _positions(cells.isin(codes)):
-                not_read.setdefault(row, unclear)
-                values.iloc[row] = np.nan
-        for row, refusal in sorted({**not_decoded, **not_read}.items()):
-            self.refuse(column, {row: f"found {shown(written[row])}; {refusal.rule}"})
-            self.problems.hint(refusal.hint)
-        return values
-
-    def missing(self, column: str, rule: str) -> npt.NDArray[np.bool_]:
-        """Return which cells are missing; each of them is a problem."""
-        cells = self.cells[column]
-        missing = cells.map(is_missing).to_numpy(dtype=bool)
-        self.refuse(
-            column, {at: f"found {shown(cells.iloc[at])}; {rule}" for at in _positions(missing)}
-        )
-        return missing
-
-
-def _positions(marked: npt.ArrayLike) -> list[int]:
-    return np.flatnonzero(marked).tolist()
-
-
-def _check_columns(source: str, cells: list[str], channels: tuple[str, ...]) -> None:
-    if twice := [column for column, n in Counter(cells).items() if n > 1]:
-        raise DataError(
-            f"{source}: the header names the column '{twice[0]}' twice, in different cases."
-        )
-    for column in cells:
-        if _RESERVED.fullmatch(column):
-            raise DataError(
-                f"{source}: the column name '{column}' is kept for embeddings; rename the column."
-            )
-    has = f"It has: {one_of(cells[:30])}."
-    if "participant_id" not in cells:
-        raise DataError(
-            f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}"
-        )
-    for column in channels:
-        if column not in (*cells, "path"):
-            raise DataError(
-                f"{source}: data.channels: there is no column '{column}'.{suggestion(column, cells)} {has}"
-            )
-        if column in (*_IDENTITY[:3], *RULES):
-            raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
-    if "path" in channels and "path" not in cells:
-        raise DataError(
-            f"{source}: column 'path' is needed, the image of each row.{suggestion('path', cells)} {has} "
-            "People with regional measures and no images are read by index, pretrain, embed and predict."
-        )
-
-
-def _identity(rows: _Rows) -> dict[str, object]:
-    cells = rows.cells
-    nameless = rows.missing("participant_id", "every row needs an identifier")
-    participants = cells["participant_id"]
-    subjects = pd.Series(unify_subjects(participants), participants.index, dtype=object)
-    if "subject_id" in cells:
-        subjects = cells["subject_id"]
-        subjects = pd.Series(unify_subjects(subjects), subjects.index, dtype=object)
-        rows.missing(
-            "subject_id",
-            "every row needs one, or leave the column out where it is the participant_id",
-        )
-    given = cells.get("session", pd.Series("", cells.index))
-    lines = cells.index.to_series()
-    sessions = given.mask(given.map(is_missing), "")
-    before = lines.groupby([participants, sessions]).transform("first")
-
-    _check_identifiers(rows)
-    earlier = {}
-    for at in _positions((before != lines) & ~nameless):
-        what = (
-            f"session {shown(sessions.iloc[at])} of this participant"
-            if sessions.iloc[at]
-            else "this participant"
-        )
-        earlier[at] = f"{what} is on line {before.iloc[at]} already"
-    rows.refuse("participant_id", earlier)
-    if earlier and "session" not in cells:
-        rows.problems.hint("Several scans of one participant need a column 'session'.")
-    above = subjects.groupby(participants).transform("first")
-    rows.refuse(
-        "subject_id",
-        {
-            at: f"found {shown(subjects.iloc[at])}, but {shown(above.iloc[at])} above"
-            for at in _positions(above != subjects)
-        },
-    )
-    return {
-        "participant_id": participants.tolist(),
-        "subject_id": subjects.tolist(),
-        "session": sessions.tolist(),
-    }
-
-
-def _check_identifiers(rows: _Rows) -> None:
-    """Refuse names of nobody, and subjects whose names differ in a visit alone."""
-    for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
-        wrong = {}
-        for row, cell in enumerate(rows.cells[column]):
-            problem = problem_of_identifier(cell)
-            if problem and not is_missing(cell):
-                wrong[row] = problem
-        rows.refuse(column, wrong)
-    column = "participant_id"
-    if "subject_id" in rows.cells:
-        column = "subject_id"
-    names = rows.cells[column].tolist()
-    sexes = rows.cells.get("sex", pd.Series("", rows.cells.index)).tolist()
-    visits = {}
-    for row, first in first_visits(names, sexes).items():
-        visits[row] = visit_of(first)
-        rows.problems.hint(REMEDY_OF_VISITS)
-    rows.refuse(column, visits)
-
-
-def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
-    """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
-    cells = rows.cells[column]
-    missing = (
-        rows.missing(column, "every scan needs an image")
-        if is_used
-        else cells.map(is_missing).to_numpy()
-    )
-    paths = cells.map(partial(_absolute, root=root)).astype(object).mask(missing, "")
-    if is_used and check:
-        _check_files(rows, column, paths.tolist(), missing)
-    if is_used:
-        first = cells.index.to_series().groupby(paths).transform("first")
-        again = _positions(paths.duplicated() & ~missing)
-        text = "{} is the image of line {} already"
-        rows.refuse(
-            column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again}
-        )
-        rows.refuse(column, _images_of_others(rows.cells, paths.tolist()))
-    return paths.tolist()
-
-
-def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
-    """Return the problem of each row whose image is, by its name in BIDS, of another row's person.
-
-    A column that was sorted without the others leaves such a table.
-    """
-    labels = list(map(subject_label, cells["participant_id"]))
-    people = set(labels)
-    wrong = {}
-    for row, path in enumerate(paths):
-        stem = path.rpartition("/")[2]
-        subject = subject_label(identity_of(stem)[0])
-        if stem.startswith("sub-") and subject in people and subject != labels[row]:
-            wrong[row] = f"found {shown(stem)}, the image of another participant of this table"
-    return wrong
-
-
-def _absolute(cell: str, *, root: Path) -> str:
-    """Return the absolute path of a cell, in the form of Unicode of the disk."""
-    path = os.path.join(root, os.path.expanduser(cell))  # noqa: PTH111, PTH118
-    return as_on_disk(os.path.normpath(path))
-
-
-def _check_files(
-    rows: _Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]
-) -> None:
-    # Not at the top: tables are read without images.
-    from neurocontrast.data.natural.store import Located, is_image_path
-
-    wrong = dict[int, str]()
-    n_absent = 0
-    located = Located()
-    for at in _positions(~missing):
-        path = paths[at]
-        if is_image_path(path):
-            if problem := located.add(path):
-                wrong[at] = problem
-        elif not path.lower().endswith(IMAGE_ENDINGS):
-            folder = ""
-            if os.path.isdir(path):  # noqa: PTH112
-                folder = " (a folder: make a BIDS tree of DICOM files with heudiconv or dcm2bids)"
-            wrong[at] = (
-                f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
-            )
-        elif (problem := problem_of_content(path)) not in ("", NO_FILE):
-            wrong[at] = f"{shown(path, 200)}: {problem}"
-        elif problem:
-            other = Path(path[:-3] if path.endswith(".gz") else path + ".gz")
-            near = (
-                f" Did you mean '{other.name}'?" if n_absent < N_SHOWN and other.is_file() else ""
-            )
-            wrong[at] = f"there is no image {shown(path, 200)}.{near}"
-            n_absent += 1
-            if ":/" in path:
-                rows.problems.hint(
-                    "Images are read from a disk, never downloaded; give the path of a file."
-                )
-            if "\\" in path:
-                rows.problems.hint("Write image paths with '/', not with '\\'.")
-    rows.refuse(column, wrong)
-    if n_absent == len(paths):
-        rows.problems.hint(
-            "None of the images is there: is images_root the folder the paths start from?"
-        )
-
-
-def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
-    warnings = []
-    for column, meant in _OTHER_NAMES.items():
-        if meant not in cells and column in {name.lower() for name in cells.columns}:
-            warnings.append(
-                f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds"
-            )
-    n_top_coded = int(cells.get("age", pd.Series(dtype=str)).str.endswith("+").sum())
-    if n_top_coded:
-        warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
-    warnings += _warnings_of_none(cells)
-    for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):
-        if pd.api.types.is_numeric_dtype(table[column]):
-            continue
-        counts = table[column].value_counts()
-        n_texts = counts[counts.index.map(number_of).isna()].sum()
-        n = counts.sum()
-        if (
-            n_texts
-            and counts[counts.index.str.replace(",", ".").map(number_of).notna()].sum() > 0.5 * n
-        ):
-            few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
-            warnings.append(f"column '{column}' is read as text: {few}")
-    if "sex" in cells:
-        warnings += notes_on_two_sexes(table["subject_id"], cells["sex"])
-    return warnings + _warnings_of_spellings(cells)
-
-
-def _warnings_of_none(cells: pd.DataFrame) -> list[str]:
-    """Name the columns where Python's "None", which is read as missing, can mean "no diagnosis"."""
-    warnings = []
-    for column in cells.columns:
-        n_cells = int((cells[column] == "None").sum())
-        if n_cells:
-            warnings.append(
-                f"column '{column}': {n_cells} cells 'None' are read as missing; a value, such as no "
-                "diagnosis, is written 'none'"
-            )
-    return warnings
-
-
-def _warnings_of_spellings(cells: pd.DataFrame) -> list[str]:
-    """Name the sites and diagnoses that are spelled in several ways."""
-    warnings = []
-    for column in ("site", "diagnosis"):
-        known = itertools.filterfalse(is_missing, cells.get(column, ()))
-        for group in spelled_alike(known):
-            warnings.append(f"column '{column}': {one_of(group)} count as different values")
-    return warnings
 
 
 def split_by_subject(
     cohort: Cohort, fraction: float, seed: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the rows for training and for validation, ascending; all scans of a subject are on one side.
+    """Split scans into training and validation, with all scans of a subject on one side.
 
     About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one
     is always kept; where sites are too small for that, the largest remainders decide. The choice
     depends on the subjects and the seed, not on the order of the table.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Scans to split.
+    fraction : float
+        Share of the subjects for validation, in [0, 1).
+    seed : int
+        Seed of the choice.
+
+    Returns
+    -------
+    training, validation : ndarray of int64
+        Positions of the rows of each side, ascending.
     """
     if not 0 <= fraction < 1:
         raise ConfigError(f"val_fraction must be at least 0 and below 1, found {fraction}.")
@@ -544,18 +306,16 @@ def split_by_subject(
     if fraction == 0:
         return rows, rows[:0]
     subjects = cohort.table["subject_id"].astype(object)
-    sites = (
-        cohort.table["site"].fillna("")
-        if "site" in cohort.table
-        else pd.Series("", index=subjects.index)
-    )
+    sites = pd.Series("", index=subjects.index)
+    if "site" in cohort.table:
+        sites = cohort.table["site"].fillna("")
     site_of = sites.groupby(subjects).first().astype(str)
     if len(site_of) < 2:
         raise DataError(
             f"{cohort.source.name}: a validation split needs two subjects, found {len(site_of)}."
         )
     generator = derive_generator("split-by-subject", seed)
-    by_site = {site: sorted(part.index) for site, part in site_of.groupby(site_of)}
+    by_site = {site: sorted(of_site.index) for site, of_site in site_of.groupby(site_of)}
     n_total = min(max(round(fraction * len(site_of)), 1), len(site_of) - 1)
     wanted = np.array([n_total * len(by_site[site]) / len(site_of) for site in sorted(by_site)])
     counts = np.floor(wanted).astype(int)
@@ -565,9 +325,7 @@ def split_by_subject(
     counts[order[: n_total - counts.sum()]] += 1
     held_out: list[str] = []
     for site, count in zip(sorted(by_site), counts, strict=True):
-        held_out += [
-            by_site[site][position]
-            for position in generator.permutation(len(by_site[site]))[:count]
-        ]
+        order_of_site = generator.permutation(len(by_site[site]))
+        held_out += [by_site[site][position] for position in order_of_site[:count]]
     is_val = subjects.isin(held_out).to_numpy()
     return rows[~is_val], rows[is_val]

@@ -1,4 +1,4 @@
-"""Cells of text as values, by one stated rule for each column; columns by name and pattern, rows by their values."""
+"""Columns and rows of tables: cells as values, by one rule a column, and their selection."""
 
 import fnmatch
 import re
@@ -24,6 +24,7 @@ from neurocontrast.data.sexes import as_sex, read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 AGE_LIMITS = (0.0, 120.0)
+"""Lowest and highest age in years."""
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 """Usual names of a column of ages in years."""
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
@@ -34,19 +35,22 @@ IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject
 """Usual names of the column that names people; ``id`` can number the rows."""
 SESSIONS = ("session_id", "session", "ses")
 _TEXT: Any = pd.Series(["text"]).dtype
-"""Text dtype of the installed pandas: `str` from version 3 on, object before; both hold missing values as NaN."""
+"""Dtype of text in the installed pandas: `str` from version 3 on, object before."""
 
 
 def is_numeric(cells: Iterable[str]) -> bool:
-    """Say whether a column holds numbers: every known cell is one and none has leading zeros (`007` is a name)."""
-    known = {cell for cell in cells if not is_missing(cell)}
-    return bool(known) and all(
-        number_of(cell) is not None and not _LEADING_ZERO.match(cell) for cell in known
-    )
+    """Tell whether a column holds numbers and no name such as `007`, missing cells apart."""
+    filled = {cell for cell in cells if not is_missing(cell)}
+    return bool(filled) and all(map(_is_number, filled))
+
+
+def _is_number(cell: str) -> bool:
+    """Tell whether a cell is a number without leading zeros."""
+    return number_of(cell) is not None and not _LEADING_ZERO.match(cell)
 
 
 def as_age(cell: str) -> float | Refusal:
-    """Return an age in years; `89+` is 89, as BIDS hides higher ages."""
+    """Return an age in years; `89+` is 89, since BIDS hides higher ages."""
     low, high = AGE_LIMITS
     value = number_of(_TOP_CODED.sub(r"\1", cell))
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
@@ -70,7 +74,7 @@ def _hint_for_age(cell: str) -> str:
 
 
 def number_in(column: str, cell: str) -> float | None:
-    """Return the number of a cell by the rule of its column (an age may be ``89+``), or None."""
+    """Return the number in a cell by the rule of its column; an age may be ``89+``."""
     if column != "age":
         return number_of(cell)
     age = as_age(cell)
@@ -85,17 +89,22 @@ RULES: dict[str, Callable[[str], object]] = {
     "site": spelling_of,
     "diagnosis": spelling_of,
 }
-"""Columns with a fixed meaning, and how a cell becomes a value."""
+"""Rules of the columns with a fixed meaning: functions from a cell to its value."""
 
 
 def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refusal]]:
-    """Return a column of text as values, by its rule or as numbers, and its refused positions.
+    """Return a column of text as values, and the positions of refused cells.
 
-    Rows are numbered from 0; missing and refused cells are NaN.
+    A column is read by its rule, or as numbers if all cells are numbers. Rows are numbered from 0;
+    missing and refused cells are NaN.
     """
     cells = cells.reset_index(drop=True)
     is_known = ~cells.map(is_missing)
-    rule = RULES.get(column) or (number_of if is_numeric(cells[is_known]) else str)
+    rule: Callable[[str], object] = str
+    if column in RULES:
+        rule = RULES[column]
+    elif is_numeric(cells[is_known]):
+        rule = number_of
     if column == "sex":
         values = pd.Series(read_sexes(cells.tolist()).values, dtype=object)[is_known]
     else:
@@ -112,7 +121,7 @@ def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refus
 def levels_of(
     column: str, cells: Iterable[object], *, learned: Collection[str | None] = ()
 ) -> list[str | None]:
-    """Return the level of each cell of a column, by the rule for every table that meets another.
+    """Return the level of each cell of a column, as tables are compared with each other.
 
     1, 1.0 and "1.0" are one level, and so are all words for a sex. Numbers for a sex are read where
     all of the column mean one (1 and 2); beside a 0 they stay as they are, and so do words that are
@@ -128,12 +137,12 @@ def levels_of(
 
 
 def is_of_sex(column: object) -> bool:
-    """Say whether the column of a name holds sexes."""
+    """Tell whether a column holds sexes, by its name."""
     return str(column).strip().lower() == "sex"
 
 
 def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
-    """Return the sex, F or M, of each level that is understood beside the others."""
+    """Return the sex, F or M, of each level that is understood beside the other levels."""
     spelled = sorted(filter(None, set(levels)))
     sexes: dict[str | None, str] = {}
     for level, sex in zip(spelled, read_sexes(spelled).values, strict=True):
@@ -145,7 +154,10 @@ def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
     """Return the first column with one of the names, in any case and without codes, or ""."""
     by_name = {base_name(column): column for column in reversed([*map(str, columns)])}
-    return next((by_name[name] for name in names if name in by_name), "")
+    for name in names:
+        if name in by_name:
+            return by_name[name]
+    return ""
 
 
 def identifier_column(
@@ -161,37 +173,34 @@ def identifier_column(
         raise DataError(
             f"{source}: there is no column '{id_column}'.{near} It has: {one_of(columns)}."
         )
-    found = id_column or first_of(columns, names)
-    if not found:
+    column = id_column or first_of(columns, names)
+    if not column:
         raise DataError(
-            f"{source}: no column of identifiers such as 'participant_id'; it has: {one_of(columns)}. "
-            "Name one with --id-column."
+            f"{source}: no column of identifiers such as 'participant_id'; it has: "
+            f"{one_of(columns)}. Name one with --id-column."
         )
-    return found
+    return column
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message for a column that `where` does not have, and name those that are there."""
-    others = [str(name) for name in columns if name != "path"]
-    return (
-        f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others)}."
-    )
+    """Return the message for a column that a table lacks, with the table's own columns."""
+    names = [str(name) for name in columns if name != "path"]
+    return f"{where} has no column '{column}'.{suggestion(column, names)} It has: {one_of(names)}."
 
 
 def matching_columns(
     patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table"
 ) -> list[str]:
-    """Return the columns that patterns such as ``attr_*`` name, each once; those that match nothing are one error."""
+    """Return the columns that patterns such as ``attr_*`` name; refuse patterns without columns."""
     chosen: dict[str, None] = {}
     lacking: list[str] = []
     for pattern in patterns:
-        names = (
-            [pattern]
-            if pattern in columns
-            else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
-        )
+        names = [pattern]
+        if pattern not in columns:
+            names = [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
+        if not names:
+            lacking.append(pattern)
         chosen |= dict.fromkeys(names)
-        lacking += [] if names else [pattern]
     if len(lacking) == 1:
         raise DataError(no_column(where, lacking[0], columns))
     if lacking:
@@ -203,19 +212,22 @@ _Scalar = str | int | float
 
 
 def _as_texts(values: object) -> tuple[str, ...]:
-    listed = values if isinstance(values, list | tuple) else [values]
+    """Return the values of a choice as text; refuse an empty list, and other types of values."""
+    listed: Sequence[object] = [values]
+    if isinstance(values, list | tuple):
+        listed = values
     if not listed or not all(isinstance(value, _Scalar) for value in listed):
         raise ValueError(f"must be a value, a list of values, or {{not: [...]}}, got {values!r}")
     return tuple(map(text_of, listed))
 
 
-def _as_choice(given: object) -> object:
+def _as_choice(choice: object) -> object:
     """Return the values of a column as a tuple of text, or as ``{"not": tuple of text}``."""
-    if not isinstance(given, Mapping):
-        return _as_texts(given)
-    if list(given) != ["not"]:
-        raise ValueError(f"the only operator is not, as in {{not: [...]}}, got {dict(given)!r}")
-    return {key: _as_texts(values) for key, values in given.items()}
+    if not isinstance(choice, Mapping):
+        return _as_texts(choice)
+    if list(choice) != ["not"]:
+        raise ValueError(f"the only operator is not, as in {{not: [...]}}, got {dict(choice)!r}")
+    return {"not": _as_texts(choice["not"])}
 
 
 _Choice = Annotated[
@@ -225,35 +237,46 @@ _Choice = Annotated[
     ),
 ]
 Where = dict[str, _Choice]
-"""Column → value or values to keep, or ``{not: values to leave out}``; ``n/a`` is a missing value."""
+"""Values to keep, by column, or ``{not: values to leave out}``; ``n/a`` is a missing value."""
 
 
 def matching_rows(
-    table: pd.DataFrame, where: Mapping[str, Any], *, place: str
+    table: pd.DataFrame, where: Mapping[str, object], *, place: str
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows of a table, called `place` in errors, match a selection in every column.
+    """Return a mask of the rows of a table that match a selection in every column.
 
-    A selection is ``{"site": ["london", "ucla"], "participant_id": {"not": "sub-03"}}``: column →
-    value, list of values, or ``{"not": value or values}``. Cells are compared as text: a whole
-    number has no decimal point, and a missing cell is ``n/a``. A column or a value that is not
-    there, and a selection that leaves no row, are refused.
+    Parameters
+    ----------
+    table : DataFrame
+        Table of scans or people.
+    where : dict
+        Selection, such as ``{"site": ["london", "ucla"], "participant_id": {"not": "sub-03"}}``:
+        column → value, list of values, or ``{"not": value or values}``. Cells are compared as
+        text: a whole number has no decimal point, and a missing cell is ``n/a``.
+    place : str
+        Name of the table in messages.
+
+    Raises
+    ------
+    DataError
+        If the table lacks a column or a value, or no row is left.
     """
     keep = np.ones(len(table), dtype=bool)
-    for column, given in where.items():
+    for column, selection in where.items():
         if column not in table:
             raise DataError(no_column(place, column, table.columns))
         levels = _Levels(column, table[column])
         try:
-            choice: Any = _as_choice(given)
+            values, is_excluded = _values_of_choice(selection)
         except ValueError as error:
             raise ConfigError(f"where.{column}: {error}.") from None
-        is_excluded = isinstance(choice, Mapping)
-        wanted = {levels.named(value) for value in (choice["not"] if is_excluded else choice)}
+        wanted = set(map(levels.named, values))
         allowed = sorted(set(levels.of_rows))
         for value in sorted(wanted.difference(allowed)):
+            hint = suggestion(value, allowed)
             raise DataError(
-                f"{place}: column '{column}' has no value {shown(value)}.{suggestion(value, allowed)} "
-                f"It has: {one_of(allowed)}."
+                f"{place}: column '{column}' has no value {shown(value)}.{hint} It has: "
+                f"{one_of(allowed)}."
             )
         keep &= levels.of_rows.isin(wanted).to_numpy() != is_excluded
     if not keep.any():
@@ -262,20 +285,27 @@ def matching_rows(
 
 
 def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray[np.bool_]:
-    """Tell which cells a choice of `matching_rows` keeps, in a table that may lack its values."""
-    values: Any = _as_choice(choice)
-    is_excluded = isinstance(values, Mapping)
-    listed = values
-    if is_excluded:
-        listed = values["not"]
+    """Return a mask of the cells that a choice keeps, where cells may lack its values.
+
+    A choice is a value of the selections of `matching_rows`.
+    """
+    values, is_excluded = _values_of_choice(choice)
     levels = _Levels(column, cells)
-    wanted = set(map(levels.named, listed))
+    wanted = set(map(levels.named, values))
     selected: npt.NDArray[np.bool_] = levels.of_rows.isin(wanted).to_numpy() != is_excluded
     return selected
 
 
+def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
+    """Return the values of a choice, and whether they are left out instead of kept."""
+    values: Any = _as_choice(choice)
+    if isinstance(values, Mapping):
+        return values["not"], True
+    return values, False
+
+
 class _Levels:
-    """Levels of the rows of a column, missing ones as ``n/a``, and of values that name them."""
+    """Levels of the rows of a column, and of values that name them; missing is ``n/a``."""
 
     def __init__(self, column: str, cells: pd.Series) -> None:
         written = cells.map(lambda cell: _written(column, cell)).reset_index(drop=True)
@@ -285,7 +315,7 @@ class _Levels:
             self.of_rows = self.of_rows.replace(_sex_of_levels(self.of_rows))
 
     def named(self, value: object) -> str:
-        """Return the level that a value of a selection names: ``female`` is F where rows have F."""
+        """Return the level that a value names: ``female`` names F where rows have F."""
         written = _written(self._column, value)
         if not is_of_sex(self._column) or written in set(self.of_rows):
             return written
@@ -293,11 +323,13 @@ class _Levels:
 
 
 def _written(column: str, value: object) -> str:
-    """Return a cell or a value of a selection in one spelling; missing is n/a, None a value."""
+    """Return a cell or a value in one spelling; a missing one is ``n/a``, "None" is a value."""
     spelled = spelling_of(text_of(value))
     if is_missing(spelled):
         return "n/a"
     if column != "age":
         return spelled
     age = as_age(spelled)
-    return spelled if isinstance(age, Refusal) else text_of(age)
+    if isinstance(age, Refusal):
+        return spelled
+    return text_of(age)

@@ -1,4 +1,4 @@
-"""Columns of one meaning in a table of people, compared row by row: ``sex`` beside ``gender``."""
+"""Comparison of columns of one meaning, row by row, as ``sex`` beside ``gender``."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,23 +12,25 @@ from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError
 
 MAX_AGE_DIFFERENCE = 1.0
-"""Years by which ages of one person may differ: rounding leaves them."""
+"""Years by which ages of one person may differ, since ages are rounded."""
 _YEARS = frozenset({"age", "age_years", "alter", "edad", "leeftijd", "eta", "idade"})
 """Names of one and the same age; ``age_at_scan`` may rightly differ from ``age``."""
 _MOST = 0.5
+"""Share of differing rows above which one of two columns is wrongly coded."""
 _N_SHOWN = 3
+"""Number of rows that a message shows."""
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Values of two columns of one meaning, by line, where both are known."""
+    """Values of two columns of one meaning, by line, in rows that have both."""
 
     kind: str
     taken: str
     second: str
     values: pd.DataFrame
     is_coded: tuple[bool, bool]
-    """Whether a column has numbers that nothing explains."""
+    """Whether each column has numbers that nothing explains."""
 
     def differing(self) -> pd.DataFrame:
         """Return the rows that contradict each other."""
@@ -42,7 +44,7 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Return whether one of the columns must be coded otherwise than its reading says."""
+        """Tell whether one of the columns must be coded in another way than it is read."""
         is_one_meaning = self.kind == "sex" and not self.is_coded[1]
         if self.kind == "age":
             is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS
@@ -70,17 +72,17 @@ class Contradictions:
             rows.append(f"line {line}: {shown(row['taken'])} and {shown(row['second'])}")
         if len(differing) > _N_SHOWN:
             rows.append("…")
-        text = (
+        message = (
             f"columns '{pair.taken}' and '{pair.second}' contradict each other in "
             f"{len(differing)} of {n_rows} rows ({'; '.join(rows)})"
         )
         if pair.is_refused(len(differing)):
-            self.refusals.append(text)
+            self.refusals.append(message)
         else:
-            self.warnings.append(f"{text}; '{pair.taken}' is taken")
+            self.warnings.append(f"{message}; '{pair.taken}' is taken")
 
     def raise_if_refused(self, source: str) -> None:
-        """Refuse a table with columns of which one must be coded otherwise."""
+        """Refuse a table with two columns of which one must be wrongly coded."""
         if self.refusals:
             raise DataError(
                 f"{source}: {'; '.join(self.refusals)}: one of them is coded otherwise than it is "
@@ -96,7 +98,7 @@ def warnings_of_contradictions(
     names: Mapping[str, tuple[str, ...]],
     descriptions: Mapping[str, Description],
 ) -> list[str]:
-    """Compare the columns that are taken with others of the same meaning; return warnings.
+    """Compare columns that are taken with other columns of the same meaning; return warnings.
 
     Parameters
     ----------
@@ -131,7 +133,7 @@ def warnings_of_contradictions(
 
 
 def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterator[str]:
-    """Give the other columns with a usual name of the same meaning."""
+    """Yield the other columns with a usual name of the same meaning."""
     for second in map(str, cells.columns):
         name = base_name(second)
         if second != column and name in names:
@@ -163,7 +165,7 @@ def _plain_level(value: str) -> str:
 
 
 def _is_coded(column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]) -> bool:
-    """Return whether a column has numbers alone, and neither Levels nor its name explain them."""
+    """Tell whether a column has numbers alone that neither Levels nor its name explain."""
     description = description_of(column, descriptions)
     if description.levels or description.words or codes_in_name(column):
         return False

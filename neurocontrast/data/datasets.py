@@ -1,8 +1,7 @@
-"""A cohort as a data set: the image of each scan with the columns of its table, measures, or natural images."""
+"""Datasets of a cohort: the image of each scan with the columns of its table, or measures."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +14,9 @@ from monai.data import Dataset
 from monai.transforms import Compose, RandomizableTrait, Transform
 
 from neurocontrast.cells import text_of
+from neurocontrast.data.batches import Sample
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.natural.store import Located, statistics_of
-from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.transforms.described import DescribedTransforms, apply_described
@@ -29,7 +27,7 @@ _IMAGE = "image"
 
 
 class CohortDataset(Dataset):
-    """The scans of a cohort as a `monai.data.Dataset`, with the columns of its table.
+    """Scans of a cohort as a `monai.data.Dataset`, with the columns of its table.
 
     An item is a dictionary: ``"image"``, a `monai.data.MetaTensor` (C, D, H, W) float32 with the
     affine of its voxels, and every column of the table but the paths of the scan, among them
@@ -40,20 +38,19 @@ class CohortDataset(Dataset):
     Parameters
     ----------
     cohort : Cohort or path
-        Its rows are the items, in its order; of a participants table, what
-        `neurocontrast.data.read_cohort` reads.
+        Scans, whose rows are the items in their order; a path is read by
+        `neurocontrast.data.read_cohort`.
     transform : Compose, callable, sequence of callables or Preprocessing, optional
-        Applied to ``{"image": path, …}``; `neurocontrast.transforms.brain_transforms` at its
-        defaults if not given. Its own loader comes first, for instance
-        `neurocontrast.transforms.LoadScand` or `monai.transforms.LoadImaged`.
+        Transforms of ``{"image": path, …}``, of which a loader comes first, for instance
+        `neurocontrast.transforms.LoadScand` or `monai.transforms.LoadImaged`; by default
+        `neurocontrast.transforms.brain_transforms` with its defaults.
     cache_dir : path, optional
-        Keeps images on the disk, as `monai.data.PersistentDataset` does: those before the first
-        random transform; the rest is applied on each access. An entry is used only while its scan
-        is the file it was made from and the transforms are the same ones: transforms without a name
-        (a lambda) are refused. The folder holds the images themselves: treat it as you treat the
-        scans.
-    cache_dtype : {"float16", "float32"}
-        How voxels are kept on the disk.
+        Folder of images before the first random transform, as `monai.data.PersistentDataset` keeps
+        them; further transforms are applied on each access. An entry is used only while its scan
+        and the transforms are unchanged; transforms without a name (a lambda) are refused. The
+        folder holds the images themselves: treat the folder as you treat the scans.
+    cache_dtype : {"float16", "float32"}, default="float16"
+        Precision of voxels on the disk.
 
     Examples
     --------
@@ -61,7 +58,8 @@ class CohortDataset(Dataset):
     >>> from neurocontrast import simulate
     >>> from neurocontrast.data import CohortDataset, read_cohort
     >>> from neurocontrast.transforms import brain_transforms
-    >>> cohort = read_cohort(simulate(tempfile.mkdtemp() + "/made", n_subjects=4, n_sites=2, spacing_mm=8.0))
+    >>> folder = tempfile.mkdtemp() + "/made"
+    >>> cohort = read_cohort(simulate(folder, n_subjects=4, n_sites=2, spacing_mm=8.0))
     >>> dataset = CohortDataset(cohort, brain_transforms(spacing_mm=8.0, shape=(24, 28, 24)))
     >>> item = dataset[0]
     >>> item["image"].shape, item["sex"] in ("F", "M")
@@ -83,39 +81,49 @@ class CohortDataset(Dataset):
         *,
         cache_dtype: Literal["float16", "float32"] = "float16",
     ) -> None:
-        known: Any = Preprocessing() if transform is None else transform
-        of_settings = hasattr(known, "compose")
-        cohort = cohort if isinstance(cohort, Cohort) else read_cohort(cohort)
+        chosen: Any = transform
+        if transform is None:
+            chosen = Preprocessing()
+        is_described = hasattr(chosen, "compose")
+        composed = chosen
+        if is_described:
+            composed = chosen.compose()
+        if not isinstance(cohort, Cohort):
+            cohort = read_cohort(cohort)
         self.scans = cohort.scans
-        super().__init__(_Items(cohort, self.scans), known.compose() if of_settings else known)
+        super().__init__(_Items(cohort, self.scans), composed)
         self.transform: Compose
         self.cache: VolumeCache | None = None
         self._n_kept = 0
         if cache_dir is not None:
-            kept = known if of_settings else deterministic_part(self.transform, self.scans[0])
+            kept = chosen
+            if not is_described:
+                kept = deterministic_part(self.transform, self.scans[0])
             self._keep_in(VolumeCache(cache_dir, kept, dtype=cache_dtype))
 
     @classmethod
     def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
-        """Return the dataset of what a cache keeps; its transforms may be fitted later, before the first item."""
+        """Return a dataset of the volumes in a cache, whose transforms may be fitted later."""
         dataset = cls(cohort, Compose([]))
         dataset._keep_in(cache)
         return dataset
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read an image in the precision of the cache into `out`, of `image_shape` and `image_dtype`."""
+        """Read an image into `out`, of `image_shape` and `image_dtype`, the cache's precision."""
         assert self.cache is not None
         np.copyto(out, self.cache.read(self.scans[index]), casting="no")
 
     def _keep_in(self, cache: VolumeCache) -> None:
+        """Read images from a cache, which keeps them before the first random transform."""
         self.cache = cache
         self.transform = self.transform.flatten()
         self._n_kept = _n_deterministic(self.transform)
-        if self._n_kept == len(self.transform):  # else an image is not what the cache holds
+        if self._n_kept == len(self.transform):  # an image is then a volume of the cache
             self.image_shape = cache.shape
             self.image_dtype = cache.dtype
 
-    def _transform(self, index: int) -> dict[str, Any]:
+    def _transform(self, index: int) -> Sample:
+        """Return an item: its volume from the cache, if any, and transformed."""
         item = self.data[index]
         if self.cache is None:
             return apply(self.transform, item)
@@ -126,25 +134,25 @@ class CohortDataset(Dataset):
         return apply(self.transform, {**item, _IMAGE: image}, start=self._n_kept)
 
 
-class _InPlace(torch.utils.data.Dataset[dict[str, Any]]):
-    """Samples that are read straight into an array of `image_shape` and `image_dtype`."""
+class InPlaceDataset(torch.utils.data.Dataset[Sample]):
+    """Dataset of samples that are read into arrays of `image_shape` and `image_dtype`."""
 
     image_shape: tuple[int, ...]
     image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read a sample into `out`."""
+        """Read a sample into `out`, of `image_shape` and `image_dtype`."""
         raise NotImplementedError
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> Sample:
         """Return ``{"image": tensor of `image_shape`, "index": index}``."""
         image = np.empty(self.image_shape, self.image_dtype)
         self.read_into(image, index)
         return {"image": torch.from_numpy(image), "index": index}
 
 
-class MeasuresDataset(_InPlace):
-    """Standardised measures (n, n_measures), each person's as a sample (n_measures, 1)."""
+class MeasuresDataset(InPlaceDataset):
+    """Dataset of standardised measures (people, measures); a sample has shape (measures, 1)."""
 
     def __init__(self, values: npt.NDArray[np.float32]) -> None:
         self.values = values
@@ -159,107 +167,65 @@ class MeasuresDataset(_InPlace):
         out[:, 0] = self.values[index]
 
     def batch(self, rows: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Return the measures of some people, (rows, n_measures, 1)."""
+        """Return the measures of some people, of shape (rows, measures, 1)."""
         return self.values[list(rows), :, None]
 
 
-class ImageDataset(_InPlace):
-    """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).
-
-    A DataError names all rows without an image: another kind of path, a store that is absent or
-    damaged, an index beyond the store, another size.
-    """
-
-    def __init__(self, cohort: Cohort) -> None:
-        self.paths: list[str] = list(map(str, cohort.table["path"]))
-        problems = Problems(cohort.source.name)
-        located = Located.of(self.paths, cohort.names(), problems)
-        problems.raise_if_any()
-        self._stores = located.stores
-        self._store_of = np.array(located.store_of)
-        self._index_of = np.array(located.index_of)
-        self.image_shape = self._stores[0].shape
-        self.image_dtype = np.dtype(np.uint8)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read an image into `out`, of `image_shape` and `image_dtype`."""
-        np.copyto(
-            out, self._stores[self._store_of[index]].array[self._index_of[index]], casting="no"
-        )
-
-    def contents(self) -> list[str]:
-        """Return the digest of the pixels of each image."""
-        size = f"pixels {self.image_shape}".encode()
-        digests = []
-        for number, index in zip(self._store_of, self._index_of, strict=True):
-            state = hashlib.blake2b(size, digest_size=8)
-            state.update(np.ascontiguousarray(self._stores[number].array[index]).data)
-            digests.append(state.hexdigest())
-        return digests
-
-    def channel_statistics(
-        self, rows: npt.ArrayLike
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and standard deviation (3,) of each channel over the images of the rows, in [0, 1]."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        sums = [
-            store.sums(self._index_of[chosen[self._store_of[chosen] == n]])
-            for n, store in enumerate(self._stores)
-        ]
-        return statistics_of(np.sum(sums, axis=0))
-
-
-class _Items(Sequence[dict[str, Any]]):
-    """The items of a cohort, each made when it is asked for: most are never, where images are read in place."""
+class _Items(Sequence[Sample]):
+    """Items of a cohort before transforms; an item is made on access, since most never are used."""
 
     def __init__(self, cohort: Cohort, scans: Sequence[ScanFiles]) -> None:
         self._scans = scans
-        self._columns = {
-            str(name): (
-                values.to_numpy(),
-                float if pd.api.types.is_numeric_dtype(values) else text_of,
-            )
-            for name, values in cohort.table.items()
-            if name not in ("path", _IMAGE, *cohort.channels)
-        }
+        self._columns: dict[str, tuple[npt.NDArray[Any], Callable[[Any], float | str]]] = {}
+        for name, values in cohort.table.items():
+            if name in ("path", _IMAGE, *cohort.channels):
+                continue
+            value_of: Callable[[Any], float | str] = text_of
+            if pd.api.types.is_numeric_dtype(values):
+                value_of = float
+            self._columns[str(name)] = (values.to_numpy(), value_of)
 
     def __len__(self) -> int:
         return len(self._scans)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[place] for place in range(len(self))[index]]
-        return {_IMAGE: self._scans[index]} | {
-            name: of(values[index]) for name, (values, of) in self._columns.items()
-        }
+            return [self[position] for position in range(len(self))[index]]
+        item: Sample = {_IMAGE: self._scans[index]}
+        for name, (values, value_of) in self._columns.items():
+            item[name] = value_of(values[index])
+        return item
 
 
 def _n_deterministic(transform: Compose) -> int:
-    """Return how many transforms come before the first that is random, or none of MONAI's; as in MONAI."""
-    n = transform.get_index_of_first(
-        lambda each: isinstance(each, RandomizableTrait) or not isinstance(each, Transform)
-    )
-    return len(transform) if n is None else n
+    """Count the transforms before the first one that is random, or not of MONAI."""
+    position = transform.get_index_of_first(_may_be_random)
+    if position is None:
+        return len(transform)
+    return position
+
+
+def _may_be_random(transform: object) -> bool:
+    """Tell whether a transform is random, or not of MONAI, as MONAI tells."""
+    return isinstance(transform, RandomizableTrait) or not isinstance(transform, Transform)
 
 
 def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransforms:
-    """Return the transforms before the first random one, and the shape of what they make of a scan."""
+    """Return the transforms before the first random one, with the shape of their images."""
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])
-    made = apply_described(kept, scan)
-    if others := [key for key in made if key != _IMAGE]:
+    item = apply_described(kept, scan)
+    further = [key for key in item if key != _IMAGE]
+    if further:
         raise DataError(
-            f"transforms: only the item '{_IMAGE}' is kept on the disk, and the transforms before the first random "
-            f"one also make {one_of(others)}. Make those behind the first random transform, or delete them again "
-            "(monai.transforms.DeleteItemsd)."
+            f"transforms: only the item '{_IMAGE}' is kept on the disk, and the transforms before "
+            f"the first random one also make {one_of(further)}. Make those behind the first random "
+            "transform, or delete them again (monai.transforms.DeleteItemsd)."
         )
-    image = made[_IMAGE]
+    image = item[_IMAGE]
     if not isinstance(image, torch.Tensor):
         raise DataError(
-            f"transforms: no transform before the first random one loads '{_IMAGE}'. Put a loader first "
-            "(neurocontrast.transforms.LoadScand, or monai.transforms.LoadImaged)."
+            f"transforms: no transform before the first random one loads '{_IMAGE}'. Put a loader "
+            "first (neurocontrast.transforms.LoadScand, or monai.transforms.LoadImaged)."
         )
     return DescribedTransforms(kept, tuple(image.shape))

@@ -1,4 +1,4 @@
-"""Columns of people decoded by their descriptions: units, levels and codes in JSON files and in names."""
+"""Decoding of columns of people, by units, levels and codes in JSON files and in names."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,19 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
+"""Number of units of age in a year."""
 _UNITS = {
-    **{"y": "year", "yr": "year", "a": "year", "m": "month", "mo": "month", "mth": "month"},
-    **{"w": "week", "wk": "week", "d": "day"},
+    "y": "year",
+    "yr": "year",
+    "a": "year",
+    "m": "month",
+    "mo": "month",
+    "mth": "month",
+    "w": "week",
+    "wk": "week",
+    "d": "day",
 }
+"""Abbreviations of units of age."""
 _NAMES_OF_UNITS = ("unit", "units", "Unit", "Units", "in")
 _ML_PER_UNIT = {
     **dict.fromkeys(("ml", "cm3", "cm^3", "cm³", "cc", "milliliter", "millilitre"), 1.0),
@@ -25,8 +34,9 @@ _ML_PER_UNIT = {
     **dict.fromkeys(("l", "liter", "litre", "dm3", "dm^3", "dm³"), 1e3),
 }
 _SMALLEST_ML = 100.0
+"""Smallest volume of a head in mL."""
 _LARGEST_ML = 10_000.0
-"""A head of more is in mm³, as FreeSurfer writes its eTIV."""
+"""Largest volume of a head in mL; a larger number is in mm³, as FreeSurfer writes its eTIV."""
 _WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
 _IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
 _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
@@ -34,7 +44,7 @@ _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 @dataclass(frozen=True)
 class Description:
-    """A JSON file's words about a column: unit, levels (code → meaning), and free text."""
+    """Description of a column in a JSON file: unit, meanings of codes (levels), and free text."""
 
     units: str = ""
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -43,14 +53,14 @@ class Description:
 
 NOTHING = Description()
 Descriptions = Mapping[str, Description]
-"""Column → description; columns are found in any case by `description_of`."""
+"""Descriptions by column; `description_of` finds a column in any case."""
 
 
 @dataclass
 class Decoded:
-    """A column as text by one rule: for each cell its value, "" where missing, or a refusal.
+    """Column as text by one rule: for each cell its value, "" where missing, or a refusal.
 
-    Of a column of sexes, `others` are cells that name another sex than F and M, with its word.
+    Of a column of sexes, `others` are the words for other sexes than F and M, by cell.
     """
 
     values: list[str | Refusal]
@@ -59,7 +69,7 @@ class Decoded:
 
 
 def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
-    """Read the JSON files that describe the columns of a table; the last one wins."""
+    """Read the JSON files that describe the columns of a table; the last file wins."""
     descriptions: dict[str, Description] = {}
     for path in paths:
         if not path.is_file():
@@ -74,6 +84,7 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
+    """Return the description of a column from its content in a JSON file named by `place`."""
     by_key: dict[str, object] = {}
     for key, value in content.items():
         by_key.setdefault(key.strip().lower(), value)
@@ -91,7 +102,7 @@ def _description(content: Mapping[str, object], place: str) -> Description:
 
 
 def description_of(column: str, descriptions: Descriptions) -> Description:
-    """Return the description of a column, in any case, with its codes or without."""
+    """Return the description of a column, in any case, with codes in its name or without."""
     for name in (column, column.lower(), base_name(column)):
         if name in descriptions:
             return descriptions[name]
@@ -101,10 +112,19 @@ def description_of(column: str, descriptions: Descriptions) -> Description:
 def decode_column(
     kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
 ) -> Decoded:
-    """Return a column of people decoded by its description and by the codes in its name.
+    """Decode a column of people by its description and by the codes in its name.
 
-    `kind` is age (to years), sex (to F and M), tiv (to mL), or any other, whose codes become their
-    meanings. Codes of sexes are read from the description's free text where it has no ``Levels``.
+    Parameters
+    ----------
+    kind : str
+        ``age`` (decoded to years), ``sex`` (to F and M), ``tiv`` (to mL), or any other kind, whose
+        codes become their meanings.
+    column : str
+        Name of the column, which may explain codes.
+    cells : sequence of str
+        Cells of the column.
+    description : Description
+        Description of the column; codes of sexes are read from its free text if it has no levels.
     """
     if kind == "age":
         return _ages(column, cells, description)
@@ -117,7 +137,7 @@ def decode_column(
 
 
 def _same_code(cell: str) -> str:
-    """Return a code in the form for comparisons: 1, 1.0 and 01 are one number."""
+    """Return a code in the form for comparisons, in which 1, 1.0 and 01 are one number."""
     number = number_of(cell)
     if number is None:
         return cell
@@ -140,9 +160,12 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
+    """Return the meaning of a cell, "" for a missing value; refuse a cell without a level."""
     level = cell
     if levels and not is_missing(cell):
-        by_name = {} if number_of(cell) is not None else _by_meaning(levels)
+        by_name: Mapping[str, str] = {}
+        if number_of(cell) is None:
+            by_name = _by_meaning(levels)
         level = _lookup(cell, levels) or _lookup(cell, by_name) or ""
         if not level:
             return Refusal(f"Levels of the JSON file has {one_of(levels)}")
@@ -153,11 +176,12 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning → meaning, by which cells that are words already are known."""
+    """Return the meanings by themselves, for cells that hold a meaning in place of a code."""
     return dict(zip(levels.values(), levels.values(), strict=True))
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    """Return the sexes of a column, from codes in its name, its levels, and words in cells."""
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
     words = []
@@ -179,7 +203,7 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return a cell as `read_sexes` takes cells, or why the explanations do not fit."""
+    """Return a cell in the form that `read_sexes` takes, or why its explanations do not fit."""
     if is_missing(cell):
         return ""
     meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))
@@ -215,7 +239,7 @@ def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Return F, M, "" for a missing value, the word of another sex, or None for an unclear one."""
+    """Return F, M, the word of another sex, "" for a missing value, or None for an unclear one."""
     word = plain_word(meaning)
     if is_missing(meaning):
         return ""
@@ -230,6 +254,7 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    """Return the ages of a column in years; refuse ages of an unknown unit."""
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
@@ -249,7 +274,7 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return a description with the unit that a column's name gives, as in ``age (unit=days)``."""
+    """Return a description with the unit in the column's name, as in ``age (unit=days)``."""
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.
     described = f"{description.words}, in {unit}"
@@ -257,7 +282,7 @@ def _with_units_of(codes: Mapping[str, str], description: Description) -> Descri
 
 
 def _is_top_coded(cell: str) -> bool:
-    """Say whether a cell is an age such as 89+, whose level is words about it."""
+    """Tell whether a cell is an age such as 89+, whose level explains it in words."""
     return number_of(cell) is None and isinstance(as_age(cell), float)
 
 
@@ -281,14 +306,16 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
         units = "are not given"
         if written:
             units = f"are {unit}s"
-        text = (
-            f"Units of the JSON file {units}, and the column is described as in {min(described)}s"
+        described_unit = min(described)
+        return Refusal(
+            f"Units of the JSON file {units}, and the column is described as in {described_unit}s; "
+            "write the right Units"
         )
-        return Refusal(f"{text}; write the right Units")
     return unit
 
 
 def _years(cell: str, unit: str) -> str | Refusal:
+    """Return an age in years as text; refuse a cell that is no age in this unit."""
     number = number_of(cell)
     if number is None and unit != "year":
         return Refusal(f"an age in {unit}s is a number, or n/a")
@@ -302,7 +329,7 @@ def _years(cell: str, unit: str) -> str | Refusal:
 
 
 def _head_size(cell: str, units: str) -> str | Refusal:
-    """Return the volume of a head in mL, by the unit of its description, else by its size."""
+    """Return the volume of a head in mL, by the unit of its description or by its size."""
     if is_missing(cell):
         return ""
     number = number_of(cell)

@@ -1,4 +1,4 @@
-"""Names of participants: visits of one person in them, and names that are of nobody."""
+"""Names of participants: visits of one person in names, and names of nobody."""
 
 import re
 from collections import defaultdict
@@ -19,15 +19,18 @@ _VISIT = re.compile(
 _JOINED = re.compile(
     r"(?P<person>.*[0-9])(?:(?:session|ses|visit|tp|v)[0-9]{1,2}|fu[0-9]{0,2}|bl)", re.IGNORECASE
 )
-"""The same without a separator, as in ``S01v2``."""
+"""Names of visits without a separator, as in ``S01v2``."""
 _CERTAIN = re.compile(r".+_ses-[0-9a-z]+", re.IGNORECASE)
 REMEDY_OF_VISITS = (
     "Visits of one person would count as different people, in training and in test: name the "
     "person of each row in a column subject_id (people who do differ, by names without a visit)."
 )
 _N_SHOWN = 3
+"""Number of people that a message names."""
 _MOST_VISITS = 12
+"""Number of names that differ in a visit, above which they are no visits of one person."""
 _SHARE_OF_CONTRADICTIONS = 0.1
+"""Share of groups with two sexes above which likely visits are no visits."""
 _ROUNDED = re.compile(r"[0-9](?:[.,][0-9]+)?[eE]\+[0-9]+")
 _OF_SUMMARY = frozenset(
     (
@@ -39,7 +42,7 @@ _OF_SUMMARY = frozenset(
 
 
 def problem_of_identifier(identifier: str) -> str:
-    """Return why a cell names no participant, or ""; a missing one names nobody.
+    """Return why a cell names no participant, or ""; a missing cell names nobody.
 
     Examples
     --------
@@ -64,9 +67,9 @@ def problem_of_identifier(identifier: str) -> str:
 def visits_of_people(
     participants: Iterable[str], sexes: Iterable[object] | None = None
 ) -> list[list[str]]:
-    """Return groups of participants whose names differ in a visit alone, as S01_v1 and S01_v2 do.
+    """Return groups of participants whose names differ only in a visit, as S01_v1 and S01_v2.
 
-    Names that a visit makes of more than 12, and of people of two sexes, are no visits.
+    Groups of more than 12 names, and many groups with people of two sexes, are no visits.
 
     Parameters
     ----------
@@ -100,7 +103,7 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that differ in a visit alone, by their common beginning."""
+    """Return the names that differ only in a visit, by their common beginning."""
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)
@@ -115,7 +118,7 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
 
 
 def text_of_visits(groups: Sequence[Sequence[str]]) -> str:
-    """Return how many participants look like visits of how many people, with the first of them."""
+    """Return a sentence on participants who look like visits of fewer people, with names."""
     n_visits = sum(map(len, groups))
     names = first_names(list(map(" = ".join, groups)), _N_SHOWN)
     return (

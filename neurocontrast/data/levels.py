@@ -1,4 +1,4 @@
-"""Levels of a category that were not learned: found where two tables meet, and refused by name."""
+"""Levels of a category that were not learned, refused by name where two tables meet."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -15,16 +15,18 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
 _N_LEVELS = 5
+"""Number of levels that a message names."""
 _N_ROWS = 3
+"""Number of rows that a message names for each level."""
 _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
 
 class UnseenLevelError(DataError, ValueError):
-    """A level of a category, or text in a column of numbers, of which a model learned nothing."""
+    """Error about a level, or text among numbers, of which a model learned nothing."""
 
 
 class UnclearSexError(DataError, ValueError):
-    """A value in a column of sexes that may mean F or M, beside others that do."""
+    """Error about a value that may mean F or M, beside values that do."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class UnseenLevels:
         return bool(self.rows)
 
     def text(self) -> str:
-        """Return which levels are new and in which rows, which were learned, and a near one."""
+        """Return the new levels with their rows, the learned levels, and a level nearly alike."""
         levels = list(self.rows)
         sentences = (
             f"column '{self.column}' has levels that were never seen in training: {self.listed()}. "
@@ -50,12 +52,15 @@ class UnseenLevels:
         return sentences
 
     def listed(self) -> str:
-        """Return the levels with the names of their rows, the first of both."""
+        """Return the first levels, each with the names of its first rows."""
         return first_names(list(map(self._with_rows, self.rows)), _N_LEVELS)
 
     def _with_rows(self, level: str) -> str:
+        """Return a level with the names of its first rows."""
         names = self.rows[level]
-        unit = "row" if len(names) == 1 else "rows"
+        unit = "rows"
+        if len(names) == 1:
+            unit = "row"
         return f"'{level}' in {len(names)} {unit} ({_first_of(names, _N_ROWS)})"
 
 
@@ -66,9 +71,9 @@ def unseen_levels(
     *,
     names: Sequence[object],
 ) -> UnseenLevels:
-    """Return the levels of a column that were not learned; a missing cell is no level.
+    """Return the levels of a column that were not learned; missing cells have no level.
 
-    `names` are those of the rows in messages.
+    `names` are the names of the rows in messages.
     """
     rows: dict[str, list[str]] = {}
     for level, name in zip(levels, names, strict=True):
@@ -78,10 +83,10 @@ def unseen_levels(
 
 
 def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
-    """Refuse a column of sexes in which some levels are F or M and others may mean one of them.
+    """Refuse a column of sexes where some levels are F or M and others may mean either.
 
     Each spelling would be a level of its own: ``H`` a third sex beside F and M. Other sexes than F
-    and M are levels, and so are codes without any F or M. `names` are those of the rows.
+    and M are levels, and so are codes without any F or M. `names` are the names of the rows.
     """
     if not is_of_sex(column):
         return
@@ -102,7 +107,7 @@ def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]
 
 
 def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
-    """Return groups of levels that differ in case, accents, spaces, hyphens or zeros alone."""
+    """Return groups of levels that differ only in case, accents, spaces, hyphens or zeros."""
     groups: dict[str, list[str]] = {}
     for level in sorted(set(levels)):
         letters = re.sub(r"[\s_-]+", "", plain_word(level))
@@ -111,7 +116,7 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
 
 
 def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
-    """Refuse levels that are one but for their spelling; `unit` says of levels in the plural."""
+    """Refuse levels that differ only in spelling; `unit` is the word for levels in the plural."""
     for group in spelled_alike(levels):
         raise DataError(
             f"{place}: {one_of(group)} are spelled nearly alike, and would be different {unit}. "
@@ -120,9 +125,9 @@ def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
-    """Return a column as floats, NaN where missing; cells without a number are refused by name.
+    """Return a column as floats, NaN where missing; refuse cells without a number by name.
 
-    An age may be ``89+``, in the column of that name.
+    A cell may be ``89+`` in a column named age.
     """
     if pd.api.types.is_numeric_dtype(cells):
         return pd.Series(cells.to_numpy(dtype="float64", na_value=np.nan), cells.index)
@@ -141,7 +146,7 @@ def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.
 
 
 def inferred(cells: pd.Series) -> pd.Series:
-    """Return a column of Python objects in the dtype of its values, with any mark of missing."""
+    """Return a column of Python objects in the dtype of its values; missing values are None."""
     if cells.dtype != object:
         return cells
     return cells.where(cells.notna(), None).infer_objects()
@@ -150,10 +155,13 @@ def inferred(cells: pd.Series) -> pd.Series:
 def level_column(
     column: str, cells: pd.Series, *, learned: Collection[str | None] = ()
 ) -> pd.Series:
-    """Return a column as text of its levels, None where missing; see `levels_of`."""
+    """Return the levels of a column as text, None where missing; see `levels_of`."""
     return pd.Series(levels_of(column, cells, learned=learned), cells.index, dtype=object)
 
 
 def _first_of(names: Sequence[str], n_shown: int) -> str:
-    more = ", …" if len(names) > n_shown else ""
+    """Return the first names as a message lists them."""
+    more = ""
+    if len(names) > n_shown:
+        more = ", …"
     return ", ".join(names[:n_shown]) + more

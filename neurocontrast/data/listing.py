@@ -1,4 +1,4 @@
-"""Readers of tables: those that people wrote as text, with their lines, and those of programs."""
+"""Readers of tables: text that people write, Excel workbooks and Parquet files."""
 
 import csv
 import io
@@ -19,6 +19,7 @@ from neurocontrast.files import composed, relative_path, trimmed, write_table
 from neurocontrast.reading import DAMAGE, check_place, read_bytes, refuse
 
 _N_WORKBOOK_BYTES = 2**28
+"""Largest size of a workbook's content."""
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -26,23 +27,27 @@ _NOT_TEXT = {
     b"\x1f\x8b": "compressed with gzip",
     b"%PDF": "a PDF document",
 }
+"""Beginnings of files that are no text, with their names."""
 
 _Row = tuple[int, list[str]]
+"""Line of a row in its file, and its cells."""
 
 
 AnyTable = str | os.PathLike[str] | pd.DataFrame
-"""A table as a file or a DataFrame."""
+"""Table as a file or a DataFrame."""
 
 
 def place_of(table: AnyTable) -> Path:
-    """Return the file of a table, ``DataFrame`` for one in memory; messages begin with its name."""
-    return Path("DataFrame") if isinstance(table, pd.DataFrame) else Path(table).expanduser()
+    """Return the file of a table, whose name begins messages; ``DataFrame`` for one in memory."""
+    if isinstance(table, pd.DataFrame):
+        return Path("DataFrame")
+    return Path(table).expanduser()
 
 
 def read_text_table(path: AnyTable) -> pd.DataFrame:
     """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file, or a DataFrame, as text.
 
-    Every cell of the result is text, "" where there was nothing, and the index is the line of each
+    Every cell of the result is text, "" where the cell is empty, and the index is the line of each
     row in the file. A byte order mark, Windows line ends, blank lines and spaces around a cell are
     removed. Rows of a DataFrame count from line 2, as below a header.
     """
@@ -51,7 +56,7 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
             raise DataError("DataFrame: needs at least one row.")
         return _as_text(path, "DataFrame")
     source = place_of(path)
-    rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]
+    rows = [row for row in _split(source, _decode(source)) if any(row[1])]
     if not rows:
         raise DataError(
             f"{source.name}: the table is empty; it needs a header line and one row for each scan."
@@ -66,15 +71,9 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
     # column.
     width = max((position for position, name in enumerate(header, start=1) if name), default=1)
     header = header[:width]
-    body = [(line, cells if any(cells[width:]) else cells[:width]) for line, cells in body]
+    body = [_trimmed_row(row, width) for row in body]
     problems = Problems(source.name)
-    for position, name in enumerate(header, start=1):
-        if not name:
-            problems.add(f"column {position} has no name", line=header_line)
-        elif header.index(name) == position - 1 and header.count(name) > 1:
-            problems.add(
-                f"the header names the column '{name}' {header.count(name)} times", line=header_line
-            )
+    _check_header(header, header_line, problems)
     for line, cells in body:
         if len(cells) != len(header):
             problems.add(
@@ -83,46 +82,66 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
                 name=cells[0],
             )
     problems.raise_if_any()
-    return pd.DataFrame(
-        [cells for _, cells in body], [line for line, _ in body], header, dtype=object
-    )
+    lines = [line for line, _ in body]
+    return pd.DataFrame([cells for _, cells in body], lines, header, dtype=object)
+
+
+def _trimmed_row(row: _Row, width: int) -> _Row:
+    """Return a row without empty cells beyond the last named column."""
+    line, cells = row
+    if any(cells[width:]):
+        return row
+    return line, cells[:width]
+
+
+def _check_header(header: list[str], line: int, problems: Problems) -> None:
+    """Add a problem for each column without a name, and for each repeated name."""
+    for position, name in enumerate(header, start=1):
+        n_times = header.count(name)
+        if not name:
+            problems.add(f"column {position} has no name", line=line)
+        elif header.index(name) == position - 1 and n_times > 1:
+            problems.add(f"the header names the column '{name}' {n_times} times", line=line)
 
 
 def read_sheet(path: Path) -> pd.DataFrame:
-    """Read a table as `read_text_table` does: ``.tsv`` or ``.csv``, an Excel workbook (``.xlsx``), or ``.parquet``."""
+    """Read a text table, an Excel workbook (``.xlsx``) or a ``.parquet`` file as text.
+
+    The result is as of `read_text_table`.
+    """
     ending = path.suffix.lower()
     if ending == ".parquet":
         table = read_parquet(path)
-        return _as_text(
-            table if isinstance(table.index, pd.RangeIndex) else table.reset_index(), path.name
-        )
-    return (
-        _as_text(read_workbook(path), path.name)
-        if ending in (".xlsx", ".xls")
-        else read_text_table(path)
-    )
+        if not isinstance(table.index, pd.RangeIndex):
+            table = table.reset_index()
+        return _as_text(table, path.name)
+    if ending in (".xlsx", ".xls"):
+        return _as_text(read_workbook(path), path.name)
+    return read_text_table(path)
 
 
 def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return a table as text, with lines from 2 as its index."""
     check_names(table, source)
-    texts = {
-        trimmed(composed(str(name))): [trimmed(composed(text_of(cell))) for cell in table[name]]
-        for name in table
-    }
+    texts = {}
+    for name in table:
+        cells = map(text_of, table[name])
+        texts[trimmed(composed(str(name)))] = [trimmed(composed(cell)) for cell in cells]
     return pd.DataFrame(texts, range(2, len(table) + 2), dtype=object)
 
 
 def check_names(table: pd.DataFrame, source: str) -> None:
-    """Refuse a table that has two columns of one name, but for spaces around it."""
+    """Refuse a table with two columns of one name, spaces around names apart."""
     names = pd.Index([trimmed(str(name)) for name in table])
-    if twice := names[names.duplicated()].unique().tolist():
+    twice = names[names.duplicated()].unique().tolist()
+    if twice:
         raise DataError(
             f"{source}: has {one_of(twice)} more than once; give each column a name of its own."
         )
 
 
 def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
-    """Write a table of text as ``.tsv``, with paths that lead from the new file to the same files.
+    """Write a table of text as ``.tsv``, with relative paths that start from the new file.
 
     `root` is the folder that relative paths of `table` start from.
     """
@@ -137,47 +156,53 @@ def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
 
 
 def _decode(source: Path) -> str:
+    """Return the text of a file; refuse folders, other kinds of files, and other encodings."""
     if source.is_dir():
         raise DataError(
-            f"{source}: this is a folder; give the table, for instance {source / 'participants.tsv'}"
+            f"{source}: this is a folder; give the table, for instance "
+            f"{source / 'participants.tsv'}"
         )
-    beside = [] if source.exists() or not source.parent.is_dir() else list(source.parent.iterdir())
-    content = read_bytes(
-        source, remedy=suggestion(source.name, [entry.name for entry in beside]).strip()
-    )
+    near = ""
+    if not source.exists() and source.parent.is_dir():
+        near = suggestion(source.name, [entry.name for entry in source.parent.iterdir()])
+    content = read_bytes(source, remedy=near.strip())
     for start, kind in _NOT_TEXT.items():
         if content.startswith(start):
             raise DataError(
-                f"{source.name}: this is {kind}, not a text table; save it as tab-separated text (.tsv)."
+                f"{source.name}: this is {kind}, not a text table; save it as tab-separated text "
+                "(.tsv)."
             )
-    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    encoding = "utf-8-sig"
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
     try:
-        text = content.decode(encoding)
+        table = content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{source.name}: line {line} holds a byte that is not UTF-8 (0x{content[error.start]:02x}); "
-            "save the table as UTF-8."
+            f"{source.name}: line {line} holds a byte that is not UTF-8 "
+            f"(0x{content[error.start]:02x}); save the table as UTF-8."
         ) from None
-    if "\x00" in text:
+    if "\x00" in table:
         raise DataError(f"{source.name}: this is not a text table (it holds zero bytes).")
-    return composed(text)
+    return composed(table)
 
 
 def _split(source: Path, text: str) -> list[_Row]:
-    if source.suffix.lower() != ".csv":
-        # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines;
-        # spreadsheet programs still wrap some cells in quotes, which are taken off.
-        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        return [
-            (n, [_unquoted(trimmed(cell)) for cell in line.split("\t")])
-            for n, line in enumerate(lines, start=1)
-        ]
-    return _rows_of_csv(source, text, _delimiter(source, text))
+    """Return the rows of a table of text, blank ones too, with their lines."""
+    if source.suffix.lower() == ".csv":
+        return _rows_of_csv(source, text, _delimiter(source, text))
+    # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines; spreadsheet
+    # programs still wrap some cells in quotes, which are taken off.
+    rows = []
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, line in enumerate(lines, start=1):
+        rows.append((number, [_unquoted(trimmed(cell)) for cell in line.split("\t")]))
+    return rows
 
 
 def _delimiter(source: Path, text: str) -> str:
-    """Return the separator of a ``.csv``, by its header; where that has both, by all rows."""
+    """Return the separator of a ``.csv`` by its header, or by all rows if the header has both."""
     header = next(iter(text.lstrip().splitlines()), "")
     bare = re.sub(r'"[^"]*"', "", header)
     if ";" not in bare:
@@ -205,6 +230,7 @@ def _delimiter(source: Path, text: str) -> str:
 
 
 def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
+    """Return the rows of a ``.csv``, each with the line on which it begins."""
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
     )
@@ -222,12 +248,14 @@ def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
 
 
 def _unquoted(cell: str) -> str:
+    """Return a cell without the quotes that a spreadsheet program put around it."""
     if len(cell) >= 2 and cell[0] == cell[-1] == '"':
         return trimmed(cell[1:-1].replace('""', '"'))
     return cell
 
 
 def _check_separator(source: Path, header: list[str]) -> None:
+    """Refuse a header of one column that looks separated by another character."""
     if len(header) > 1:
         return
     if "\t" in header[0]:
@@ -248,24 +276,29 @@ def read_table(
     remedy: str = "",
     **options: Any,
 ) -> pd.DataFrame:
-    """Read a tab-separated table in UTF-8 that must have the columns `needed`.
+    """Read a tab-separated table in UTF-8 that must have some columns.
 
-    `options` are those of `pandas.read_csv`; no word is a missing value unless ``na_values`` says
-    so. `error` and `remedy` are `neurocontrast.reading.ErrorOptions`.
+    Parameters
+    ----------
+    path : path
+        File of the table.
+    needed : collection of str
+        Columns that the table must have.
+    error, remedy : optional
+        Class and last words of errors, as in `neurocontrast.reading.ErrorOptions`.
+    **options
+        Options of `pandas.read_csv`; no word is a missing value unless ``na_values`` says so.
     """
     check_place(path, error=error, remedy=remedy)
-    given: dict[str, Any] = {
-        "sep": "\t",
-        "keep_default_na": False,
-        "encoding": "utf-8-sig",
-        "compression": None,
-    }
+    options.setdefault("sep", "\t")
+    options.setdefault("keep_default_na", False)
+    options.setdefault("encoding", "utf-8-sig")
+    options.setdefault("compression", None)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error", pd.errors.ParserWarning
-            )  # rows with more cells than the header
-            table = pd.read_csv(path, index_col=False, **given | options)
+            # Rows with more cells than the header are a warning of pandas.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(path, index_col=False, **options)
     except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as problem:
         refuse(path, f"not readable as a table ({said(problem)})", error, remedy)
     lacking = [name for name in needed if name not in table]
@@ -283,12 +316,13 @@ def read_table(
 def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read the first sheet of an Excel workbook (``.xlsx``) as text.
 
-    A further sheet that has a column of the first one is refused: people or measures would be lost.
+    A further sheet with a column of the first one is refused: people or measures would be lost.
     """
     check_place(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(part.file_size for part in archive.infolist()) > _N_WORKBOOK_BYTES:
+            n_bytes = sum(entry.file_size for entry in archive.infolist())
+            if n_bytes > _N_WORKBOOK_BYTES:
                 raise ValueError(f"its tables would take more than {_N_WORKBOOK_BYTES:,} bytes")
         sheets = pd.read_excel(
             path,
@@ -303,13 +337,12 @@ def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
             f"{path}: Excel files need openpyxl: pip install 'neurocontrast[excel]'."
         ) from error
     except DAMAGE as error:  # openpyxl meets damaged parts with nearly any of them
-        found = f"not readable as an Excel workbook ({said(error)})"
-        raise DataError(f"{path}: {found}. Save it as .xlsx or .tsv.") from None
+        problem = f"not readable as an Excel workbook ({said(error)})"
+        raise DataError(f"{path}: {problem}. Save it as .xlsx or .tsv.") from None
     _check_one_table(path, sheets)
     cells = next(iter(sheets.values()))
-    header = (
-        cells.iloc[:1].to_numpy().ravel()
-    )  # which pandas, reading it as one, renames where a name comes twice
+    # Not read as a header by pandas, which renames repeated names.
+    header = cells.iloc[:1].to_numpy().ravel()
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
     return cells.iloc[1:].reset_index(drop=True).set_axis(names, axis="columns")
 
@@ -331,7 +364,7 @@ def _check_one_table(path: str | os.PathLike[str], sheets: dict[str, pd.DataFram
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a Parquet table."""
+    """Read a Parquet table; refuse a damaged one as a `DataError`."""
     import pyarrow
 
     check_place(path)

@@ -1,6 +1,6 @@
-"""Columns of a cohort as the tensors that a loss takes: numbers, codes of categories, vectors."""
+"""Columns of a cohort as tensors for losses: numbers, codes of categories, and vectors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels import ColumnKernel
 
 Vectors = Mapping[str, pd.DataFrame]
-"""Vectors that kernels compare, by name: tables (n, p) of float32 with NaN where missing."""
+"""Vectors that kernels compare, by name: tables (n, p) of float32, NaN where missing."""
 
 _NOT_VALUES = ("participant_id", "subject_id", "session", "path")
 
@@ -30,26 +30,32 @@ def encode_metadata(
     vectors: Vectors | None = None,
     place: str = "the table",
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
-    """Return the columns a loss needs as tensors, and the sorted categories behind the codes.
+    """Return the columns that a loss needs as tensors, and the categories behind codes.
 
-    A tensor is (n,): float32 with NaN where missing, or int64 codes with -1 where missing; of a
-    vector (n, p). Errors call the table `place`.
+    Parameters
+    ----------
+    table : DataFrame
+        Table of scans.
+    columns : dict of str to {"continuous", "categorical"}
+        Kind of each column that the loss needs.
+    vectors : dict of str to DataFrame, optional
+        Vectors (n, p) by name.
+    place : str
+        Name of the table in messages.
+
+    Returns
+    -------
+    metadata : dict of str to Tensor
+        Numbers (n,) as float32 with NaN where missing, codes (n,) as int64 with -1 where missing,
+        or vectors (n, p).
+    categories : dict of str to list of str
+        Sorted categories of each categorical column.
     """
     metadata: dict[str, torch.Tensor] = {}
-    found: dict[str, list[str]] = {}
+    categories: dict[str, list[str]] = {}
     for column, kind in columns.items():
         if vectors and column not in table:
-            if column not in vectors:
-                others = [*vectors, *(str(name) for name in table.columns if name != "path")]
-                raise DataError(
-                    f"{place} has no column '{column}', and there is no vector of that name."
-                    f"{suggestion(column, others)} There are: {one_of(others[:30])}."
-                )
-            if kind == "categorical":
-                raise DataError(
-                    f"'{column}' is a vector and is used as categorical; use it as continuous."
-                )
-            metadata[column] = torch.from_numpy(np.ascontiguousarray(vectors[column].to_numpy()))
+            metadata[column] = _tensor_of(column, kind, vectors, table, place)
             continue
         if column not in table or column == "path":
             raise DataError(no_column(place, column, table.columns))
@@ -57,22 +63,37 @@ def encode_metadata(
         _refuse_codes(column, values, place)
         if kind == "categorical":
             texts = values.map(lambda value: spelling_of(text_of(value)))
-            codes, known = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
+            codes, levels = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
             metadata[column] = torch.from_numpy(codes)
-            found[column] = known.tolist()
+            categories[column] = levels.tolist()
         elif pd.api.types.is_numeric_dtype(values) or values.isna().all():
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
             metadata[column] = torch.from_numpy(numbers.astype(np.float32))
         else:
             raise DataError(
-                f"{place}: column '{column}' holds text ({shown(values.dropna().iloc[0])}, …) and is used as "
-                "continuous; use it as categorical, or name another column."
+                f"{place}: column '{column}' holds text ({shown(values.dropna().iloc[0])}, …) and "
+                "is used as continuous; use it as categorical, or name another column."
             )
-    return metadata, found
+    return metadata, categories
+
+
+def _tensor_of(
+    name: str, kind: Kind, vectors: Vectors, table: pd.DataFrame, place: str
+) -> torch.Tensor:
+    """Return a vector as a tensor (n, p); refuse an unknown vector, and one as categories."""
+    if name not in vectors:
+        names = [*vectors, *(str(column) for column in table.columns if column != "path")]
+        raise DataError(
+            f"{place} has no column '{name}', and there is no vector of that name."
+            f"{suggestion(name, names)} There are: {one_of(names[:30])}."
+        )
+    if kind == "categorical":
+        raise DataError(f"'{name}' is a vector and is used as categorical; use it as continuous.")
+    return torch.from_numpy(np.ascontiguousarray(vectors[name].to_numpy()))
 
 
 def _refuse_codes(column: str, values: pd.Series, place: str) -> None:
-    """Refuse codes such as -9 or 999 that a kernel would compare as numbers, or as a category."""
+    """Refuse codes such as -9 or 999 that a kernel would compare as numbers or categories."""
     codes = unmarked_missing(column, map(level_of, values))
     if codes:
         seem = f"{one_of(sorted(codes))} seem to mean that the value is not known"
@@ -80,38 +101,53 @@ def _refuse_codes(column: str, values: pd.Series, place: str) -> None:
 
 
 def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> Vectors:
-    """Return each named vector for every row of a cohort, a table (n, p) of float32 with NaN where missing.
+    """Return each named vector for every row of a cohort.
 
-    `spec` names columns of the table (``attr_*`` takes all that match), or a ``.parquet``, ``.tsv``
-    or ``.csv`` file with ``participant_id`` and columns of numbers, whose relative path starts from
-    the folder of the table. A scan without a row in the file is missing. What is wrong with any of
-    the vectors is one error.
+    Parameters
+    ----------
+    spec : dict
+        Vectors by name: columns of the table (``attr_*`` stands for all that match), or a
+        ``.parquet``, ``.tsv`` or ``.csv`` file with ``participant_id`` and columns of numbers,
+        whose relative path starts from the folder of the table.
+    cohort : Cohort
+        Scans; a scan without a row in a file has missing values.
+
+    Returns
+    -------
+    dict of str to DataFrame
+        Tables (n, p) of float32, NaN where missing.
+
+    Raises
+    ------
+    DataError
+        Names all that is wrong with any of the vectors.
     """
-    found: dict[str, pd.DataFrame] = {}
+    vectors: dict[str, pd.DataFrame] = {}
     problems = Problems(cohort.source.name)
-    for name, what in spec.items():
+    for name, origin in spec.items():
         try:
-            found[name] = _vector_of(name, what, cohort)
+            vectors[name] = _vector_of(name, origin, cohort)
         except DataError as error:
             problems.add(str(error), name=f"data.vectors.{name}")
     problems.raise_if_any()
-    return found
+    return vectors
 
 
-def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
+def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
+    """Return a vector from columns of the cohort's table, or from a file."""
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
-    if isinstance(what, str | Path):
-        values = _of_file(what, cohort)
+    if isinstance(origin, str | Path):
+        values = _of_file(origin, cohort)
     else:
-        known = [str(column) for column in cohort.table.columns if column not in _NOT_VALUES]
-        values = cohort.table[matching_columns(what, known)]
+        columns = [str(column) for column in cohort.table.columns if column not in _NOT_VALUES]
+        values = cohort.table[matching_columns(origin, columns)]
     filled = values.dropna(axis="columns", how="all")
-    texts = [str(column) for column in filled if not pd.api.types.is_numeric_dtype(filled[column])]
-    if texts or not len(values.columns):
-        raise DataError(
-            f"must hold columns of numbers. Found {f'text in {one_of(texts[:30])}' if texts else 'none'}."
-        )
+    words = [str(column) for column in filled if not pd.api.types.is_numeric_dtype(filled[column])]
+    if words:
+        raise DataError(f"must hold columns of numbers. Found text in {one_of(words[:30])}.")
+    if not len(values.columns):
+        raise DataError("must hold columns of numbers. Found none.")
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32)
     n_infinite = int(np.isinf(numbers).any(axis=1).sum())
@@ -121,18 +157,23 @@ def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> p
 
 
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
+    """Return the rows of a file for every scan, by participant; NaN for scans without a row."""
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
         raise DataError(
             f"there is no file {shown(path, 200)} (a relative path starts from the table's folder)."
         )
-    table = read_parquet(path) if path.suffix == ".parquet" else read_text_table(path)
+    read: Callable[[Path], pd.DataFrame] = read_text_table
+    if path.suffix == ".parquet":
+        read = read_parquet
+    table = read(path)
     if "participant_id" not in table:
         near = suggestion("participant_id", table.columns)
         raise DataError(f"{path.name} needs a column 'participant_id'.{near}")
     if "session" in table:
         raise DataError(
-            f"{path.name}: rows are of participants alone, and it has a column 'session'; take that out."
+            f"{path.name}: rows are of participants alone, and it has a column 'session'; take "
+            "that out."
         )
     table.index = pd.Index(table.pop("participant_id").astype(str))
     if path.suffix != ".parquet":
@@ -143,7 +184,8 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
     ids = cohort.table["participant_id"].astype(str)
     if not ids.isin(table.index).any():
         raise DataError(
-            f"{path.name} has no row for any scan: {one_of(table.index[:3])} there, {one_of(ids[:3])} here."
+            f"{path.name} has no row for any scan: {one_of(table.index[:3])} there, "
+            f"{one_of(ids[:3])} here."
         )
     return table.reindex(ids).reset_index(drop=True)
 
@@ -151,35 +193,39 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
 def check_vectors(
     vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]
 ) -> None:
-    """Refuse vectors that a kernel of the objective cannot compare: all rows with missing values, all constant columns.
+    """Refuse vectors that a kernel of the objective cannot compare.
 
-    Kernels with ``standardise`` are fitted on `training_rows`.
+    Missing values are refused where the kernel refuses them, and columns that are constant over
+    `training_rows` where the kernel standardises.
     """
     problems = Problems(cohort.source.name)
-    names = cohort.names()
     for kernel in objective.modules():
         if not isinstance(kernel, ColumnKernel) or kernel.column not in vectors:
             continue
         values = vectors[kernel.column]
-        missing = values.isna()
-        for row in np.flatnonzero(missing.any(axis=1)) if kernel.missing == "error" else ():
-            columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])
-            what = (
-                f"any of its {len(values.columns)} columns" if missing.iloc[row].all() else columns
-            )
-            problems.add(
-                f"{names[row]} has no value in {what}", name=f"data.vectors.{kernel.column}"
-            )
-            problems.hint(
-                "Fill it in, leave the scans out, or use missing: marginal, which keeps them (docs/losses.md)."
-            )
-        known = values.iloc[list(training_rows)]
-        for column in (
-            known.columns[known.nunique() < 2] if getattr(kernel, "standardise", False) else ()
-        ):
-            problems.add(
-                "does not vary over the training scans; leave it out",
-                name=f"data.vectors.{kernel.column}",
-                column=column,
-            )
+        name = f"data.vectors.{kernel.column}"
+        if kernel.missing == "error":
+            _add_missing(values, cohort.names(), name, problems)
+        if getattr(kernel, "standardise", False):
+            n_values = values.iloc[list(training_rows)].nunique()
+            for column in n_values.index[n_values < 2]:
+                problems.add(
+                    "does not vary over the training scans; leave it out", name=name, column=column
+                )
     problems.raise_if_any()
+
+
+def _add_missing(
+    values: pd.DataFrame, names: Sequence[str], vector: str, problems: Problems
+) -> None:
+    """Add a problem for each scan with missing values of a vector."""
+    missing = values.isna()
+    for row in np.flatnonzero(missing.any(axis=1)).tolist():
+        columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])
+        if missing.iloc[row].all():
+            columns = f"any of its {len(values.columns)} columns"
+        problems.add(f"{names[row]} has no value in {columns}", name=vector)
+        problems.hint(
+            "Fill it in, leave the scans out, or use missing: marginal, which keeps them "
+            "(docs/losses.md)."
+        )

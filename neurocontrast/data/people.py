@@ -1,4 +1,4 @@
-"""Tables of people, read by one rule for every command: decoded by the JSON file beside a table."""
+"""Tables of people, read by one rule for every command, and decoded by their JSON files."""
 
 import itertools
 import re
@@ -37,23 +37,24 @@ USUAL_NAMES = {
     "tiv": ("tiv", "etiv"),
     "qc_rating": ("qc_rating",),
 }
-"""Columns of an index, and their usual names; the first that a table has, with any cell, is taken."""
+"""Usual names of the columns of an index; the first name that a table has, with a cell, counts."""
 _TOKENS = {
     "age": frozenset("age ages alter edad leeftijd".split()),
     "sex": frozenset("sex gender geschlecht sexe sexo sesso mf female male".split()),
     "site": frozenset("site sites center centre centro scanner standort zentrum hospital".split()),
 }
-"""Words in the name of a column that may be of this meaning."""
+"""Words in the name of a column that may have this meaning."""
 _MANY_MISSING = 0.25
 """Share of missing sexes from which a column with one sex alone is warned of."""
 _MOST_SPELLINGS = 12
+"""Number of spellings up to which a column may hold sexes."""
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
 class PeopleTable:
-    """A table of people as text.
+    """Table of people as text.
 
     `cells` have the columns of a fixed meaning in lower case and decoded, indexed by their line;
     `refused` are the positions of cells that cannot be decoded, which stay as written.
@@ -105,14 +106,14 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
 
 
 def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iterator[str]:
-    """Give a note on each column that looks like age, sex or site and is not taken."""
+    """Yield a note on each column that looks like age, sex or site and is not taken."""
     for kind, columns in look_alikes(written, taken).items():
         for column in columns:
             yield f"column '{column}' is kept as it is; {remedy_of(kind, column)}"
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return written name → plain name of the columns of a fixed meaning: lower case, no codes."""
+    """Return the plain names of columns of a fixed meaning: in lower case, without codes."""
     new_names = {}
     for column in columns:
         if column.lower() in (*identity, *RULES):
@@ -123,27 +124,30 @@ def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[
 
 
 def _kind_of(column: str) -> str:
-    """Return the fixed meaning that a column of a cohort has by its name, or ""."""
+    """Return the fixed meaning of a column of a cohort by its name, or ""."""
     name = base_name(column)
     if name == "etiv":
         return "tiv"
-    return name if name in USUAL_NAMES else ""
+    if name not in USUAL_NAMES:
+        return ""
+    return name
 
 
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
-    """Say whether a column of head sizes has refused cells alone: numbers of another meaning."""
+    """Tell whether all cells of a column of head sizes are refused, as numbers of other meaning."""
     filled = [value for value in values.values() if value != ""]
     return bool(filled) and not any(isinstance(value, str) for value in filled)
 
 
 def _text(cell: str, value: str | Refusal) -> str:
-    """Return a decoded cell; a refused or missing one stays as written."""
+    """Return a decoded cell; a refused or missing cell stays as written."""
     if isinstance(value, Refusal) or is_missing(cell):
         return cell
     return value or "n/a"
 
 
 def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
+    """Return the refused cells of a column by position."""
     refusals = {}
     for row, cell in enumerate(cells):
         value = values[cell]
@@ -153,7 +157,7 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
 
 
 def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
-    """Warn where all known sexes are one and many are missing, as where a word was not known."""
+    """Warn where all sexes are one and many are missing, as where a word was not understood."""
     counts = Counter(sexes)
     n_people = counts.total()
     n_known = counts["F"] + counts["M"]
@@ -165,7 +169,7 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
 
 
 def filled_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the columns of a table of text that have a cell which is not missing."""
+    """Return the columns of a table of text that have a filled cell."""
     filled = []
     for column in map(str, cells):
         if not all(map(is_missing, cells[column])):  # looks at cells up to the first
@@ -189,7 +193,7 @@ def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[s
 
 
 def _holds_sexes(cells: pd.Series) -> bool:
-    """Say whether a column holds both sexes, as words, and nothing else."""
+    """Tell whether a column holds both sexes, as words, and nothing else."""
     spellings = set(cells.unique())
     if len(spellings) > _MOST_SPELLINGS:
         return False
@@ -198,7 +202,7 @@ def _holds_sexes(cells: pd.Series) -> bool:
 
 
 def remedy_of(kind: str, column: str) -> str:
-    """Return the name by which a column is taken, with the codes that its own name explains."""
+    """Return the advice to rename a column so that it is taken, with the codes in its name."""
     equations = ", ".join(map("=".join, codes_in_name(column).items()))
     name = kind
     if equations:
@@ -211,7 +215,7 @@ def remedy_of(kind: str, column: str) -> str:
 def check_not_described(target: Path, columns: Iterable[object]) -> None:
     """Refuse to write a table of people beside a JSON file of its name that describes its columns.
 
-    The cells to be written are decoded, and would be decoded once more.
+    The written cells are decoded, and would be decoded once more.
     """
     path = target.with_suffix(".json")
     if not path.is_file():
@@ -224,6 +228,7 @@ def check_not_described(target: Path, columns: Iterable[object]) -> None:
             described.append(column)
     if described:
         raise ConfigError(
-            f"out: {path} is there, and says what {one_of(described)} of {target.name} mean; "
-            "the new table has years, F, M and words. Write it into another folder, or under another name."
+            f"out: {path} is there, and says what {one_of(described)} of {target.name} mean; the "
+            "new table has years, F, M and words. Write it into another folder, or under another "
+            "name."
         )

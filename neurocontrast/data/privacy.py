@@ -1,4 +1,7 @@
-"""What could identify a patient in tables, headers of images and JSON files; messages show fields, not values."""
+"""Fields of tables, images and JSON files that could identify a patient.
+
+Messages show fields, and no values.
+"""
 
 import os
 import re
@@ -19,20 +22,24 @@ from neurocontrast.reading import DAMAGE, check_place, read_json
 
 _OF_NIBABEL = ImageFileError, HeaderDataError, ImageDataError, MGHError, WrapStructError
 IMAGE_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, *_OF_NIBABEL)
-"""What nibabel raises for damaged bytes."""
+"""Errors that nibabel raises for damaged bytes."""
 _FAULTS: tuple[type[Exception], ...] = (DataError, *IMAGE_DAMAGE)
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
 
 _COLUMNS = re.compile(
-    r"(?:patient|family|first|last|given|middle|maiden|full|sur)_?name|name|initials|dob|mrn|ssn|nhs_?(?:no|number)|"
-    r".*birth.?date.*|.*date.?of.?birth.*|medical.?record.*|.*address.*|street|post.?code|zip.?code|phone.*|telephone.*|"
-    r"e.?mail.*|.*passport.*|insurance.*|accession.*|(?:scan|visit|acq\w*|study|exam|session)_?(?:date|time)|acq_time|date"
+    r"(?:patient|family|first|last|given|middle|maiden|full|sur)_?name|name|initials|dob|mrn|ssn|"
+    r"nhs_?(?:no|number)|.*birth.?date.*|.*date.?of.?birth.*|medical.?record.*|.*address.*|street|"
+    r"post.?code|zip.?code|phone.*|telephone.*|e.?mail.*|.*passport.*|insurance.*|accession.*|"
+    r"(?:scan|visit|acq\w*|study|exam|session)_?(?:date|time)|acq_time|date"
 )
+"""Names of columns that could identify a patient."""
 _JSON_KEYS = re.compile(
-    r"patient(?!position).*|.*date|.*datetime|.*physicians?name|.*operatorsname|operator.*|institution(?:address|aldepartmentname)|"
-    r"accessionnumber|studyid|stationname|requestingphysician|otherpatientids"
+    r"patient(?!position).*|.*date|.*datetime|.*physicians?name|.*operatorsname|operator.*|"
+    r"institution(?:address|aldepartmentname)|accessionnumber|studyid|stationname|"
+    r"requestingphysician|otherpatientids"
 )
+"""Keys of JSON files that could identify a patient, in lower case and without separators."""
 _SOFTWARE = re.compile(
     r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)",
     re.IGNORECASE,
@@ -41,51 +48,46 @@ _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
 _HAS_EXTRA = 4
 _HAS_NAME = 8
 _HAS_COMMENT = 16
+"""Flags in a header of gzip."""
 
 
 def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:
-    """Note every field of a table, of its images and of their JSON files that could identify a patient.
+    """Add a problem for each field that could identify a patient; count fields and unread files.
 
-    Returns how many fields were found, and how many files could not be read.
+    Parameters
+    ----------
+    table : Path
+        Table of people.
+    images : sequence of Path
+        Images; a JSON file of the same name is looked at, too.
+    problems : Problems
+        Receives the fields.
+
+    Returns
+    -------
+    dict of str to int
+        ``n_found`` fields, and ``n_unread`` files that could not be read.
     """
     n_before = len(problems.found)
+    _add_columns(table, problems)
     n_unread = 0
-    text = read_people(table).cells
-    for column in text.columns:
-        if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
-            problems.add(
-                "the column could identify patients; drop it from the table", column=column
-            )
-        if column.strip().lower() in AGE_COLUMNS:
-            n = sum(
-                age > TOP_AGE
-                for cell in text[column]
-                if (age := number_in("age", cell)) is not None
-            )
-            if n:
-                problems.add(
-                    f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column
-                )
     for image in images:
+        paths = [image]
         beside = image.with_name(re.sub(r"(?i)(\.nii)?\.[^.]+$", "", image.name) + ".json")
-        for path in (image, beside) if os.path.lexists(beside) else (image,):
+        if os.path.lexists(beside):
+            paths.append(beside)
+        for path in paths:
             try:
-                if path.suffix == ".json":
-                    fields = sorted(_keys(read_json(path, of=object)))
-                    found = iter([f"has the fields {', '.join(fields)}"] if fields else [])
-                else:
-                    found = identifying_fields_of_image(path)
-                for field in found:  # what is given before a fault is told
+                for field in _identifying_fields(path):  # fields before a fault are reported
                     problems.add(f"{path.name}: {field}")
             except _FAULTS as error:
                 n_unread += 1
-                why = (
-                    str(error).removeprefix(f"{path}: ")
-                    if isinstance(error, DataError)
-                    else "it is damaged"
-                )
+                reason = "it is damaged"
+                if isinstance(error, DataError):
+                    reason = str(error).removeprefix(f"{path}: ")
                 problems.add(
-                    f"{path.name}: could not be read, so what it says of a patient is not known ({why})"
+                    f"{path.name}: could not be read, so what it says of a patient is not known "
+                    f"({reason})"
                 )
     n_found = len(problems.found) - n_before - n_unread
     if n_found:
@@ -97,8 +99,40 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     return {"n_found": n_found, "n_unread": n_unread}
 
 
+def _add_columns(table: Path, problems: Problems) -> None:
+    """Add a problem for each column that could identify a patient, and for high ages."""
+    cells = read_people(table).cells
+    for column in cells.columns:
+        if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
+            problems.add(
+                "the column could identify patients; drop it from the table", column=column
+            )
+        if column.strip().lower() in AGE_COLUMNS:
+            n_high = 0
+            for cell in cells[column]:
+                age = number_in("age", cell)
+                n_high += age is not None and age > TOP_AGE
+            if n_high:
+                problems.add(
+                    f"{n_high} ages are above {TOP_AGE:g} years; write 89+ instead", column=column
+                )
+
+
+def _identifying_fields(path: Path) -> Iterator[str]:
+    """Yield the identifying fields of an image or a JSON file, in words."""
+    if path.suffix != ".json":
+        yield from identifying_fields_of_image(path)
+        return
+    keys = sorted(_keys(read_json(path, of=object)))
+    if keys:
+        yield f"has the fields {', '.join(keys)}"
+
+
 def identifying_fields_of_image(path: Path) -> Iterator[str]:
-    """Give the parts of an image file that tell where it is from: header fields, extensions, gzip's name and time."""
+    """Yield the fields of an image file that tell its origin, in words.
+
+    They are texts and extensions in the header, and the file name and time in gzip's header.
+    """
     check_place(path)
     if path.suffix == ".gz":
         yield from _fields_of_gzip(path)
@@ -107,25 +141,29 @@ def identifying_fields_of_image(path: Path) -> Iterator[str]:
     header = nib.load(path).header
     for field in _TEXT_FIELDS:
         if field in header:
-            text = bytes(header[field].tobytes()).decode("latin-1").strip("\0 ")
-            if text and not _SOFTWARE.match(text):
+            content = bytes(header[field].tobytes()).decode("latin-1").strip("\0 ")
+            if content and not _SOFTWARE.match(content):
                 yield f"the header's {field} holds text"
     for extension in getattr(header, "extensions", ()):
         yield f"the header has an extension of code {extension.get_code()}"
 
 
 def _keys(content: object) -> set[str]:
-    """Return the keys of JSON content that name a person, a place or a date, those of nested objects included."""
+    """Return the filled keys of JSON content, at any depth, that could identify a patient."""
     if isinstance(content, list):
-        return {key for each in content for key in _keys(each)}
+        return set[str]().union(*map(_keys, content))
     if not isinstance(content, dict):
         return set()
-    given = [key for key, value in content.items() if value not in ("", None)]
-    named = {key for key in given if _JSON_KEYS.fullmatch(re.sub("[^a-z0-9]", "", key.lower()))}
-    return named.union(*map(_keys, content.values()))
+    keys = set()
+    for key, value in content.items():
+        plain = re.sub("[^a-z0-9]", "", key.lower())
+        if value not in ("", None) and _JSON_KEYS.fullmatch(plain):
+            keys.add(key)
+    return keys.union(*map(_keys, content.values()))
 
 
 def _fields_of_gzip(path: Path) -> Iterator[str]:
+    """Yield the identifying fields in the header of a gzip file, in words."""
     with path.open("rb") as stream:
         start = stream.read(10)
         if len(start) < 10 or start[:2] != b"\x1f\x8b":

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from neurocontrast.exceptions import DataError, printable
 
 N_SHOWN = 20
+"""Number of problems that a message shows in full."""
 
 
 class Problem(NamedTuple):
-    """One problem: what was found, what is allowed, and the place."""
+    """Problem of a table, with its column, its line and the name of its row."""
 
     text: str
     column: str = ""
@@ -18,37 +19,42 @@ class Problem(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f"line {self.line}"
-        where = ", ".join(
-            filter(None, [line, self.name, self.column and f"column '{self.column}'"])
-        )
-        return printable(f"{where}: {self.text}" if where else self.text)
+        places = []
+        if self.line is not None:
+            places.append(f"line {self.line}")
+        if self.name:
+            places.append(self.name)
+        if self.column:
+            places.append(f"column '{self.column}'")
+        if not places:
+            return printable(self.text)
+        return printable(f"{', '.join(places)}: {self.text}")
 
 
 @dataclass
 class Problems:
-    """The problems of one source, whose name begins the message, and hints."""
+    """Problems of one source, whose name begins the message, and hints."""
 
     source: str
     found: list[Problem] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
     def add(self, text: str, *, column: str = "", line: int | None = None, name: str = "") -> None:
-        """Note one problem."""
+        """Add a problem, with its place in the table."""
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
-        """Note one sentence that explains a kind of problem; it is shown once, and "" is none."""
+        """Add a sentence that explains a kind of problem, unless the sentence is "" or known."""
         if text and text not in self.hints:
             self.hints.append(text)
 
     def raise_if_any(self) -> None:
-        """Raise a `DataError` with the number of all problems and the first of them, in the order of the file."""
+        """Raise a `DataError` with the number of problems and the first ones, if there are any."""
         if self.found:
             raise DataError(self.to_text())
 
     def pass_on(self, collected: "Problems | None") -> None:
-        """Add all problems and hints to others that are collected, or raise them where None are."""
+        """Move all problems and hints to `collected`, or raise them if that is None."""
         if collected is None:
             self.raise_if_any()
             return
@@ -61,24 +67,30 @@ class Problems:
     def to_text(self, n_shown: int = N_SHOWN) -> str:
         """Return the problems as lines, at most `n_shown` of them in full."""
         ordered = sorted(self.found, key=lambda problem: problem.line or 0)
-        n = len(ordered)
-        if n == 1 and not self.hints:
+        n_problems = len(ordered)
+        if n_problems == 1 and not self.hints:
             return f"{self.source}: {ordered[0]}"
-        lines = [f"{self.source}: {n} problem{'s' if n != 1 else ''}"]
+        noun = "problems"
+        if n_problems == 1:
+            noun = "problem"
+        lines = [f"{self.source}: {n_problems} {noun}"]
         lines += [f"  {problem}" for problem in ordered[:n_shown]]
-        if n > n_shown:
-            lines.append(f"  … and {n - n_shown} more")
-        return "\n".join(lines + [f"Hint: {text}" for text in self.hints])
+        if n_problems > n_shown:
+            lines.append(f"  … and {n_problems - n_shown} more")
+        lines += [f"Hint: {hint}" for hint in self.hints]
+        return "\n".join(lines)
 
 
 def shown(value: object, n_max: int = 60) -> str:
-    """Return a value as it is quoted in a message, cut where it is long."""
-    text = str(value)
-    return repr(text if len(text) <= n_max else text[: n_max - 1] + "…")
+    """Return a value in quotes for a message, cut to `n_max` characters."""
+    quoted = str(value)
+    if len(quoted) > n_max:
+        quoted = f"{quoted[: n_max - 1]}…"
+    return repr(quoted)
 
 
 def first_names(names: Sequence[str], n_max: int = 5) -> str:
-    """Return the first of some names as a message lists them, and the number of the others."""
+    """Return the first names as a message lists them, and the number of further names."""
     listed = ", ".join(names[:n_max])
     if len(names) > n_max:
         return f"{listed} and {len(names) - n_max} more"

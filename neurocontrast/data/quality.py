@@ -1,7 +1,7 @@
-"""Scans and natural images that cannot be used, and doubts about them and their table."""
+"""Scans that cannot be used, and doubts about scans and their table."""
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -9,8 +9,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.natural.store import Located, doubt_about_copies
-from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
@@ -26,6 +24,9 @@ from neurocontrast.transforms.template import (
 )
 
 _N_SMALL_SITE = 5
+"""Number of people below which a site is small."""
+_N_SHOWN = 10
+"""Number of subjects or groups that warnings name."""
 _PREPARE = (
     "The recipes are for skull-stripped brains in MNI152; "
     "neurocontrast prepare makes them of raw scans."
@@ -33,14 +34,17 @@ _PREPARE = (
 
 
 class Finding(NamedTuple):
-    """One scan: why it cannot be used ("" where it can), doubts, geometry, and a digest by which copies are found."""
+    """Scan with the reasons for and against its use."""
 
     scan: ScanFiles
     problem: str = ""
+    """Reason why the scan cannot be used, or ""."""
     warnings: tuple[str, ...] = ()
     header: ScanHeader | None = None
     digest: str = ""
-    extent: Extent | None = None  # of a scan of one file with a header
+    """Digest of the scan's files, by which copies are found."""
+    extent: Extent | None = None
+    """Extent of the head or brain, for a scan of one file with a header."""
 
 
 def inspect_scan(
@@ -48,19 +52,22 @@ def inspect_scan(
     preprocessing: Preprocessing | None = None,
     deep: bool = True,
 ) -> Finding:
-    """Look at one scan: its headers, or with `deep` every voxel and whether it fits the preprocessing."""
+    """Inspect the headers of a scan, or with `deep` every voxel and the preprocessing."""
     name = as_scan(scan)
     files = files_of(scan)
     try:
         headers = list(map(read_scan_header, files))
         problem = problem_of_headers(files, headers)
-        warnings = tuple(
-            dict.fromkeys(warning for header in headers for warning in header.other_warnings)
-        )
+        of_headers: dict[str, None] = {}
+        for header in headers:
+            of_headers |= dict.fromkeys(header.other_warnings)
+        warnings = tuple(of_headers)
         if not deep:
             return Finding(name, problem, warnings=warnings, header=headers[0])
-        spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
-        image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
+        spacing_mm = 1.0
+        if preprocessing is not None and preprocessing.spacing_mm is not None:
+            spacing_mm = preprocessing.spacing_mm
+        image = LoadScand("image", spacing_mm=spacing_mm)({"image": name})["image"]
         if preprocessing is not None:
             apply(preprocessing.compose(), {"image": image}, start=1)
         for voxels in image.numpy():
@@ -78,7 +85,7 @@ def inspect_scan(
 
 
 def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
-    """Name the files of a scan whose sform and qform are far apart; "" where there is none."""
+    """Return the files of a scan whose sform and qform are far apart, in words, or ""."""
     apart = []
     for file, header in zip(files, headers, strict=True):
         if header.disagreement:
@@ -89,7 +96,7 @@ def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> s
 
 
 def warn_of_headers(scans: Sequence[ScanFiles], progress: Progress) -> None:
-    """Warn of scans whose sform and qform are far apart or both absent, with the first in full.
+    """Warn of scans whose sform and qform are far apart or both absent, and name the first.
 
     Files that cannot be read are left to the command that reads their voxels.
     """
@@ -123,16 +130,19 @@ def inspect_scans(
     n_workers: int = 0,
     progress: Progress = SILENT,
 ) -> list[Finding]:
-    """Look at every scan, in `n_workers` processes, and return the findings in the order of the scans."""
-    found: dict[ScanFiles, Finding] = {}
-    given = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
-    with progress.task("Reading images" if deep else "Reading headers", len(given), "scan") as task:
+    """Inspect every scan in `n_workers` processes, and return findings in the scans' order."""
+    findings: dict[ScanFiles, Finding] = {}
+    arguments = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
+    title = "Reading headers"
+    if deep:
+        title = "Reading images"
+    with progress.task(title, len(arguments), "scan") as task:
         for finding in map_files(
-            inspect_scan, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+            inspect_scan, arguments, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
         ):
-            found[finding.scan] = finding
+            findings[finding.scan] = finding
             task.advance()
-    return [found[scan] for scan in scans]
+    return [findings[scan] for scan in scans]
 
 
 def doubts_about(cohort: Cohort) -> list[str]:
@@ -140,21 +150,17 @@ def doubts_about(cohort: Cohort) -> list[str]:
     table = cohort.table
     doubts = list(cohort.warnings)
     for column in ("age", "sex", "site", "diagnosis"):
-        n_missing = int(table[column].isna().sum()) if column in table else 0
+        n_missing = 0
+        if column in table:
+            n_missing = int(table[column].isna().sum())
         if n_missing:
             doubts.append(f"column '{column}' is missing in {n_missing} of {len(table)} scans")
     if "sex" in table:
         n_sexes = table.groupby("subject_id")["sex"].nunique()
-        if both := sorted(n_sexes.index[n_sexes > 1]):
-            doubts.append(f"subjects with two sexes: {one_of(both[:10])}")
-    subjects = pd.Series(table["subject_id"].astype(str).unique())
-    alike = [
-        sorted(names)
-        for _, names in subjects.groupby(subjects.str.lower().str.removeprefix("sub-"), sort=False)
-    ]
-    doubts += [f"{one_of(names)} count as different subjects" for names in alike if len(names) > 1][
-        :10
-    ]
+        both = sorted(n_sexes.index[n_sexes > 1])
+        if both:
+            doubts.append(f"subjects with two sexes: {one_of(both[:_N_SHOWN])}")
+    doubts += _doubts_about_names(table["subject_id"])[:_N_SHOWN]
     if "site" in table:
         counts = table.groupby("site")["subject_id"].nunique()
         small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
@@ -167,8 +173,19 @@ def doubts_about(cohort: Cohort) -> list[str]:
         single = sorted(n_classes.index[n_classes == 1])
         if single and table["diagnosis"].nunique() > 1:
             doubts.append(
-                f"sites with a single diagnosis: {one_of(single)}; site and diagnosis cannot be separated there"
+                f"sites with a single diagnosis: {one_of(single)}; site and diagnosis cannot be "
+                "separated there"
             )
+    return doubts
+
+
+def _doubts_about_names(subjects: pd.Series) -> list[str]:
+    """Return warnings about subjects whose names differ only in case or ``sub-``."""
+    names = pd.Series(subjects.astype(str).unique())
+    doubts = []
+    for _, group in names.groupby(names.str.lower().str.removeprefix("sub-"), sort=False):
+        if len(group) > 1:
+            doubts.append(f"{one_of(sorted(group))} count as different subjects")
     return doubts
 
 
@@ -185,22 +202,23 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
     if heads:
         scan = heads[0]
         doubts.append(
-            f"{len(heads)} of {len(extents)} scans are whole heads (the first, {files_of(scan)[0]}: "
-            f"{extents[scan].litres:.1f} litres are not background, and a brain in MNI space has "
-            f"less than {BRAIN_LITRES_MAX:g}). {_PREPARE}"
+            f"{len(heads)} of {len(extents)} scans are whole heads (the first, "
+            f"{files_of(scan)[0]}: {extents[scan].litres:.1f} litres are not background, and a "
+            f"brain in MNI space has less than {BRAIN_LITRES_MAX:g}). {_PREPARE}"
         )
     if elsewhere:
         scan = elsewhere[0]
         doubts.append(
             f"{len(elsewhere)} of {len(extents)} scans are not in MNI space (the first, "
             f"{files_of(scan)[0]}: its brain and the template's overlap by "
-            f"{extents[scan].overlap:.2f}, and by {OVERLAP_MIN:g} or more once registered). {_PREPARE}"
+            f"{extents[scan].overlap:.2f}, and by {OVERLAP_MIN:g} or more once registered). "
+            f"{_PREPARE}"
         )
     return doubts
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return warnings about images, each once with the number of images, and about copies."""
+    """Return warnings about images, with numbers of images, and about copies of a file."""
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -208,51 +226,21 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
             by_doubt[doubt].append(files_of(finding.scan)[0])
         if finding.digest:
             by_digest[finding.digest].append(files_of(finding.scan)[0])
-    doubts = [
-        f"{paths[0]}: {doubt}"
-        if len(paths) == 1
-        else f"{len(paths)} images, the first {paths[0]}: {doubt}"
-        for doubt, paths in by_doubt.items()
-    ]
-    doubts += [
-        f"the same file under {len(paths)} names: {one_of(paths[:5])}"
-        for paths in by_digest.values()
-        if len(paths) > 1
-    ]
-    kinds = Counter(
-        "array" if finding.header.spacing_mm is None else "NIfTI"
-        for finding in findings
-        if finding.header
-    )
-    if len(kinds) > 1:
+    doubts = []
+    for doubt, paths in by_doubt.items():
+        images = paths[0]
+        if len(paths) > 1:
+            images = f"{len(paths)} images, the first {paths[0]}"
+        doubts.append(f"{images}: {doubt}")
+    for paths in by_digest.values():
+        if len(paths) > 1:
+            doubts.append(f"the same file under {len(paths)} names: {one_of(paths[:5])}")
+    headers = [finding.header for finding in findings if finding.header]
+    n_arrays = sum(header.spacing_mm is None for header in headers)
+    n_nifti = len(headers) - n_arrays
+    if n_arrays and n_nifti:
         doubts.append(
-            f"{kinds['array']} .npy arrays, which have no orientation, are among {kinds['NIfTI']} NIfTI images; "
+            f"{n_arrays} .npy arrays, which have no orientation, are among {n_nifti} NIfTI images; "
             "arrays are taken to be in RAS order"
         )
     return doubts
-
-
-def inspect_images(
-    cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT
-) -> tuple[str, ...]:
-    """Return doubts about the images of a cohort, and add what is wrong to `problems`.
-
-    `deep` reads every pixel and looks for copies.
-    """
-    n_before = len(problems.found)
-    names = cohort.names()
-    table = cohort.table
-    located = Located.of(list(map(str, table["path"])), names, problems)
-    doubts = list(cohort.warnings)
-    for column in ("label", "split"):
-        if column in table and (n_missing := int(table[column].isna().sum())):
-            doubts.append(f"column '{column}' is missing in {n_missing:,} of {len(table):,} images")
-    if deep and len(problems.found) == n_before:
-        splits = table["split"].astype(str).tolist() if "split" in table else [""] * len(cohort)
-        with progress.task("Reading images", None, "image"):
-            places = zip(located.store_of, located.index_of, strict=True)
-            copies = doubt_about_copies(
-                (located.stores[store].array[index] for store, index in places), names, splits
-            )
-        doubts += [copies] if copies else []
-    return tuple(doubts)

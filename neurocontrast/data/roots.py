@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from neurocontrast.data.cohort import IMAGE_ENDINGS
+from neurocontrast.data.checking import IMAGE_ENDINGS
 from neurocontrast.data.layouts.tree import Tree, read_tree
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.measures.finding import holds_measures

@@ -1,4 +1,4 @@
-"""Sexes as hospitals write them: words of several languages, letters by their company, and codes."""
+"""Sexes as hospitals write them: words of several languages, letters, and codes."""
 
 import re
 import unicodedata
@@ -26,17 +26,17 @@ not recorded, declined, refused, prefer not to say, prefer not to answer, missin
 """
 _DIVERSE = "divers"
 OTHERS = frozenset((*_OTHERS.replace("\n", " ").strip().split(", "), _DIVERSE))
-"""Answers that are neither F nor M, and say so."""
+"""Answers that name another sex than F and M, or say that the sex is not known."""
 CODES = {1.0: "M", 2.0: "F"}
-"""ISO 5218; some tables have them the other way round, so a warning says how they are read."""
+"""Codes of ISO 5218; some tables swap them, so a warning says how they are read."""
 _DOUBTFUL = {
     "m": frozenset("h v k n hombre homem varon mujer mulher junge madchen maedchen".split()),
     "f": frozenset("n v k".split()),
     "w": frozenset("h v k".split()),
 }
-"""Letter → cells beside which it can begin another word: beside h, m is mujer; beside n, f férfi."""
+"""Letters, and cells beside which a letter can begin another word: beside h, m can be mujer."""
 _PARTNERS = {"m": "f", "f": "m", "w": "m"}
-"""Letter → the letter beside which it has one meaning, whatever else is there."""
+"""Letters, and the letter beside which each has one meaning, whatever the other cells are."""
 RULE = "sex is M, F, male, female, 1 (male), 2 (female) or n/a"
 REMEDY = "Write F and M, or explain the codes in the column's name, as in 'sex (h=male, m=female)'."
 _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; write M and F."
@@ -44,10 +44,10 @@ _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; w
 
 @dataclass(frozen=True)
 class SexColumn:
-    """A column of sexes: for each cell "F", "M", "" where missing, or a refusal.
+    """Column of sexes: for each cell "F", "M", "" where missing, or a refusal.
 
-    `others` are the refused cells, as written, that name another sex or say that it is not known;
-    `notes` say how codes were read.
+    `others` are the refused cells, as written, that are among `OTHERS`; `notes` say how codes were
+    read.
     """
 
     values: tuple[str | Refusal, ...]
@@ -56,7 +56,7 @@ class SexColumn:
 
 
 def plain_word(cell: str) -> str:
-    """Return a cell in lower case, without accents, points and doubled spaces."""
+    """Return a word in lower case, without accents, points and doubled spaces."""
     if number_of(cell) is not None:
         return cell
     letters = unicodedata.normalize("NFKD", cell.casefold())
@@ -68,11 +68,11 @@ WORDS = {
     **dict.fromkeys(map(plain_word, _MALE.split()), "M"),
     **dict.fromkeys(map(plain_word, _FEMALE.split()), "F"),
 }
-"""Words of one meaning, without accents and in lower case, and the letters m and f."""
+"""Sexes by words of one meaning, without accents and in lower case, and by the letters m and f."""
 
 
 def as_sex(cell: str) -> str | Refusal:
-    """Return "F" or "M" for a cell that is clear without the rest of its column."""
+    """Return "F" or "M" for a cell that is clear without the rest of its column, or a refusal."""
     number = number_of(cell)
     if number == 0:
         return Refusal(RULE, _ZERO)
@@ -83,9 +83,9 @@ def as_sex(cell: str) -> str | Refusal:
 def read_sexes(cells: Sequence[str]) -> SexColumn:
     """Read a column of sexes by the set of its values.
 
-    Words of one meaning are read in any company. A letter is read where the other values leave no
-    doubt: ``w`` is F, ``h`` beside ``f`` is M, and ``m`` beside ``h`` is refused, since it can be
-    mujer. The codes 1 and 2 are read unless the column has further numbers.
+    Words of one meaning are read beside any other values. A letter is read where the other values
+    leave no doubt: ``w`` is F, ``h`` beside ``f`` is M, and ``m`` beside ``h`` is refused, since it
+    can be mujer. The codes 1 and 2 are read unless the column has further numbers.
 
     Examples
     --------
@@ -114,6 +114,7 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:
+    """Return the sex of a word beside the other words of its column, or a refusal."""
     if number_of(word) is not None:
         return _of_code(word, words)
     if _PARTNERS.get(word) not in words and words & _DOUBTFUL.get(word, frozenset()):
@@ -136,12 +137,13 @@ def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _hint(spellings: Iterable[str]) -> str:
+    """Return the remedy for letters of several meanings."""
     shown = one_of(sorted(spellings))
     return f"The column has {shown}, and letters can begin several words. {REMEDY}"
 
 
 def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
-    """Say how codes were read, if any were."""
+    """Return a note on how codes were read, if the column has any."""
     has_codes = False
     has_words = False
     for cell, reading in readings.items():

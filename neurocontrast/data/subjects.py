@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, visits_of_people
 from neurocontrast.data.layouts.tree import FoundScan
-from neurocontrast.data.phenotype import Known
+from neurocontrast.data.people_tables import ScanFacts
 from neurocontrast.data.problems import Problems, first_names, shown
 
 _LACKING = (
@@ -15,20 +15,20 @@ _LACKING = (
 
 
 def subjects_of_participants(
-    scans: Sequence[FoundScan], known: Sequence[Known], problems: Problems, notes: list[str]
+    scans: Sequence[FoundScan], facts: Sequence[ScanFacts], problems: Problems, notes: list[str]
 ) -> dict[str, str]:
     """Return the subject of each participant; empty where no table has the column.
 
-    A participant with two subjects, and one without where others have one, become problems. A note
-    says where several participants are one subject.
+    A participant with two subjects is a problem, and so is a participant without a subject where
+    other participants have one. A note says where several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
-    for scan, facts in zip(scans, known, strict=True):
-        for subject in (scan.facts.get("subject_id"), facts.cells.get("subject_id")):
+    for scan, of_scan in zip(scans, facts, strict=True):
+        for subject in (scan.facts.get("subject_id"), of_scan.cells.get("subject_id")):
             if subject:
                 stated[scan.person][subject] = None
     if not stated:
-        _check_people(scans, known, {}, problems, notes)
+        _check_people(scans, facts, {}, problems, notes)
         return {}
     subject_of: dict[str, str] = {}
     for scan in scans:
@@ -37,7 +37,7 @@ def subjects_of_participants(
             rule = _problem_of(subjects)
             problems.add(rule, column="subject_id", name=scan.name)
         subject_of[scan.person] = next(iter(subjects), "")
-    _check_people(scans, known, subject_of, problems, notes)
+    _check_people(scans, facts, subject_of, problems, notes)
     n_subjects = len(set(subject_of.values()))
     if n_subjects < len(subject_of):
         notes.append(
@@ -61,7 +61,7 @@ def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list
 
 
 def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
-    """Return the first visit of the person of each row whose name is a later visit of the same."""
+    """Return, by row, the first visit of people whose name in the row is a later visit."""
     first = {}
     for visits in visits_of_people(subjects, sexes):
         for name in visits[1:]:
@@ -74,23 +74,23 @@ def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dic
 
 
 def visit_of(first: str) -> str:
-    """Return the problem of a row whose name is a later visit of the person of another."""
+    """Return the problem of a row whose name is a later visit of another row's person."""
     return f"looks like a visit of the person of {shown(first)}, by its name"
 
 
 def _check_people(
     scans: Sequence[FoundScan],
-    known: Sequence[Known],
+    facts: Sequence[ScanFacts],
     subject_of: Mapping[str, str],
     problems: Problems,
     notes: list[str],
 ) -> None:
-    """Make problems of subjects whose names differ in a visit alone; note people of two sexes."""
+    """Add problems for subjects whose names differ only in a visit; note people of two sexes."""
     subjects = []
     sexes = []
-    for scan, facts in zip(scans, known, strict=True):
+    for scan, of_scan in zip(scans, facts, strict=True):
         subjects.append(subject_of.get(scan.person) or scan.person)
-        sexes.append(facts.cells.get("sex"))
+        sexes.append(of_scan.cells.get("sex"))
     visits = first_visits(subjects, sexes)
     for row, first in visits.items():
         problems.add(visit_of(first), name=scans[row].name)

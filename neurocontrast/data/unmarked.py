@@ -1,4 +1,4 @@
-"""Missing values that no mark tells: -9 or 999 among numbers, a question mark among words."""
+"""Missing values without a mark: -9 or 999 among numbers, a question mark among words."""
 
 from collections.abc import Iterable
 
@@ -9,24 +9,25 @@ _HIGH = frozenset(map(float, "777 888 999 9999 99999 999999 9999999".split()))
 _HIGH_OF_SEVERAL = frozenset((77.0, 88.0, 99.0))
 """Codes only if several people have them, and never among numbers of sites."""
 _FACTOR = 3.0
-"""A high code is beyond this times any other value."""
+"""Factor by which a high code exceeds any other value."""
 _HIGHEST = 99.0
 _AGES = (0.0, _HIGHEST)
 _OLDEST = 89.0
 _YOUNGEST = 5.0
-"""Limits of all other ages that leave no doubt of 99 and of 0."""
+"""Limits in years of all other ages beside which 99 and 0 are codes."""
 _N_PEOPLE = 2
+"""Number of people, at least, who have a code that could be an age."""
 _WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))
 _ERRORS = frozenset(("#name?", "#num!"))
 REMEDY = "Write n/a where a value is not known: codes and words for it are not guessed."
 
 
 def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]:
-    """Return the cells of a column that seem to mean "not known" and are not marked as missing.
+    """Return the cells of a column that seem to be missing values without a mark.
 
-    Of numbers that is -9, 99, 999 and their like where all others are not below 0, or far below;
-    of ages 99 and 0 where two people have it and nobody is near. Of words it is a question mark,
-    a dash, an error of a spreadsheet, -9 or 999.
+    Among numbers, -9, 99 and 999 are such cells where all other numbers are not below 0, or far
+    below the code; among ages, 99 and 0 where two people have the code and nobody an age near the
+    code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
 
     Examples
     --------
@@ -56,6 +57,7 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
 
 
 def _is_code_among_words(cell: str) -> bool:
+    """Tell whether a number in a column of words is a code."""
     return number_of(cell) in _BELOW_0 | _HIGH
 
 
@@ -75,7 +77,7 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 
 
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
-    """Return the ages that are codes: several people have one, and nobody an age that is near."""
+    """Return the ages that are codes: several people have one, and nobody an age near the code."""
     others = sorted(set(numbers.values()) - set(_AGES))
     if not others:
         return set()

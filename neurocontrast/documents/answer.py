@@ -1,4 +1,4 @@
-"""``answer.json``: the features that weights give for a sample, by which an installation is checked."""
+"""``answer.json``: features that weights give for a sample, to check an installation with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Ranges = dict[str, dict[str, list[float]]]
 
 
 class KnownAnswer(Document):
-    """Content of ``answer.json``."""
+    """Content of ``answer.json``: features and predictions that weights must give for a sample."""
 
     sample: list[str] | None = None
     """Files of the sample, below the folder of the answer; None for the phantom."""
@@ -19,3 +19,4 @@ class KnownAnswer(Document):
     predictions: dict[str, float] = Field(default_factory=dict)
     """Folder of a probe → number that the probe predicts."""
     learned_from: Ranges = Field(default_factory=dict)
+    """Ranges of the training scans, outside of which a new scan is unlike them; may be empty."""

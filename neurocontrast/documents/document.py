@@ -13,7 +13,7 @@ from neurocontrast.reading import ErrorOptions, refuse
 
 Json = dict[str, object]
 """Object of a JSON file, by key."""
-_KINDS = {
+_NOUNS = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
@@ -24,6 +24,7 @@ _KINDS = {
 }
 """Error of pydantic → noun for what the key must hold."""
 _MOST_CHARACTERS = 80
+"""Characters of a wrong value that a message shows."""
 _SCALARS = frozenset((str, float, int, bool, type(None)))
 
 
@@ -52,14 +53,30 @@ class Document(BaseModel):
 
     @classmethod
     def of(cls, content: object, place: object, **on_error: Unpack[ErrorOptions]) -> Self:
-        """Check the content of a file; all faults are one error, which begins with `place`."""
+        """Check the content of a file; all faults are one error, which begins with `place`.
+
+        Parameters
+        ----------
+        content : mapping
+            Keys and values of the JSON object.
+        place : object
+            Name of the file or section, as messages name it.
+        **on_error
+            Class of the error and remedy, as `neurocontrast.reading.refuse` takes them.
+
+        Raises
+        ------
+        DataError
+            Naming every key that is missing or has a wrong value; of another class if `on_error`
+            says so.
+        """
         try:
             return cls.model_validate(content)
         except ValidationError as error:
             refuse(place, _problem_of(error), **on_error)
 
     def content(self) -> Json:
-        """Return all keys and values, ready for JSON; changes of the copy change nothing here."""
+        """Return a copy of all keys and values, ready for JSON."""
         return _plain_section(self._content)
 
     def has(self, key: str) -> bool:
@@ -79,7 +96,7 @@ class Document(BaseModel):
 
 
 def content_of(document: Document | None) -> Json:
-    """Return all keys of a document as they were written; none of an absent one."""
+    """Return all keys of a document as they were written; an absent document has none."""
     if document is None:
         return {}
     return document.content()
@@ -120,7 +137,7 @@ def _is_stated(item: tuple[str, object]) -> bool:
 
 
 def _problem_of(error: ValidationError) -> str:
-    """Say which keys are lacking, and which hold something else than they must."""
+    """List the keys that are missing, and the keys whose values are wrong."""
     lacking = []
     wrong = []
     for problem in error.errors():
@@ -137,8 +154,8 @@ def _problem_of(error: ValidationError) -> str:
 def _sentence(key: str, problem: ErrorDetails) -> str:
     """Name the rule of a key, and the value that breaks the rule."""
     rule = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    if problem["type"] in _KINDS:
-        rule = f"must be {_KINDS[problem['type']]}"
+    if problem["type"] in _NOUNS:
+        rule = f"must be {_NOUNS[problem['type']]}"
     shown = repr(problem["input"])
     if len(shown) > _MOST_CHARACTERS:
         shown = shown[: _MOST_CHARACTERS - 1] + "…"

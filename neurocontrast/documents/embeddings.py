@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +20,7 @@ from neurocontrast.data.listing import check_names
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.exceptions import DataError, said
-from neurocontrast.files import atomic_path, digest_of_file
+from neurocontrast.files import DigestSink, atomic_path, digest_of_file
 from neurocontrast.reading import check_place, parse_json
 
 AnyEmbeddings = str | os.PathLike[str] | pd.DataFrame
@@ -30,11 +28,14 @@ AnyEmbeddings = str | os.PathLike[str] | pd.DataFrame
 _KEY = b"neurocontrast"
 _FORMAT = 1
 _FEATURE = "feature_"
-_N_ROWS = 8192  # of a row group
+_N_ROWS = 8192
+"""Rows of a group, which is written at once."""
 _OF_PANDAS = b"PANDAS_ATTRS"
 """Key of a Parquet file under which pandas keeps `DataFrame.attrs`."""
 _PEOPLE = ("pretraining_subjects", "pretraining_contents", "pretraining_contents_complete")
+"""Keys of the description that pandas keeps with a table."""
 _N_FEATURES = "n_features"
+"""Key of the number of features that those keys belong to."""
 
 
 def feature_names(n_features: int) -> list[str]:
@@ -44,13 +45,14 @@ def feature_names(n_features: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Hold features of scans, their metadata, and the description of their run."""
+    """Features of scans, their metadata, and the description of their run."""
 
     table: pd.DataFrame
     """Identifiers and metadata, one row a scan."""
     features: np.ndarray
     """Array (n, n_features), float32."""
     info: EmbeddingsInfo
+    """Run that made the features, people of pretraining, and read-out."""
     path: Path
     """File of the table; of a DataFrame, the name by which results call it."""
     in_memory: pd.DataFrame | None = None
@@ -60,8 +62,18 @@ class Embeddings:
     def of(cls, table: AnyEmbeddings, *, parameter: str = "embeddings") -> Self:
         """Read a file of embeddings, or take a DataFrame as its file would be read.
 
-        A DataFrame has a column ``participant_id`` and columns ``feature_…``. Errors about it begin
-        with the name of the `parameter`.
+        Parameters
+        ----------
+        table : path or DataFrame
+            A Parquet file, or a DataFrame with a column ``participant_id`` and columns
+            ``feature_…``.
+        parameter : str
+            Name by which errors and results call a DataFrame.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read, or columns are missing or hold no finite numbers.
         """
         if not isinstance(table, pd.DataFrame):
             return cls(*_read(Path(table)), Path(table))
@@ -74,30 +86,9 @@ class Embeddings:
         """Return the SHA-256 of the file; of a DataFrame, of the file that would hold the table."""
         if self.in_memory is None:
             return digest_of_file(self.path)
-        sink = _Digest()
+        sink = DigestSink()
         _write(sink, self.in_memory, self.features, self.info)
-        return sink.sha256.hexdigest()
-
-
-class _Digest(io.RawIOBase):
-    """Take bytes as a file does, and keep their SHA-256 alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sha256 = hashlib.sha256()
-        self.n_bytes = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        n_bytes = memoryview(content).nbytes
-        self.sha256.update(content)
-        self.n_bytes += n_bytes
-        return n_bytes
-
-    def tell(self) -> int:
-        return self.n_bytes
+        return sink.hexdigest()
 
 
 def write_embeddings(
@@ -106,10 +97,26 @@ def write_embeddings(
     features: np.ndarray,
     info: EmbeddingsInfo | Mapping[str, object],
 ) -> None:
-    """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` …; one row a scan.
+    """Write a table of embeddings to a Parquet file, atomically; one row a scan.
 
-    `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``. The people of
-    pretraining are kept for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
+    Columns are identifiers, metadata, then ``feature_0000`` …. The people of pretraining are kept
+    for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
+
+    Parameters
+    ----------
+    path : path
+        File to write.
+    metadata : DataFrame
+        One row a scan, with a column ``participant_id``.
+    features : array of shape (n_scans, n_features)
+        Finite numbers, rows in the order of `metadata`.
+    info : EmbeddingsInfo or mapping
+        Description of the run, JSON-ready; kept in the file's schema under ``neurocontrast``.
+
+    Raises
+    ------
+    DataError
+        If rows differ in number, or features are not finite.
     """
     described = EmbeddingsInfo.of(info, "info")
     _check_features(metadata, features)
@@ -118,16 +125,18 @@ def write_embeddings(
 
 
 def _check_features(metadata: pd.DataFrame, features: np.ndarray) -> None:
-    """Refuse features of other rows than the metadata's, and features that are not finite."""
+    """Refuse features whose number of rows is not the metadata's, or that are not finite."""
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(
-            f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}."
+            f"features must have one row for each of {len(metadata)} scans, "
+            f"got shape {features.shape}."
         )
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
         names = metadata["participant_id"][~finite].astype(str)
         raise DataError(
-            f"features are not finite for {', '.join(names)}. Look at these scans with `neurocontrast check`."
+            f"features are not finite for {', '.join(names)}. "
+            "Look at these scans with `neurocontrast check`."
         )
 
 
@@ -139,24 +148,36 @@ def _columns_of(metadata: pd.DataFrame) -> dict[str, pyarrow.Array]:
 
 
 def _write(
-    sink: Path | _Digest, metadata: pd.DataFrame, features: np.ndarray, info: EmbeddingsInfo
+    sink: Path | DigestSink, metadata: pd.DataFrame, features: np.ndarray, info: EmbeddingsInfo
 ) -> None:
-    """Write metadata and features, a group of rows at a time: features can be half of the memory."""
-    known = _columns_of(metadata)
-    names = feature_names(features.shape[1])
-    text = json.dumps({"format": _FORMAT, **info.content()}, ensure_ascii=False, allow_nan=False)
-    fields = [(name, values.type) for name, values in known.items()] + [
-        (name, pyarrow.from_numpy_dtype(features.dtype)) for name in names
-    ]
-    of_pandas = {_KEY.decode(): _people_as_text(info, len(names))}
-    keys = {_KEY: text.encode(), _OF_PANDAS: json.dumps(of_pandas).encode()}
-    schema = pyarrow.schema(fields, metadata=keys)
-    with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=list(known)) as writer:
+    """Write metadata and features by groups of rows: features can fill half of the memory."""
+    described = _columns_of(metadata)
+    schema = _schema_of(described, features, info)
+    with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=list(described)) as writer:
         for first in range(0, len(features), _N_ROWS):
+            columns = []
+            for values in described.values():
+                columns.append(values.slice(first, _N_ROWS))
             group = np.ascontiguousarray(features[first : first + _N_ROWS].T)
-            columns = [values.slice(first, _N_ROWS) for values in known.values()]
             columns += map(pyarrow.array, group)
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
+
+
+def _schema_of(
+    described: Mapping[str, pyarrow.Array], features: np.ndarray, info: EmbeddingsInfo
+) -> pyarrow.Schema:
+    """Return the columns of the file with their types, and the description of the features."""
+    names = feature_names(features.shape[1])
+    fields = []
+    for name, values in described.items():
+        fields.append((name, values.type))
+    for name in names:
+        fields.append((name, pyarrow.from_numpy_dtype(features.dtype)))
+    content = {"format": _FORMAT, **info.content()}
+    description = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    of_pandas = {_KEY.decode(): _people_as_text(info, len(names))}
+    keys = {_KEY: description.encode(), _OF_PANDAS: json.dumps(of_pandas).encode()}
+    return pyarrow.schema(fields, metadata=keys)
 
 
 def _of_frame(
@@ -166,11 +187,7 @@ def _of_frame(
     check_names(frame, f"{parameter}: the DataFrame")
     frame = frame.set_axis(list(map(str, frame.columns)), axis="columns")
     names = _features_of(frame.columns)
-    lacking = []
-    if "participant_id" not in frame:
-        lacking.append("participant_id")
-    if not names:
-        lacking.append(f"{_FEATURE}0000 …")
+    lacking = _lacking(frame.columns, names)
     if lacking:
         raise DataError(f"{parameter}: the DataFrame lacks {', '.join(lacking)}.")
     if frame.empty:
@@ -186,10 +203,21 @@ def _of_frame(
     return metadata, features, _people_in(frame.attrs, len(names), parameter)
 
 
+def _lacking(columns: Iterable[str], features: Sequence[str]) -> list[str]:
+    """List the columns that a table of embeddings needs and does not have."""
+    lacking = []
+    if "participant_id" not in columns:
+        lacking.append("participant_id")
+    if not features:
+        lacking.append(f"{_FEATURE}0000 …")
+    return lacking
+
+
 def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
     """Return the people of pretraining as text, which pandas copies without cost; "" if unknown.
 
-    Of a run of members, whose columns must not be taken for those of one encoder, the members too.
+    The members of a run of several encoders are kept too: the columns must not be taken for the
+    features of one encoder.
     """
     people: dict[str, object] = {_N_FEATURES: n_features}
     run = info.run.content()
@@ -206,7 +234,7 @@ def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
 
 
 def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> EmbeddingsInfo:
-    """Return the people of pretraining that pandas kept with a table; none of other features."""
+    """Return the people of pretraining that pandas kept; none if the table has other features."""
     content = attrs.get(_KEY.decode())
     if not isinstance(content, str) or not content:
         return EmbeddingsInfo()
@@ -219,15 +247,35 @@ def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> Embe
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
-    """Return the columns of features in the order of their numbers, also where a table was sorted otherwise."""
-    names = [name for name in columns if str(name).startswith(_FEATURE)]
-    numbers = {name: name.removeprefix(_FEATURE) for name in names}
-    is_numbered = all(number.isdecimal() for number in numbers.values())
-    return sorted(names, key=lambda name: int(numbers[name])) if is_numbered else names
+    """Return the columns of features in the order of their numbers, whatever the table's order."""
+    numbers = {}
+    for name in columns:
+        if str(name).startswith(_FEATURE):
+            numbers[name] = name.removeprefix(_FEATURE)
+    names = list(numbers)
+    if not all(map(str.isdecimal, numbers.values())):
+        return names
+    return sorted(names, key=lambda name: int(numbers[name]))
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
-    """Read what `write_embeddings` wrote, or any Parquet table with identifiers and ``feature_…`` columns."""
+    """Read a table of embeddings from a Parquet file, of this package or another program.
+
+    Parameters
+    ----------
+    path : path
+        File with a column ``participant_id`` and columns ``feature_…``.
+
+    Returns
+    -------
+    Embeddings
+        Metadata, features as float32, and the description of the run, empty where none is kept.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or columns are missing or hold no finite numbers.
+    """
     return Embeddings.of(path)
 
 
@@ -238,8 +286,7 @@ def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         names = _features_of(file.schema_arrow.names)
-        lacking = [] if "participant_id" in file.schema_arrow.names else ["participant_id"]
-        lacking += [] if names else [f"{_FEATURE}0000 …"]
+        lacking = _lacking(file.schema_arrow.names, names)
         if lacking:
             raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
         metadata, features = _read_groups(file, names)
@@ -250,11 +297,10 @@ def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
             f"{path}: the feature columns must hold numbers ({said(error)})."
         ) from error
     metadata = _with_identifiers(metadata)
-    bad = ~np.isfinite(features).all(axis=1)
-    if bad.any():
-        raise DataError(
-            f"{path}: features are not finite for {', '.join(metadata['participant_id'][bad].astype(str))}."
-        )
+    finite = np.isfinite(features).all(axis=1)
+    if not finite.all():
+        scans = metadata["participant_id"][~finite].astype(str)
+        raise DataError(f"{path}: features are not finite for {', '.join(scans)}.")
     return metadata, features, _info(path, file.schema_arrow.metadata or {}, len(names))
 
 
@@ -277,40 +323,49 @@ def _read_groups(
     numbers = dict(zip(columns, range(len(columns)), strict=True))
     wanted = list(map(numbers.__getitem__, names))
     others = sorted(set(numbers.values()).difference(wanted))
-    known = [file.schema_arrow.empty_table().select(others)]
+    metadata = [file.schema_arrow.empty_table().select(others)]
+    n_read = 0
     for group in map(file.read_row_group, range(file.num_row_groups)):
-        part = features[sum(map(len, known)) :][: len(group)]
+        rows = features[n_read : n_read + len(group)]
         for position, number in enumerate(wanted):
-            part[:, position] = group.column(number).to_numpy()
-        known.append(group.select(others))
+            rows[:, position] = group.column(number).to_numpy()
+        metadata.append(group.select(others))
+        n_read += len(group)
     # An index of pandas would be taken for the positions of rows, or hide a column.
-    table = pyarrow.concat_tables(known).unify_dictionaries().to_pandas(ignore_metadata=True)
+    table = pyarrow.concat_tables(metadata).unify_dictionaries().to_pandas(ignore_metadata=True)
     return table.loc[:, ~table.columns.str.startswith("__index_level_")], features
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> EmbeddingsInfo:
-    """Return the description of a file; damaged digests would hide people of pretraining."""
-    place = f"{path}: its description"
+    """Return the description of a file, checked: damaged digests would hide an overlap."""
+    section = f"{path}: its description"
     remedy = "Embed the scans again; of joined tables, join them again."
     if _KEY not in schema and _OF_PANDAS in schema:  # pandas wrote the table again
-        attrs = parse_json(schema[_OF_PANDAS], place=place, remedy=remedy)
+        attrs = parse_json(schema[_OF_PANDAS], place=section, remedy=remedy)
         return _people_in(attrs, n_features, str(path))
-    content: Json = parse_json(schema.get(_KEY, b"{}"), place=place, remedy=remedy)
+    content: Json = parse_json(schema.get(_KEY, b"{}"), place=section, remedy=remedy)
     if content and content.get("format") != _FORMAT:
         raise DataError(
             f"{path}: format {content.get('format')!r} is not known (this version reads {_FORMAT})."
         )
-    return EmbeddingsInfo.of(content, place, remedy=remedy)
+    return EmbeddingsInfo.of(content, section, remedy=remedy)
 
 
 def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:
-    """Return a column in a type of Parquet's own: numbers, booleans, or text for all else."""
+    """Return a column in one of Parquet's types: numbers, booleans, or text for all else."""
     if pd.api.types.is_bool_dtype(values):
         return pyarrow.array(values.astype("boolean"))
     if not pd.api.types.is_any_real_numeric_dtype(values):
         # Text as str or null, whatever pandas calls it: readable by every Parquet reader, without
         # pandas' own metadata.
-        return pyarrow.array([None if pd.isna(cell) else text_of(cell) for cell in values])
+        return pyarrow.array(map(_as_text, values))
     if values.dtype.kind in "iu" and values.isna().any():
         return values.to_numpy("float64", na_value=np.nan)
     return values.to_numpy()
+
+
+def _as_text(cell: Any) -> str | None:
+    """Return a cell as text, None if missing."""
+    if pd.isna(cell):
+        return None
+    return text_of(cell)

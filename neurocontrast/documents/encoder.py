@@ -40,7 +40,7 @@ class PreprocessingRecord(Document):
     normalise: str | None = None
     smooth_mm: float = 0.0
     standardise: str | None = None
-    """Of natural images: by which colours they are standardised."""
+    """Name of the colours' means and deviations by which natural images are standardised."""
     transforms: list[Json] = Field(default_factory=list)
     """The study's own transforms, given from Python."""
     shape: list[int] = Field(default_factory=list)
@@ -54,13 +54,13 @@ class PreprocessingRecord(Document):
 
 
 class Samples(Document):
-    """Keys about the samples that an encoder reads."""
+    """Keys about the samples that an encoder reads: preprocessing, precision and channels."""
 
     preprocessing: PreprocessingRecord = Field(default_factory=PreprocessingRecord)
     preprocessing_2: PreprocessingRecord | None = None
-    """PreprocessingRecord of the measures that a second encoder reads."""
+    """Preprocessing of the measures that a second encoder reads."""
     cache_dtype: Literal["float16", "float32"] = "float32"
-    """Precision of kept volumes; runs before there was a choice kept float32."""
+    """Precision of volumes in the cache; earlier versions kept float32."""
     channels: list[str] = Field(default_factory=lambda: ["t1"])
     """Columns of a table with the files of a scan, one a channel."""
 
@@ -88,14 +88,14 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """Name weights by their content; no file is said for several encoders together."""
+    """Digest of weights; several encoders together have no file."""
 
     sha256: str | None = None
     file: str | None = None
 
 
 class WeightsFile(WeightsDigest):
-    """Name a file of weights, which lies beside ``encoder.json``, and its content."""
+    """File of weights beside ``encoder.json``, and its SHA-256."""
 
     sha256: str
     file: Annotated[str, AfterValidator(_file_of_same_folder)]
@@ -145,13 +145,6 @@ class ObjectiveRecord(Document):
         return list(dict.fromkeys(filter(None, references)))
 
 
-class ImportedWeights(Document):
-    """Section ``imported``: the source of weights that came from another program."""
-
-    title: str | None = None
-    citation: str | None = None
-
-
 class BesideRecord(Document):
     """Section ``beside``: linear components that are kept beside a network's features."""
 
@@ -171,11 +164,21 @@ class Start(Document):
     """``new``, or ``taken over``."""
     imported: ImportedWeights | None = None
     subjects_known: bool = True
-    """Whether everybody is known whom these weights learned from."""
+    """Whether all people are known whom the weights learned from."""
+
+
+class ImportedWeights(Document):
+    """Section ``imported``: the file of another program that weights were taken from."""
+
+    file: str = ""
+    sha256: str | None = None
+    architecture: str = ""
+    title: str = ""
+    citation: str = ""
 
 
 class EncoderDescription(Samples):
-    """Describe an encoder, before its weights are written, or several together."""
+    """Description of an encoder, with or without weights, or of several together."""
 
     format: int | None = None
     neurocontrast: str | None = None
@@ -183,10 +186,10 @@ class EncoderDescription(Samples):
     n_features: int | None = None
     n_channels: Annotated[int, Field(ge=1, le=_MOST_CHANNELS)] = 1
     n_voxels: int = 0
-    """Voxels that a linear encoder looks at."""
+    """Voxels that a linear encoder reads; 0 of a network."""
     weights: WeightsDigest = Field(default_factory=WeightsDigest)
     head: WeightsFile | None = None
-    """Weights of the projection head; runs from before heads were kept have none."""
+    """Weights of the projection head; earlier versions did not keep them."""
     beside: BesideRecord | None = None
     init: Start | None = None
     objective: ObjectiveRecord | None = None
@@ -196,6 +199,7 @@ class EncoderDescription(Samples):
     simulated: bool = False
     licence: str | None = None
     imported: ImportedWeights | None = None
+    """None of weights that this package trained."""
 
     @property
     def architecture(self) -> str:
@@ -220,13 +224,13 @@ class EncoderContract(EncoderDescription):
 
 
 class MemberWeights(Document):
-    """Name the weights of a member by their content."""
+    """Digest of the weights of a member."""
 
     sha256: str
 
 
 class MemberDescription(Document):
-    """Describe a member of a run, and which columns of a table are its features."""
+    """Member of a run: an encoder, and the number of its columns in an embeddings table."""
 
     name: str
     n_features: int
@@ -234,7 +238,7 @@ class MemberDescription(Document):
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
-    """Of joined runs: number of its kind in `RunDescription.kinds`."""
+    """Number of the member's kind in joined runs; members of one kind share a recipe."""
     left_out: list[str] | None = None
     """Sites that the member was trained without; None where all members learn from everybody."""
 
@@ -248,17 +252,17 @@ class MemberKind(EncoderDescription):
 
 
 class BlockDescription(Document):
-    """Describe a block of joined features: the features of one table among several."""
+    """Block of joined features: the columns that come from one table among several."""
 
     n_features: int
     encoder: str | None = None
-    """Digest of the weights; None where nobody says it."""
+    """Digest of the weights; None where the table does not say."""
     objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
     run: EncoderDescription = Field(default_factory=EncoderDescription)
 
 
 class RunDescription(EncoderDescription):
-    """Describe a run: its encoder as in ``encoder.json``, or the keys that several share."""
+    """Description of a run: its encoder as in ``encoder.json``, or the keys that several share."""
 
     name: str | None = None
     members: list[MemberDescription] = Field(default_factory=list)

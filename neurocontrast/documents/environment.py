@@ -15,11 +15,11 @@ class GitRevision(Document):
 
 
 class Environment(Document):
-    """Describe the software that wrote a file; each key may be absent, as in earlier versions."""
+    """Software and machine that wrote a file; any key may be absent."""
 
     neurocontrast: str | None = None
     git: GitRevision | None = None
-    """None of an installed package."""
+    """Commit of the code; None of an installed package."""
     python: str | None = None
     packages: dict[str, str | None] = Field(default_factory=dict)
     """Package → version; None of one that was not installed."""

@@ -43,7 +43,7 @@ class ExplainedProbe(Document):
 
 
 class ExplanationMethod(Document):
-    """Keys about how scores were explained, which differ between scans and measures."""
+    """Method of an explanation, and the map or ranking that was made; keys differ by method."""
 
     method: str | None = None
     """``occlusion`` of scans, or ``replacement by the mean`` of measures."""
@@ -84,8 +84,8 @@ class ExplanationRecord(ExplanationMethod):
     score: str | None = None
     simulated: bool = False
     encoder: str | None = None
-    """Digest of the weights."""
+    """SHA-256 of the encoder's weights."""
     probe: ExplainedProbe | None = None
     quantity: str = ""
-    """``share of the differences …``; earlier versions averaged maps over subjects."""
+    """Unit of the map's values, in words; earlier versions averaged maps over subjects."""
     environment: Environment | None = None

@@ -1,9 +1,9 @@
 """Figures of the models of an evaluation, and their keys in ``evaluation.json``.
 
 The embedding's metrics are under ``metrics`` and the covariates' under ``baseline``. A further
-model has its metrics under its own key, KEY, what the embedding reaches above them under
-``KEY_increment``, and what the model reaches above the same one without the embedding beside under
-``KEY_gain_increment``. No other module knows these keys.
+model has its metrics under its own key, KEY; the embedding's metrics minus the model's under
+``KEY_increment``; and, for a model with the embedding beside its features, its metrics minus those
+of the model without the embedding under ``KEY_gain_increment``. No other module names such keys.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
@@ -26,29 +26,36 @@ _KEYS = {"metrics": "{}", "increment": "{}_increment", "gain": "{}_gain_incremen
 
 
 class Metric(ResultSection):
-    """A metric over folds (`mean`, `sd`), and of all out-of-fold predictions together (`pooled`, `interval`)."""
+    """Metric of a model: over folds, and of all out-of-fold predictions together."""
 
     mean: StrictFloat | None = None
+    """Mean over the folds in which the metric is defined."""
     sd: StrictFloat | None = None
+    """Standard deviation over folds."""
     pooled: StrictFloat | None = None
+    """Value of all out-of-fold predictions together."""
     interval: Interval = None
+    """Bootstrap interval of the pooled value."""
     n_folds_defined: StrictInt | None = None
     reason: str | None = None
+    """Reason why the metric is undefined."""
 
     @property
     def value(self) -> float | None:
-        """The value of all predictions together, or the mean over folds of a metric that has none."""
-        return self.mean if self.pooled is None else self.pooled
+        """The pooled value; the mean over folds where there is none."""
+        if self.pooled is None:
+            return self.mean
+        return self.pooled
 
 
 class Increment(ResultSection):
-    """A metric of the embedding minus that of another model."""
+    """Metric of the embedding minus that of another model, on the same predictions."""
 
     difference: StrictFloat | None = None
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value adjusted by Holm for the number of rivals; None where there is one."""
+    """The p-value adjusted by Holm for the number of rivals; None with a single rival."""
 
     @property
     def p_tested(self) -> float | None:
@@ -59,7 +66,7 @@ class Increment(ResultSection):
 
 
 class Estimate(ResultSection):
-    """A value and its interval."""
+    """Value with its interval, and the number of scans or units behind them."""
 
     value: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -74,7 +81,7 @@ class ModelFigures(ResultSection):
     increment: dict[str, Increment] = {}
     """The embedding minus the model."""
     gain: dict[str, Increment] = {}
-    """The model minus the same one without the embedding beside; empty for other models."""
+    """The model minus the model without the embedding beside; empty for other models."""
 
 
 def gather_models(content: Mapping[str, object]) -> dict[str, object]:
@@ -100,11 +107,14 @@ def _models_of(content: Mapping[str, object]) -> list[str]:
         described = content.get(section)
         if isinstance(described, Mapping):
             keys += map(str, described)
-    return [key for key in dict.fromkeys(keys) if key not in _ELSEWHERE]
+    further = dict.fromkeys(keys)
+    for key in _ELSEWHERE:
+        further.pop(key, None)
+    return list(further)
 
 
 def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Return the figures of further models under their keys in the file: metrics of all, then the others."""
+    """Return the figures of further models by their keys in the file, metrics of all first."""
     content = {}
     for field, key in _KEYS.items():
         for model, figures in models.items():
@@ -113,11 +123,11 @@ def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, objec
     return content
 
 
-def place_in_file(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return the keys in the file for keys of `Result`, as an error names them."""
-    if place[:1] != ("models",) or len(place) < 2:
-        return place
-    model, *rest = place[1:]
+def keys_in_file(keys: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Translate keys of `Result` to keys in the file, as an error names them."""
+    if keys[:1] != ("models",) or len(keys) < 2:
+        return keys
+    model, *rest = keys[1:]
     if not rest:
         return (model,)
     return (_KEYS[str(rest[0])].format(model), *rest[1:])

@@ -9,7 +9,7 @@ from neurocontrast.documents.environment import Environment
 
 
 class IndexOptions(Document):
-    """Section ``options``: by which rules scans were chosen."""
+    """Section ``options``: the rules by which scans were chosen."""
 
     layout: str = "auto"
     site_from: str = "column"
@@ -21,6 +21,7 @@ class LeftOut(Document):
     """Path or person that is not in the table, and the reason."""
 
     what: str
+    """The path, or the identifier of the person."""
     reason: str
 
 
@@ -36,7 +37,7 @@ class MeasuresDescription(Document):
     """Content of ``measures.json`` beside ``measures.tsv``, and part of section ``measures``."""
 
     parcellation: str = ""
-    """Atlas of the measures; empty where nothing says so."""
+    """Atlas of the measures; empty if unknown."""
     software: str = ""
 
 
@@ -67,5 +68,5 @@ class IndexRecord(Document):
     notes: list[str] = Field(default_factory=list)
     left_out: list[LeftOut] = Field(default_factory=list)
     measures: MeasuresRecord | None = None
-    """None where no measures were found."""
+    """The table of measures; None where no measures were found."""
     environment: Environment | None = None

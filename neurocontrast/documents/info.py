@@ -12,7 +12,7 @@ from neurocontrast.documents.simulation import SimulationRecord
 
 
 class FlowStep(Document):
-    """A step in which scans came in or left: how many, and why."""
+    """Step of a flow chart: scans and subjects that remain, and why others left."""
 
     step: str | None = None
     n_scans: int | None = None
@@ -21,7 +21,7 @@ class FlowStep(Document):
 
 
 class EmbeddingsInfo(PretrainingPeople):
-    """Describe the features of an embeddings table; nothing is said of a table from elsewhere."""
+    """Description of an embeddings table; all keys are absent in a table of another program."""
 
     format: int | None = None
     run: RunDescription = Field(default_factory=RunDescription)
@@ -37,9 +37,9 @@ class EmbeddingsInfo(PretrainingPeople):
     """``encoder`` for the encoder's features, ``head`` for those after the projection head."""
     precision: str = "32-true"
     read_out: Json | None = None
-    """Blocks and grid, where features were read out at others than the encoder's own."""
+    """Blocks and grid of features that were read out inside the network; None of its output."""
     max_missing: float | None = None
-    """Share of measures that a person might lack, where it is another than the run's."""
+    """Largest share of measures that a person might lack, 0 to 1; None for the run's."""
     flow: list[FlowStep] = Field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""``members.json``, which makes several runs one."""
+"""``members.json``, by which several encoders in one folder are used as one run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ class JoinedMember(BaseModel):
 
 
 class MembersRecord(BaseModel):
-    """Content of ``members.json``."""
+    """Content of ``members.json``: seed, people and weights of each member."""
 
     model_config = ConfigDict(frozen=True)
 
     format: Literal[1, 2] = 1
     neurocontrast: StrictStr
+    """Version that wrote the file."""
     seeds: Annotated[tuple[StrictInt | None, ...], Field(min_length=2)]
-    """Seed of each member; None of joined weights that do not say theirs."""
+    """Seed of each member; None of joined weights whose seed is unknown."""
     left_out: tuple[tuple[StrictStr, ...], ...] | None = None
-    """Sites that each member is trained without; None where all learn from everybody."""
+    """Sites that each member is trained without; None where all members learn from all people."""
     weights: tuple[StrictStr, ...] | None = None
     """SHA-256 of the weights of each member; None until all are trained."""
     joined: tuple[JoinedMember, ...] | None = None

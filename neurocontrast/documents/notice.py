@@ -14,17 +14,17 @@ _TEXTS: dict[str, dict[str, str]] = yaml.safe_load(
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning of an evaluation: a code for machines, a message, and what the message means for a reader.
+    """Warning of an evaluation: a code for machines, a message, and an explanation for readers.
 
     Parameters
     ----------
     code : str
-        A short name, the same in every evaluation.
+        Short name of the problem, the same in every evaluation.
     message : str
-        What was found, with its numbers.
+        The problem in this evaluation, with its numbers.
     explanation : str
-        What this means for reading the results, and what to do; empty in evaluations of earlier
-        versions.
+        Meaning of the problem for reading the results, and the remedy; empty in evaluations of
+        earlier versions.
     """
 
     code: str
@@ -35,8 +35,8 @@ class Notice:
     def of(cls, key: str, **values: object) -> Notice:
         """Return a warning of ``warnings.yaml``, its text filled with values."""
         texts = {}
-        for name, text in _TEXTS[key].items():
-            texts[name] = text.format(**values)
+        for field, template in _TEXTS[key].items():
+            texts[field] = template.format(**values)
         return cls(**{"code": key, **texts})
 
     def of_external_test(self) -> Notice:

@@ -13,7 +13,7 @@ from neurocontrast.documents.simulation import SimulationRecord
 
 
 class TrainedFold(Document):
-    """How a network was trained in a fold: people, and the epoch that was taken."""
+    """Training of a network in one fold: number of people, and the epoch that was taken."""
 
     repeat: int = 0
     fold: int = 0
@@ -25,7 +25,7 @@ class TrainedFold(Document):
 
 
 class Finetuning(Document):
-    """Section ``finetuning``: how a network was trained in every fold, in place of a probe."""
+    """Section ``finetuning``: training of a network in every fold, in place of a probe."""
 
     begins_with: str | None = None
     """``pretrained weights`` or ``random weights``."""

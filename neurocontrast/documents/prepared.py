@@ -14,9 +14,9 @@ class ScanInput(Document):
     path: str
     """Path below the root of the cohort, or the name of a file elsewhere."""
     place: str
-    """Digest of the whole path; empty of an imitation, whose brain lies beside it."""
+    """Digest of the whole path; empty of a simulated head, whose brain lies beside the head."""
     sha256: list[str]
-    """SHA-256 of the image, and of the mask where one was given."""
+    """SHA-256 of the image, then of the mask if the table has one."""
 
 
 class ScanMeasures(Document):
@@ -27,20 +27,27 @@ class ScanMeasures(Document):
     registration: str | None = None
     bias: str | None = None
     brain_ml: float | None = None
+    """Volume of the brain mask in mL."""
     metric: float | None = None
-    """Metric of the registration; None of scans whose headers place them."""
+    """Metric of the registration; None of scans that their headers put in MNI152."""
     scales: list[float] = Field(default_factory=list)
+    """Scales of the affine registration along three axes."""
     dice_template: float | None = None
+    """Dice overlap of the registered brain with the template's, 0 to 1."""
     tiv: float | None = None
-    """Native volumes in mL, as the three below; None without a registration."""
+    """Native total intracranial volume in mL; None without a registration."""
     gm_ml: float | None = None
+    """Native volume of grey matter in mL."""
     wm_ml: float | None = None
+    """Native volume of white matter in mL."""
     csf_ml: float | None = None
+    """Native volume of cerebrospinal fluid in mL."""
     tissue_means: list[float] = Field(default_factory=list)
+    """Mean intensities of the tissues."""
 
 
 class ScanRecipe(Document):
-    """Decide how images are made: options, and versions of the code."""
+    """All that decides how images are made: options, and versions of the code."""
 
     recipe: int | None = None
     options: dict[str, bool | float] = Field(default_factory=dict)
@@ -49,7 +56,7 @@ class ScanRecipe(Document):
 
 
 class PreparedScan(ScanRecipe):
-    """Content of ``images/{scan}.json``: what images were made from, and their digests."""
+    """Content of ``images/{scan}.json``: files that images were made from, and their digests."""
 
     input: ScanInput
     facts: ScanMeasures | None = None

@@ -30,13 +30,13 @@ class AgesSexesSites(Document):
 
 
 class CohortRecord(Document):
-    """Section ``cohort``: the table of people, as far as others may see the table."""
+    """Section ``cohort``: name, digest and summary of the table of people, without identifiers."""
 
     source: str | None = None
     """Name of the table."""
     digest: str | None = None
     n_scans: int | None = None
-    """None for a cohort of several sources whose size nobody knows."""
+    """Number of scans; None for a cohort of several sources whose size is unknown."""
     n_subjects: int | None = None
     people: AgesSexesSites = Field(default_factory=AgesSexesSites)
 
@@ -48,44 +48,50 @@ class RunCohort(CohortRecord):
     digest: str
 
 
-class Environment(Document):
-    """Section ``environment``: versions of the software."""
+class WriterVersion(Document):
+    """Section ``environment`` of a run, whose version of neurocontrast must be stated."""
 
     neurocontrast: str
 
 
 class PublicProvenance(PretrainingPeople):
-    """Content of ``provenance.json`` beside any weights, each of whose keys may be absent."""
+    """Content of ``provenance.json`` beside any weights; each key may be absent."""
 
     cohort: CohortRecord = Field(default_factory=CohortRecord)
     cohorts: dict[str, CohortRecord] = Field(default_factory=dict)
-    """Cohorts of joined runs by name, where these differ."""
+    """Cohorts of joined runs by name, where the runs' cohorts differ."""
     simulated: bool = False
     init: Start = Field(default_factory=Start)
-    """Weights that the run started from; nobody is unknown of random ones."""
+    """Weights that the run started from; random weights have learned from nobody."""
 
     @property
     def says_people(self) -> bool:
-        """Whether everybody is known who was learned from, by earlier weights too."""
+        """Whether all people of pretraining are known, of the first weights as well."""
         return self.init.subjects_known and not self.pretraining_unknown
 
 
 class Provenance(PublicProvenance):
-    """Content of a run's ``provenance.json``; its people must be known."""
+    """Content of a run's ``provenance.json``; version, cohort and people must be stated."""
 
-    environment: Environment
+    environment: WriterVersion
     cohort: RunCohort
     pretraining_subjects: list[str]
     simulation: Json | None = None
     preprocessing: PreprocessingRecord | None = None
     preprocessing_2: PreprocessingRecord | None = None
     n_bytes: int | None = None
-    """Bytes of the files of all samples."""
+    """Size of the files of all samples together."""
     views_revision: int = 1
-    """Revision of the random numbers of views; runs of before revisions had the first."""
+    """Revision of the random numbers of views; runs without the key have the first."""
 
     def files_of(self, kind: str) -> Json:
-        """Return the files of a kind, such as ``vectors``, that the run began with: digest → name."""
+        """Return the names of files of a kind that the run began with, by digest.
+
+        Parameters
+        ----------
+        kind : str
+            Key of the file, such as ``vectors``.
+        """
         files = self.content().get(kind)
         if not isinstance(files, dict):
             return {}
@@ -93,7 +99,7 @@ class Provenance(PublicProvenance):
 
 
 def read_public_provenance(folder: Path, **on_error: Unpack[ErrorOptions]) -> PublicProvenance:
-    """Read ``provenance.json`` beside weights; nothing is known where there is none."""
+    """Read ``provenance.json`` beside weights; without the file, all keys are absent."""
     path = folder / "provenance.json"
     if not path.is_file():
         return PublicProvenance()

@@ -9,11 +9,12 @@ from neurocontrast.documents.environment import Environment
 
 
 class RuleRecord(Document):
-    """Bounds of a measure, and the side that is also compared with the site."""
+    """Bounds of a measure of image quality."""
 
     low: float | None = None
     high: float | None = None
     worse: str = ""
+    """Side, ``low`` or ``high``, on which a scan is also compared with its site."""
 
 
 class QualityRecord(Document):
@@ -23,27 +24,27 @@ class QualityRecord(Document):
     """Number of scans, or of people with regional measures."""
     n_flagged: int
     n_deviations: float
-    """Robust standard deviations from the median of a site that are still usual."""
+    """Robust standard deviations from the median of a site within which a scan is usual."""
     n_site: int
     """Sites of fewer people have no bounds of their own."""
     environment: Environment | None = None
 
 
 class ScanQualityRecord(QualityRecord):
-    """Content of ``qc.json`` of scans."""
+    """Content of ``qc.json`` where scans were judged."""
 
     n_unreadable: int = 0
     rules: dict[str, RuleRecord] = Field(default_factory=dict)
 
 
 class MeasureQualityRecord(QualityRecord):
-    """Content of ``qc.json`` of people with regional measures."""
+    """Content of ``qc.json`` where regional measures of people were judged."""
 
     kind: str
     """``measures``."""
     n_measures: int
     compared_with: str
-    """Whose measures these people's are compared with, in words."""
+    """The people whom all are compared with, in words."""
     share_outside: float
     problems: list[str] = Field(default_factory=list)
     """Problems of whole tables."""

@@ -1,10 +1,10 @@
 """``evaluation.json``: the result of an evaluation, which findings, reports and comparisons read.
 
-Attributes have the names of the keys. What the models of a plan leave is in this module; each
-finding has a record of its own, which `Result.part` reads.
+Attributes have the names of the keys. This module has the sections on target, folds and models;
+each finding has a record of its own, which `Result.part` reads.
 """
 
-# ruff: noqa: D101, RUF012 - the names of sections say what they are; pydantic copies the defaults of its models
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from neurocontrast.documents.figures import (
     Metric,
     ModelFigures,
     gather_models,
-    place_in_file,
+    keys_in_file,
     spread_models,
 )
 from neurocontrast.documents.notice import Notice
@@ -53,19 +53,23 @@ P = TypeVar("P", bound=Part)
 
 
 class ModelNames(ResultSection):
-    """Names of a model beside the embedding, in tables and in sentences."""
+    """Names of a model that the embedding is compared with, in tables and in sentences."""
 
     name: str
+    """Name in tables."""
     what: str
+    """Words for the model in a sentence."""
     of: str | None = None
-    """Key of the first model of the same measures, of which this is a second one."""
+    """Key of the first model of the same measures, if this is a second one."""
     lacks: str | None = None
-    """Part of the embedding that the model does without; None for a model without an encoder."""
+    """Part of the embedding that the model lacks; None for a model without an encoder."""
     beside: str | None = None
     """Key of the model whose features have the embedding beside them, as a second block."""
 
 
 class Counts(ResultSection):
+    """Section ``n``: sizes of the evaluated table, and scans left out by reason."""
+
     scans: StrictInt | None = None
     subjects: StrictInt | None = None
     sites: StrictInt | None = None
@@ -74,31 +78,44 @@ class Counts(ResultSection):
 
 
 class Probe(ResultSection):
+    """Estimator of a model: name, choice of its strength, and weights of its blocks."""
+
     name: str | None = None
     own: StrictBool = False
+    """Whether the estimator is the user's, given from Python."""
     estimator: str | None = None
     title: str | None = None
     citation: str | None = None
     strength_name: str | None = None
+    """Name of the strength of regularisation, such as ``C``."""
     strength: StrictFloat | None = None
+    """Strength of the estimator that was fitted to all scans."""
     why_not_stored: str | None = None
+    """Reason why the fitted estimator is not kept in a file."""
     inner_splits: str | None = None
+    """Splits within a training set by which strengths were chosen."""
     blocks: str | None = None
     """``joined`` for features of several encoders, ``beside`` for a network and its components."""
     weights: dict[str, StrictFloat] = {}
-    """Share of each block in the total variance, chosen on inner folds: the mean over folds."""
+    """Block → share in the total variance, chosen on inner folds; mean over folds."""
     fold_weights: dict[str, list[StrictFloat | None]] = {}
-    """The same of each fold, in the order of ``folds.tsv``."""
-    n_members: StrictInt | None = None  # to each of which the estimator was fitted
-    averaged: str | None = None  # over members: ``probabilities``, ``decision values``, ``numbers``
+    """Block → share in the total variance in each fold, in the order of ``folds.tsv``."""
+    n_members: StrictInt | None = None
+    """Members of a run, to the features of each of which the estimator was fitted."""
+    averaged: str | None = None
+    """Quantity averaged over members: ``probabilities``, ``decision values`` or ``numbers``."""
 
 
 class Threshold(ResultSection):
+    """Threshold of a binary target: the rule, and its value in each fold."""
+
     rule: StrictFloat | str | None = None
     values: list[StrictFloat | None] = []
 
 
 class Bootstrap(ResultSection):
+    """Resampling behind the intervals: number of resamples, unit and level."""
+
     n: StrictInt | None = None
     method: str | None = None
     unit: str | None = None
@@ -107,21 +124,29 @@ class Bootstrap(ResultSection):
 
 
 class FixedSplit(ResultSection):
+    """Split of a column of the table, in place of cross-validation."""
+
     column: str | None = None
     n: dict[str, StrictInt] = {}
+    """Part of the split → scans."""
     chosen_on: str | None = None
     refit_on: list[str] = []
     n_fitted: StrictInt | None = None
     n_pretrained: dict[str, StrictInt | None] = {}
+    """Part of the split → scans of people of pretraining; None if unknown."""
     n_duplicates: dict[str, StrictInt] = {}
 
 
 class Permutation(ResultSection):
+    """Test against chance: metrics of exchanged labels, and p-values."""
+
     n: StrictInt | None = None
+    """Number of permutations."""
     unit: str | None = None
     within_site: StrictBool | None = None
     within_fold: StrictBool | None = None
     share_moved: StrictFloat | None = None
+    """Mean share of scans whose label a permutation changed, 0 to 1."""
     repeat: StrictInt | None = None
     observed: dict[str, StrictFloat | None] = {}
     p_values: dict[str, StrictFloat | None] = {}
@@ -139,6 +164,8 @@ class Permutation(ResultSection):
 
 
 class VoxelsAbout(ResultSection):
+    """Voxels of a model of intensities: grid, mask, smoothing and components."""
+
     spacing_mm: StrictFloat | None = None
     mask: str | None = None
     n_voxels: StrictInt | None = None
@@ -148,27 +175,30 @@ class VoxelsAbout(ResultSection):
 
 
 class EmbeddingsOrigin(ResultSection):
+    """Table of embeddings that was evaluated: file, digest and cohort."""
+
     file: str | None = None
     digest: str | None = None
     cohort_source: str | None = None
     cohort_digest: str | None = None
-    max_missing: float | None = None  # share of measures a person might lack, if not the run's
+    max_missing: float | None = None
+    """Largest share of measures that a person might lack, 0 to 1; None for the run's."""
     environment: WrittenEnvironment | None = None
     layer: str = "encoder"
 
 
 def _as_notice(warning: object) -> object:
-    """Take a bare sentence for a warning: none must be lost over its form."""
+    """Take a bare sentence for a warning, as earlier versions wrote warnings."""
     if isinstance(warning, str):
         return {"code": "", "message": warning}
     return warning
 
 
 class Result(ResultSection):
-    """The content of ``evaluation.json``; keys that are not fields are those of findings.
+    """Content of ``evaluation.json``; keys without a field belong to findings.
 
-    `models` is no key of the file: it holds the figures of each model beside the embedding, which
-    are under keys of their own there (`neurocontrast.documents.figures`).
+    `models` is no key of the file: the figures of each model beside the embedding have keys of
+    their own there (`neurocontrast.documents.figures`).
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
@@ -186,7 +216,7 @@ class Result(ResultSection):
     seed: StrictInt | None = None
     probe: Probe = Probe()
     estimators: dict[str, Probe] = {}
-    """Estimator of each model by its key; earlier versions wrote the embedding's alone (`probe`)."""
+    """Model → estimator; earlier versions wrote only the embedding's, under ``probe``."""
     n: Counts
     metrics: dict[str, Metric]
     baseline: dict[str, Metric] = {}
@@ -196,7 +226,7 @@ class Result(ResultSection):
     rivals: dict[str, ModelNames] = {}
     """Models that the embedding is tested against; their figures are in `models`."""
     models: dict[str, ModelFigures] = {}
-    """Figures of each model beside the embedding and the covariates, by its key."""
+    """Model → figures, embedding and covariates apart."""
     voxels_about: VoxelsAbout = VoxelsAbout()
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
@@ -206,8 +236,10 @@ class Result(ResultSection):
     allow_overlap: StrictBool = False
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
-    """How people of pretraining were looked for: ``identifiers``, ``contents``; None of earlier
-    versions, which compared identifiers as they were written."""
+    """Means by which people of pretraining were looked for: ``identifiers``, ``contents``.
+
+    None of earlier versions, which compared identifiers as they were written.
+    """
     simulated: StrictBool = False
     simulation: WrittenSimulation | None = None
     run: WrittenRun | None = None
@@ -215,7 +247,7 @@ class Result(ResultSection):
     environment: WrittenEnvironment | None = None
     embeddings: EmbeddingsOrigin = EmbeddingsOrigin()
     finetuning: WrittenFinetuning | None = None
-    """How a network was trained in every fold; None for a probe on frozen features."""
+    """Training of a network in every fold; None for a probe on frozen features."""
     software: list[str] = []
 
     @model_validator(mode="after")
@@ -232,7 +264,13 @@ class Result(ResultSection):
         return self
 
     def part(self, kind: type[P]) -> P | None:
-        """Return the record of a finding, or None if it was not measured; DataError names a wrong key."""
+        """Return the record of a finding, or None if the finding was not measured.
+
+        Raises
+        ------
+        DataError
+            Naming a key of the record that is missing or wrong.
+        """
         content = (self.model_extra or {}).get(kind.key)
         if content is None or isinstance(content, kind):
             return content
@@ -242,9 +280,17 @@ class Result(ResultSection):
             raise DataError(_explain_faults(FILE, error, kind.key)) from None
 
     def with_parts(self, parts: Mapping[str, Part | str | None]) -> Result:
-        """Return the result with the records of findings by their keys.
+        """Add the records of findings to the result, each under its key.
 
-        The name of a field of `Result` as the key of a finding is a mistake in code.
+        Parameters
+        ----------
+        parts : mapping
+            Key of a finding → its record.
+
+        Raises
+        ------
+        ValueError
+            If a finding has the name of a field of `Result`.
         """
         for key in parts:
             if key in type(self).model_fields:
@@ -252,7 +298,7 @@ class Result(ResultSection):
         return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
-        """Return the content of the file: every key that has a value, those of findings last."""
+        """Return the content of the file: every key that has a value, keys of findings last."""
         dumped = self.model_dump(mode="json", exclude_unset=True)
         models = dumped.pop("models", {})
         content = {}
@@ -268,19 +314,21 @@ def read_evaluation(path: str | os.PathLike[str]) -> Result:
     Parameters
     ----------
     path : path
-        The file, or the folder that holds it.
+        The file, or its folder.
 
     Returns
     -------
     Result
-        Typed content; what an earlier version did not write has its default.
+        Typed content; a key that an earlier version did not write has its default.
 
     Raises
     ------
     DataError
-        Naming the file, and every key that is missing or holds something else than it should.
+        Naming the file, and every key that is missing or has a wrong value.
     """
-    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    if file.is_dir():
+        file = file / FILE
     content = read_json(file, remedy=_REMEDY)
     if content.get("format") != FORMAT:
         raise DataError(
@@ -294,25 +342,23 @@ def read_evaluation(path: str | os.PathLike[str]) -> Result:
         raise DataError(_explain_faults(str(file), error)) from None
 
 
-def _explain_faults(file: str, error: ValidationError, *place: str) -> str:
-    """Say which keys of a file are missing, and which hold something else than they must.
-
-    `place` are the keys that lead to the section.
-    """
+def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
+    """List the keys of a section that are missing, and the keys whose values are wrong."""
     faults = []
     for problem in error.errors():
-        key = ".".join(map(str, place_in_file((*place, *problem["loc"]))))
+        key = ".".join(map(str, keys_in_file((*section, *problem["loc"]))))
         faults.append(_explain_fault(key, problem))
     return f"{file}: {'; '.join(faults)}. {_REMEDY}"
 
 
 def _explain_fault(key: str, problem: ErrorDetails) -> str:
+    """Tell the rule of a key, and the value that breaks the rule."""
     kind = problem["type"]
     if kind == "missing":
         return f"'{key}' is missing"
     if kind == "value_error":
         return str(problem["ctx"]["error"])
-    found = f"{problem['input']!r:.60}"
+    value = f"{problem['input']!r:.60}"
     if kind == "literal_error":
-        return f"{key} must be one of {problem['ctx']['expected']}, found {found}"
-    return f"'{key}': {problem['msg'].replace('Input should', 'must')}, found {found}"
+        return f"{key} must be one of {problem['ctx']['expected']}, found {value}"
+    return f"'{key}': {problem['msg'].replace('Input should', 'must')}, found {value}"

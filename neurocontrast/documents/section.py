@@ -11,7 +11,7 @@ from neurocontrast.exceptions import one_of
 
 
 class ResultSection(BaseModel):
-    """A section of the file. Null means that a key is absent; keys of other versions are skipped."""
+    """Section of ``evaluation.json``; null counts as absent, keys of other versions are skipped."""
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
 
@@ -31,12 +31,12 @@ class ResultSection(BaseModel):
 
     @classmethod
     def _has_default(cls, name: str) -> bool:
-        """Tell whether a field has a default other than None, which takes the place of null."""
+        """Tell whether a field has a default other than None, which replaces null."""
         field = cls.model_fields.get(name)
         return field is not None and field.default is not None and not field.is_required()
 
 
 class Part(ResultSection):
-    """The record of a finding: a section of ``evaluation.json`` under a key of its own."""
+    """Record of a finding: a section of ``evaluation.json`` with a key of its own."""
 
     key: ClassVar[str]

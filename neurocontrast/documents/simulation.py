@@ -9,15 +9,17 @@ from neurocontrast.documents.environment import Environment
 
 
 class SimulatedSite(Document):
-    """Scanner of a simulated cohort, with shares of people and of patients."""
+    """Scanner of a simulated cohort."""
 
     name: str
     share: float
+    """Share of the cohort's people who are scanned here."""
     patients: float
+    """Share of patients among them."""
 
 
 class SimulationRecord(Document):
-    """Content of ``simulation.json``."""
+    """Content of ``simulation.json``: settings, planted effects and sites of a simulation."""
 
     format: int = 1
     simulated: bool = True

@@ -23,9 +23,16 @@ from neurocontrast.reading import read_array
 
 
 class FinishedBatches:
-    """Features of batches, or of scans, a file each in a hidden folder next to a table, for a call that goes on.
+    """Features of finished batches, kept on disk so that an interrupted call can be continued.
 
-    `key` is a digest of all that the features depend on; folders of another one are not used.
+    Each batch, or scan, has a file in a hidden folder next to the table.
+
+    Parameters
+    ----------
+    target : Path
+        The table that is being written.
+    key : str
+        Digest of all that the features depend on; folders of another key are not used.
     """
 
     def __init__(self, target: Path, key: str) -> None:
@@ -33,7 +40,13 @@ class FinishedBatches:
         self._folder = target.with_name(f".{target.name}.{key[:16]}.partial")
 
     def read_into(self, features: npt.NDArray[np.float32], name: object) -> bool:
-        """Fill in the features that are kept under a name; return False for none of this shape, or a damaged file."""
+        """Fill an array with the features kept under a name.
+
+        Returns
+        -------
+        bool
+            False, and `features` unchanged, without a readable file of this shape.
+        """
         with contextlib.suppress(DataError, ValueError):
             kept = read_array(self._folder / f"{name}.npy")
             if kept.shape == features.shape:
@@ -42,7 +55,7 @@ class FinishedBatches:
         return False
 
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
-        """Keep features under a name; those that are not finite are computed again."""
+        """Keep features under a name, unless some are not finite: a later call computes them."""
         if np.isfinite(features).all():
             with (
                 atomic_path(self._folder / f"{name}.npy") as temporary,
@@ -51,11 +64,12 @@ class FinishedBatches:
                 np.save(stream, features, allow_pickle=False)
 
     def remove(self) -> None:
-        """Remove all such folders of the table, of other keys too."""
+        """Remove the folders of finished batches of the table, whatever their key."""
         for folder in self.target.parent.glob(f".{glob.escape(self.target.name)}.*.partial"):
-            folder.unlink() if folder.is_file() else shutil.rmtree(
-                folder
-            )  # a file: of an earlier version
+            if folder.is_file():  # of an earlier version
+                folder.unlink()
+            else:
+                shutil.rmtree(folder)
 
 
 def extract_features(
@@ -67,14 +81,14 @@ def extract_features(
     progress: Progress = SILENT,
     finished: FinishedBatches | None = None,
 ) -> np.ndarray:
-    """Return the features of all samples, (n, n_features) float32, in their order.
+    """Compute the features of all samples with a frozen encoder.
 
     Parameters
     ----------
     encoder : Encoder, ContrastiveModel or SeveralEncoders
         Network; a `ContrastiveModel` gives the output of its head. Put in evaluation mode.
     images : Images
-        Samples: volumes that are preprocessed, or natural images.
+        Samples: preprocessed volumes, measures, or natural images.
     settings : EmbeddingSettings, optional
         Batch size, precision, accelerator.
     n_readers : int
@@ -82,48 +96,58 @@ def extract_features(
     progress : Progress
         Receives progress messages.
     finished : FinishedBatches, optional
-        Where batches are kept as they are finished, and those of an earlier call are found.
+        Keeps finished batches, and gives the batches of an earlier call.
+
+    Returns
+    -------
+    array of shape (n_samples, n_features)
+        Features in the order of `images`, float32.
     """
     settings = settings or EmbeddingSettings()
     device = torch.device(usable_accelerator(settings.accelerator, section="embedding"))
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.zeros((len(images), encoder.n_features), dtype=np.float32)
-    n = len(images)
-    size = settings.batch_size
-    batches = [range(n)[start : start + size] for start in range(0, n, size)]
-    if finished is not None:
-        batches = [
-            rows
-            for rows in batches
-            if not finished.read_into(features[rows.start : rows.stop], rows.start)
-        ]
-        if n_there := n - sum(map(len, batches)):
-            progress.message(f"{finished.target}: {n_there} of {n} scans are there already.")
+    batches = _batches_to_do(features, settings.batch_size, finished)
+    n_to_do = sum(map(len, batches))
+    if finished is not None and n_to_do < len(images):
+        n_done = len(images) - n_to_do
+        progress.message(f"{finished.target}: {n_done} of {len(images)} scans are there already.")
     with (
-        _quick_layout(
-            encoder, device
-        ),  # before inference mode, in which weights would become untrainable
+        _quick_layout(encoder, device),  # outside: inference mode would make weights untrainable
         torch.inference_mode(),
         keeping_freed_memory(),
-        progress.task("embedding", sum(map(len, batches)), "scans") as task,
+        progress.task("embedding", n_to_do, "scans") as task,
         closing(read_batches(images, batches, n_readers=n_readers)) as reading,
     ):
         for rows, samples in reading:
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                made = encoder(samples.to(device))
-            features[rows.numpy()] = made.float().cpu().numpy()
+                output = encoder(samples.to(device))
+            features[rows.numpy()] = output.float().cpu().numpy()
             if finished is not None:
                 finished.add(int(rows[0]), features[rows.numpy()])
             task.advance(len(rows))
     return features
 
 
+def _batches_to_do(
+    features: npt.NDArray[np.float32], size: int, finished: FinishedBatches | None
+) -> list[range]:
+    """Return the rows of each batch to compute; fill in the features of finished batches."""
+    batches = []
+    for start in range(0, len(features), size):
+        rows = range(start, min(start + size, len(features)))
+        if finished is not None and finished.read_into(features[start : rows.stop], start):
+            continue
+        batches.append(rows)
+    return batches
+
+
 @contextmanager
 def _quick_layout(
     encoder: Encoder | ContrastiveModel | SeveralEncoders, device: torch.device
 ) -> Iterator[None]:
-    """Lay the weights out on a CPU as is quickest where nothing is trained."""
+    """Lay out the weights for fast inference on a CPU, until the block ends."""
     if device.type != "cpu":
         yield
         return

@@ -1,4 +1,4 @@
-"""Networks of a run, of its members too, and the samples as each reads them."""
+"""Networks of a run or of its members, and the samples that each network reads."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, join_contents
 
 if TYPE_CHECKING:
-    from neurocontrast.data.sources import AnySource
+    from neurocontrast.data.sources import Source
 
-Source = TypeVar("Source", bound="AnySource")
+OneSource = TypeVar("OneSource", bound="Source")
 Network = Encoder | ContrastiveModel | SeveralEncoders
 
 
@@ -38,11 +38,16 @@ def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
     """Load the network of a run, read out as the settings say, and its ``encoder.json``."""
-    network, contract = load_encoder(run) if settings.layer == "encoder" else load_model(run)
+    network: Encoder | ContrastiveModel
+    if settings.layer == "encoder":
+        network, contract = load_encoder(run)
+    else:
+        network, contract = load_model(run)
     if settings.read_out is not None:
         if not isinstance(network, Encoder):
             raise ConfigError(
-                "embedding.read_out: the head takes the encoder's own features. Leave it out, or layer."
+                "embedding.read_out: the head takes the encoder's own features. "
+                "Leave it out, or layer."
             )
         try:
             network.set_read_out(settings.read_out)
@@ -53,9 +58,10 @@ def load_network(
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Networks of a run that read samples prepared alike: one, or several members."""
+    """Networks of a run that read samples prepared alike: one network, or several members."""
 
     folder: Path
+    """Folder of ``encoder.json``."""
     network: Network
     contract: EncoderContract
     """``encoder.json`` of the network, or of the first of several."""
@@ -66,9 +72,9 @@ def load_readers(
 ) -> tuple[list[Reader], EncoderDescription]:
     """Load the networks of a run, in the order of their features, and its description.
 
-    A run of one encoder has one reader, and its description is ``encoder.json``. Members that
-    follow each other and read samples prepared alike share a reader; members that standardise by
-    the people whom each learned from, or prepare scans otherwise, have a reader each.
+    A run of one encoder has one reader, and its description is ``encoder.json``. Successive members
+    share a reader if their samples are prepared alike. Members that prepare scans differently, or
+    standardise by the people whom each learned from, have a reader each.
     """
     readers = list[Reader]()
     contracts = []
@@ -82,7 +88,7 @@ def load_readers(
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
-    """Return one reader for members that follow each other and are prepared alike."""
+    """Join the readers of successive members that prepare their samples alike."""
     shared = []
     for _, alike in groupby(readers, key=_preparation):
         first, *others = alike
@@ -98,16 +104,16 @@ def _preparation(reader: Reader) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading(Generic[Source]):
-    """Samples as a network of a run reads them: of members that are prepared alike, all at once."""
+class Reading(Generic[OneSource]):
+    """Samples as a network of a run reads them; members that prepare alike are one network."""
 
     network: Network
-    source: Source
+    source: OneSource
     cohort: Cohort
 
 
 def check_same_scans(cohorts: Sequence[Cohort]) -> None:
-    """Refuse members that list other scans of one table, whose features would be mixed up."""
+    """Refuse members that list different scans of one table: features would be mixed up."""
     first, *others = cohorts
     names = first.names()
     for cohort in others:
@@ -120,7 +126,7 @@ def check_same_scans(cohorts: Sequence[Cohort]) -> None:
 
 
 def check_table(readers: Sequence[Reader], place: str) -> None:
-    """Refuse scans that are not in a table where members of a run read other columns."""
+    """Refuse scans without a table if members of a run read different columns."""
     columns = dict.fromkeys(map(_columns_of, readers))
     if len(columns) > 1:
         listed = "; ".join(map(", ".join, columns))
@@ -135,7 +141,7 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
-    """Return all that is known of the scans, with the columns that any of the members reads."""
+    """Return the metadata of the scans, with the columns that any member reads."""
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)
     for reading in others:
@@ -158,7 +164,7 @@ def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
 
 
 def contents_of(readings: Sequence[Reading[Any]], progress: Progress) -> list[str]:
-    """Return the digests of the content of each sample, by all readings of the same samples."""
+    """Return the digests of the content of each sample, joined over all readings."""
     contents = []
     for reading in readings:
         contents.append(reading.source.contents(reading.cohort, progress))

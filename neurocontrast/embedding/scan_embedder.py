@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from neurocontrast.cells import text_of
 from neurocontrast.data.settings import AnyDataSettings, DataSettings, MeasureDataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.documents.document import Json
 from neurocontrast.documents.embeddings import feature_names
 from neurocontrast.documents.provenance import read_public_provenance
 from neurocontrast.embedding import EmbeddingSettings
@@ -38,21 +39,21 @@ _REACTIONS = ("warn", "error", "ignore")
 
 
 def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
-    """Return the words for subjects, and those of a DataFrame that names them; else scans."""
+    """Return a word and the names of subjects in a DataFrame; of scans where none are named."""
     if isinstance(X, pd.DataFrame):
         for name in ("subject_id", "participant_id"):
             if name in X:
                 return "subjects are", list(map(text_of, X[name]))
-    return "scans are of", [f"scan {row}" for row in range(n_scans)]
+    return "scans are of", list(map("scan {}".format, range(n_scans)))
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
-    """Turn brain scans, or regional measures of brains, into the features of a run's frozen encoder.
+    """Turn brain scans, or regional measures, into the features of a run's frozen encoder.
 
-    Scans are prepared as the run's own were, and the features are those that `neurocontrast.embed`
-    writes. Nothing is learned from the scans: `fit` checks the run. A pipeline that starts with a
-    `ScanEmbedder` embeds the scans of every fold anew; ``Pipeline(memory=...)``, or `embed` once,
-    saves that time.
+    Scans are prepared as the run's scans were, and the features equal the features that
+    `neurocontrast.embed` writes. Nothing is learned from the scans: `fit` checks the run. A
+    pipeline that starts with a `ScanEmbedder` embeds the scans of every fold anew;
+    ``Pipeline(memory=...)``, or `embed` once, saves that time.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     images_root : path, optional
         Folder that relative paths start from; the working directory by default.
     cache_dir : path, optional
-        Folder of prepared scans; by default that of `embed`. Images in memory are not kept.
+        Folder of prepared scans; by default the folder of `embed`. Images in memory are not kept.
     layer : {"encoder", "head"}, default="encoder"
         Layer whose output is returned: the encoder's features, or the output of the projection
         head.
@@ -77,8 +78,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         `neurocontrast.exceptions.NeurocontrastWarning`, "error" a
         `neurocontrast.exceptions.LeakageError`.
     max_missing : float, optional
-        Of a run of regional measures: share of the measures that a person may lack, whose place
-        medians of the people learned from take; by default that of the run.
+        For a run of regional measures: largest share of the measures that a person may lack, from 0
+        to below 1; medians of the training people fill the gaps. By default the run's share.
 
     Attributes
     ----------
@@ -116,19 +117,20 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         self.overlap = overlap
         self.max_missing = max_missing
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
-        places = {name: getattr(self, name) for name in ("images_root", "cache_dir")}
-        if folder_of(self.run) == Path(self.run):  # a name is one in every directory
-            places["run"] = self.run
-        absolute = {
-            name: str(Path(place).absolute()) for name, place in places.items() if place is not None
-        }
-        return {**super().__getstate__(), **absolute}
+    def __getstate__(self) -> Json:
+        """Return the state to pickle, with absolute paths, for any other working directory."""
+        paths = {"images_root": self.images_root, "cache_dir": self.cache_dir}
+        if folder_of(self.run) == Path(self.run):  # weights by name have no path
+            paths["run"] = self.run
+        state: Json = dict(super().__getstate__())
+        for name, path in paths.items():
+            if path is not None:
+                state[name] = str(Path(path).absolute())
+        return state
 
     @in_default_torch_state
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
+        """Check that the run can be loaded and reads brains; nothing is learned from `X` or `y`."""
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
@@ -141,15 +143,27 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     @in_default_torch_state
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the features of scans, ``(n, n_features_out_)``.
+        """Compute the features of scans, or of regional measures.
 
         Parameters
         ----------
         X : sequence of paths or of nibabel images, or DataFrame
-            One scan each, or a column ``path``; of a run with several channels a tuple of one path
-            or image a channel, or a DataFrame with the run's columns. Of a run of regional measures
-            a DataFrame with one row a scan and one column a region, in mm, mm² and mm³; other
-            columns are left out. All that cannot be used are named in one `DataError`.
+            One scan each, or a DataFrame with a column ``path``. For a run with several channels, a
+            tuple of one path or image a channel, or a DataFrame with the run's columns. For a run
+            of regional measures, a DataFrame with one row a scan and one column a region, in mm,
+            mm² and mm³; other columns are left out.
+
+        Returns
+        -------
+        array of shape (n_scans, n_features_out_)
+            Features, float32.
+
+        Raises
+        ------
+        DataError
+            Naming all scans that cannot be used.
+        LeakageError
+            With ``overlap="error"``, if scans are of people of the pretraining.
         """
         check_is_fitted(self)
         settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
@@ -175,7 +189,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Prepare scans for the networks of a reader, images in memory for as long as `stack`."""
+        """Prepare scans for the networks of a reader; temporary files last as long as `stack`."""
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
         scratch = Path(stack.enter_context(folder))
@@ -188,7 +202,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return Reading(reader.network, source, cohort)
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
-        """Warn of people of the run's pretraining, or refuse them; warn where nobody can tell."""
+        """Warn of people of the run's pretraining, or refuse them; warn if that is unknown."""
         provenance = read_public_provenance(folder_of(self.run))
         unit, subjects = _subjects_of(X, len(contents))
         people = provenance.known_people().find(subjects, contents)
@@ -203,13 +217,15 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
                 )
             warn_caller(f"{overlap}: their scores flatter it.")
         if people.n_not_compared:
+            n_not_compared = f"{people.n_not_compared} of {len(set(subjects))}"
             warn_caller(
-                f"The scans of {people.n_not_compared} of {len(set(subjects))} subjects could not be "
-                f"compared with the pretraining of '{self.run}', for want of digests: people of it "
-                "are not recognised by their scans."
+                f"The scans of {n_not_compared} subjects could not be compared with the "
+                f"pretraining of '{self.run}', for want of digests: people of it are not "
+                "recognised by their scans."
             )
 
     def _source(self, reader: Reader) -> Brains:
+        """Return the source of scans or measures that a network reads; refuse other samples."""
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         n_workers = joblib.effective_n_jobs(self.n_jobs)
         data: AnyDataSettings = DataSettings(**folders, n_workers=n_workers)
@@ -229,7 +245,13 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return brains_of_run(reader.folder, reader.contract, data, what=kind)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""
+        """Return the names of the features, ``feature_0000`` first, as embeddings tables have them.
+
+        Parameters
+        ----------
+        input_features : object
+            Ignored; scikit-learn passes names of input columns.
+        """
         del input_features
         check_is_fitted(self)
         return np.array(feature_names(self.n_features_out_), dtype=object)

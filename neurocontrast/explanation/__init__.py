@@ -1,4 +1,4 @@
-"""Where in the brain a frozen encoder and its probe look: maps of what a scan's score depends on."""
+"""Explain a probe's score by places of the brain, or by regional measures."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ __getattr__ = lazy_exports(__name__, {"maps": ["LinearScore", "explain_scans"]})
 
 
 class ExplanationSettings(Settings):
-    """Settings of the maps of what a score depends on: patch after patch of a scan is replaced."""
+    """Settings of `explain`: patches of scans, or regional measures, are replaced one by one."""
 
     n_subjects: int = Field(20, ge=2)
-    """Subjects to average over, at most: as many of each class, or spread over the predicted number. Of regional
-    measures all, unless it is given."""
+    """Largest number of subjects: as many of each class, or spread over the predicted number.
+    Regional measures are explained over all subjects unless a number is given."""
     positive: str | None = None
-    """Of several classes, the one that is explained; of two, the evaluation's."""
+    """Class that is explained, of several classes; of two classes, the positive one of the
+    evaluation."""
     patch_mm: float = Field(20.0, gt=0, le=100)
-    """Side of the cubes that are replaced. A regional measure is replaced by its mean: this, `fill` and `smooth_mm` are
-    refused there."""
+    """Side of the cubes that are replaced in scans. Regional measures are replaced by their means:
+    `patch_mm`, `fill` and `smooth_mm` are refused there."""
     fill: Literal["mean", "background"] = "mean"
-    """What replaces a cube: the mean of the scan's own brain, or its background."""
+    """Value that replaces a cube: the mean of the scan's brain, or the scan's background."""
     smooth_mm: float = Field(8.0, ge=0, le=50)
-    """Full width at half maximum of the Gaussian that the average maps are smoothed with; 0 for none."""
+    """Full width at half maximum of the Gaussian that smooths the maps; 0 for none."""
     batch_size: int = Field(16, ge=1)
     """Volumes that pass the encoder together; the maps do not depend on it."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"

@@ -1,4 +1,11 @@
-"""What differences in score come from: parts of each scan, or measures, are replaced, and subjects compared."""
+"""Map differences in score between subjects: patches of each scan are replaced, one by one.
+
+`monai.visualize.OcclusionSensitivity` (MONAI 1.6) was tried and cannot replace the lattice of
+patches. On a brain at 4 mm with patches of 20 mm it makes 1200 forward passes where 465 patches
+hold brain. Its last patch along an axis overlaps the one before, so that the contributions to a
+linear score add up to 89,218 in place of 78,974. It fills all channels with one number (a function
+as `mode` raises), starts every lattice at one corner, and rounds scores to float32.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,28 +34,29 @@ Patch = tuple[slice, ...]
 Size = tuple[int, int, int]
 
 SUBJECTS_A_LATTICE = 4
-"""Fewest successive subjects whose patches are in the same places and are compared with one another."""
+"""Fewest successive subjects who are compared with one another on one lattice of patches."""
 
 FARTHEST_MM = 20.0
-"""A place that is farther from every centre has the distance in its name."""
+"""Distance to the nearest centre of a region above which the name of a peak tells the distance."""
 _MIDLINE_MM = 4.0
+"""Distance to the midline below which a peak is on no side."""
 _BRAIN_LEVEL = 0.1
-"""Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
+"""Brightness from which a voxel is head: 0 for the background, 1 for the brightest percent."""
 _CONSTANT_MIN = 0.05
-"""Voxels that share one value to the last digit from which on it is a constant background, not noise."""
+"""Share of voxels with exactly one value from which this value is a background, not noise."""
 _SHIFTS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
-"""Powers of the inverse of 1.2207…, the root of x⁴ = x + 1: multiples of them fill a cube evenly."""
+"""Powers of 1 / 1.2207…, the root of x⁴ = x + 1, whose multiples modulo 1 fill a cube evenly."""
 
 
 class LinearScore(nn.Module):
-    """A frozen encoder with a linear probe on its features, as one differentiable function.
+    """Frozen encoder with a linear probe on its features, as one differentiable function.
 
     Parameters
     ----------
     encoder : torch.nn.Module
         Maps volumes (n, C, D, H, W) to features (n, p); put in evaluation mode and frozen.
     weights : array (p,)
-        Of the features as they are, not standardised.
+        Weight of each feature as the encoder gives it, not standardised.
     intercept : float
         Added to the weighted sum.
 
@@ -79,18 +87,29 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Block of the features of an encoder that names none: linear components, or a network."""
+        """Name of the block of an encoder with one block: ``components`` or ``network``."""
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
             return "components"
         return "network"
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Return the score (n,) of each volume, in float64: occlusions change its last digits."""
+        """Compute the score (n,) of each volume in float64: occlusions change its last digits."""
         return self.contributions(volumes)[:, 0]
 
     def contributions(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Return the score of each volume, and the part of each block (n, 1 + n_blocks)."""
+        """Compute the score of each volume and the part of each block of features.
+
+        Parameters
+        ----------
+        volumes : tensor (n, C, D, H, W)
+            Preprocessed scans.
+
+        Returns
+        -------
+        tensor (n, 1 + n_blocks)
+            The score, then the part of each block, in float64; no parts for features of one block.
+        """
         features = self.encoder(volumes).double()
         columns = [features @ self.weights + self.intercept]
         sizes = list(self.blocks.values())
@@ -103,7 +122,7 @@ class LinearScore(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class ScoredScans:
-    """Read scans by the encoder of a score, which may be a member of a run.
+    """Score of an encoder, which may be a member of a run, and the scans as the encoder reads them.
 
     Attributes
     ----------
@@ -119,17 +138,17 @@ class ScoredScans:
 
 @dataclass(frozen=True)
 class ScanShares:
-    """Maps of the shares of places in the differences in score between subjects.
+    """Maps of the share of each place in the differences in score between subjects.
 
     Attributes
     ----------
     share : array (D, H, W)
-        Of the whole score.
+        Share in the differences of the whole score.
     scores : list of float
         Score of each scan.
     by_block : dict of str to array (D, H, W)
-        Share that comes by each block of features; the maps of all blocks add up to `share`. Empty
-        for features of one block.
+        Share by way of each block of features; the maps of all blocks add up to `share`. Empty for
+        features of one block.
     block_shares : dict of str to float
         Share of each block in the differences in score; they add up to 1.
     """
@@ -149,12 +168,11 @@ def explain_scans(
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
 ) -> ScanShares:
-    """Map the places in the brain by their share of the differences in score between subjects.
+    """Map the share of each place of the brain in the differences in score between subjects.
 
-    A map (D, H, W), smoothed, is the regression of the subjects' maps on their scores: which share
-    of the differences in score between subjects comes with what is there. An average over subjects
-    would show the edge of the brain first, at which a network looks in everybody. Of an encoder
-    with several blocks of features each block has a map too: of its part of the score.
+    The map is the regression of the subjects' occlusion maps (Zeiler & Fergus 2014) on their
+    scores, smoothed. An average over subjects would show the edge of the brain first, at which a
+    network looks in all people.
 
     Parameters
     ----------
@@ -163,14 +181,26 @@ def explain_scans(
     images : Images
         Preprocessed scans, all on one grid.
     rows : sequence of int
-        The scans, one a subject, at least two; subjects who follow each other are compared, so let
-        them differ.
+        Numbers of the scans, one a subject, at least two. Successive subjects are compared with one
+        another: put unlike ones side by side.
     settings : ExplanationSettings
-        How.
+        Size and filling of patches, smoothing and batch size.
     spacing_mm : sequence of float
-        Of the grid, along each axis.
+        Distance of voxels along each axis.
     progress : Progress
-        Shows every batch.
+        Shows every subject.
+
+    Returns
+    -------
+    ScanShares
+        Map of the share in the score, and of each block of features where there are several.
+
+    Raises
+    ------
+    ConfigError
+        If a patch is smaller than a voxel.
+    DataError
+        If a score is not finite, or all scores are the same.
     """
     return explain_mean_of_scans(
         [ScoredScans(score, images)],
@@ -189,10 +219,10 @@ def explain_mean_of_scans(
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
 ) -> ScanShares:
-    """Map the places in the brain by their share of the differences in the mean score of members.
+    """Map the share of each place in the differences in the mean score of the members of a run.
 
-    The map of a subject is the mean of the members' maps, which add up to the mean score as those
-    of one encoder do. See `explain_scans`.
+    The map of a subject is the mean of the members' maps. Parameters, map and errors are as in
+    `explain_scans`.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     for member in members:
@@ -215,15 +245,12 @@ def explain_mean_of_scans(
                 scores.append(float(whole[0]))
                 contributions.append(whole)
                 task.advance(1, score=scores[-1])
-            # The subjects of a lattice are compared with one another.
             away = _away_from_mean(np.array(scores))
             products = products + np.tensordot(away, np.stack(maps), axes=1)
             squares = squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
-    sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
-    smoothed = ndimage.gaussian_filter(products / squares, [0, *sigma], mode="constant")
-    share, *of_blocks = smoothed.astype(np.float32)
+    share, *of_blocks = _smooth(products / squares, settings.smooth_mm, spacing_mm)
     of_subjects = np.stack(contributions)
     names = names_of_blocks(map(attrgetter("score"), members))
     return ScanShares(
@@ -235,7 +262,7 @@ def explain_mean_of_scans(
 
 
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
-    """Return the names of the blocks of any member; none where no member has several."""
+    """Return the names of the blocks of all members; none if no member has several blocks."""
     names = dict[str, int]()
     for score in scores:
         names |= score.blocks
@@ -247,7 +274,7 @@ def align(
 ) -> npt.NDArray[np.floating]:
     """Put values (1 + n_blocks, …) of a score and its blocks in the order of all members' blocks.
 
-    A member of one block has all its features in the block that they are of.
+    The score of a member with one block belongs to this block; blocks that a member lacks are 0.
     """
     if list(score.blocks) == list(names):
         return values
@@ -258,6 +285,16 @@ def align(
     for name in names:
         aligned.append(of_block.get(name, np.zeros_like(values[0])))
     return np.stack(aligned)
+
+
+def _smooth(
+    maps: npt.NDArray[np.float64], smooth_mm: float, spacing_mm: Sequence[float]
+) -> npt.NDArray[np.float32]:
+    """Smooth maps (n, D, H, W) by a Gaussian of a full width at half maximum."""
+    sigma = [0.0]  # across maps
+    for step in spacing_mm:
+        sigma.append(smooth_mm / FWHM_PER_SIGMA / step)
+    return ndimage.gaussian_filter(maps, sigma, mode="constant").astype(np.float32)
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
@@ -277,12 +314,16 @@ def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
             f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of "
             f"{max(spacing_mm):g} mm. Give a larger one."
         )
-    first, second, third = (max(1, round(patch_mm / step)) for step in spacing_mm)
-    return first, second, third
+    depth, height, width = spacing_mm
+    return (
+        max(1, round(patch_mm / depth)),
+        max(1, round(patch_mm / height)),
+        max(1, round(patch_mm / width)),
+    )
 
 
 def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the distance of each score from their mean; exactly 0 where all are the same."""
+    """Return the distance of each score from the mean score; exactly 0 if all are the same."""
     if np.ptp(scores) > 0:
         return scores - scores.mean()
     return np.zeros_like(scores)
@@ -291,7 +332,15 @@ def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def shares_of_blocks(
     names: Sequence[str], contributions: npt.NDArray[np.float64]
 ) -> dict[str, float]:
-    """Return the share of each block in the differences in score, of contributions (n, 1 + n_blocks)."""
+    """Return the share of each block in the differences in score.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the blocks.
+    contributions : array (n, 1 + n_blocks)
+        Score of each scan and the part of each block.
+    """
     away = _away_from_mean(contributions[:, 0])
     shares = away @ contributions[:, 1:] / (away @ away)
     return dict(zip(names, shares.tolist(), strict=True))
@@ -304,7 +353,7 @@ def _explain_mean(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return the mean of the members' maps of a scan and of their contributions; see `occlude`."""
+    """Return the means over members of a scan's maps and contributions, as `occlude` gives them."""
     names = names_of_blocks(map(attrgetter("score"), members))
     maps = []
     contributions = []
@@ -323,36 +372,43 @@ def _explain(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return the maps of a scan and its contributions, as `occlude` does."""
+    """Return the maps of a scan and its contributions, by a score of one encoder."""
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
-    fill = (
-        volume[:, torch.from_numpy(brain)].mean(1)
-        if settings.fill == "mean"
-        else torch.tensor(backgrounds)
-    )
-    fill, there = (
-        each.float().to(score.weights.device) for each in (fill.reshape(-1, 1, 1, 1), volume)
-    )
+    fill = torch.tensor(backgrounds)
+    if settings.fill == "mean":
+        fill = volume[:, torch.from_numpy(brain)].mean(1)
+    device = score.weights.device
     return occlude(
-        score, there, patches_of(brain, size, offset), fill=fill, batch_size=settings.batch_size
+        score,
+        volume.float().to(device),
+        patches_of(brain, size, offset),
+        fill=fill.reshape(-1, 1, 1, 1).float().to(device),
+        batch_size=settings.batch_size,
     )
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return where a lattice of patches begins; differing lattices tell places apart within a patch."""
-    first, second, third = (
-        int(number * shift % 1 * n) for shift, n in zip(_SHIFTS, size, strict=True)
+    """Return the first voxel of a lattice; shifted lattices tell places apart within a patch."""
+    depth, height, width = size
+    return (
+        int(number * _SHIFTS[0] % 1 * depth),
+        int(number * _SHIFTS[1] % 1 * height),
+        int(number * _SHIFTS[2] % 1 * width),
     )
-    return first, second, third
 
 
 def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
-    """Return the patches of a lattice that hold any voxel of the mask; each voxel is in one at most."""
-    axes = [
-        [slice(max(0, start), min(n, start + side)) for start in range(-first, n, side)]
-        for n, side, first in zip(mask.shape, size, offset, strict=True)
-    ]
+    """Return the patches of a lattice that hold any voxel of the mask.
+
+    Patches do not overlap. Patches at the edges of the volume are smaller than `size`.
+    """
+    axes = []
+    for n, side, first in zip(mask.shape, size, offset, strict=True):
+        intervals = []
+        for start in range(-first, n, side):
+            intervals.append(slice(max(0, start), min(n, start + side)))
+        axes.append(intervals)
     return [patch for patch in product(*axes) if mask[patch].any()]
 
 
@@ -365,12 +421,28 @@ def occlude(
     fill: torch.Tensor,
     batch_size: int,
 ) -> tuple[Map, Contributions]:
-    """Map how much of a volume's score each patch carries (Zeiler & Fergus 2014).
+    """Map the part of a volume's score that each patch carries (Zeiler & Fergus 2014).
 
-    The maps (1 + n_blocks, D, H, W), of the score and of each block's part, have in each patch the
-    contribution of the scan minus that with the patch set to `fill` (C, 1, 1, 1): positive where
-    what is there speaks for a higher score. They are 0 outside all patches. The contributions of
-    the whole scan (1 + n_blocks,) are returned too.
+    Parameters
+    ----------
+    score : LinearScore
+        Encoder and probe.
+    volume : tensor (C, D, H, W)
+        Preprocessed scan.
+    patches : list of tuple of slice
+        Voxels that are replaced together.
+    fill : tensor (C, 1, 1, 1)
+        Value that replaces the voxels of each channel.
+    batch_size : int
+        Volumes that pass the encoder together.
+
+    Returns
+    -------
+    maps : array (1 + n_blocks, D, H, W)
+        For the score and each block's part: contribution of the whole scan minus the contribution
+        without the patch, positive where the patch raises the score; 0 outside all patches.
+    contributions : array (1 + n_blocks,)
+        Score of the whole scan and the part of each block.
     """
     whole = score.contributions(volume[None])[0].cpu().numpy()
     maps = np.zeros((len(whole), *volume.shape[1:]), dtype=np.float32)
@@ -388,55 +460,89 @@ def occlude(
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     """Return a preprocessed scan's background, and the voxels that are brain or head.
 
-    Where the background is one constant, as around a skull-stripped brain, whatever differs from it
-    is brain: normalised inside the brain, fluid is darker than the background's 0. Elsewhere what
-    is brighter is.
+    Around a skull-stripped brain the background is one constant, and all voxels of another value
+    are brain: after normalisation inside the brain, fluid is darker than the background. In other
+    scans the voxels that are clearly brighter than the background are head.
     """
     background = corner_median(voxels)
     differs = voxels != background
     if _CONSTANT_MIN < 1 - differs.mean() < 1:
         return background, differs
     bright = float(np.percentile(voxels, 99))
-    brain = voxels > background + _BRAIN_LEVEL * (bright - background)
-    return background, brain if brain.any() else np.ones_like(brain)
+    head = voxels > background + _BRAIN_LEVEL * (bright - background)
+    if not head.any():
+        head = np.ones_like(head)
+    return background, head
 
 
 def find_peaks(
     values: Map, *, distance: Sequence[int], n_most: int = 5
 ) -> list[tuple[int, int, int]]:
-    """Return the voxels where a map's size is largest within `distance` of them, the largest first."""
+    """Return the voxels at which a map is farthest from 0 among near voxels, the farthest first.
+
+    Parameters
+    ----------
+    values : array (D, H, W)
+        A map.
+    distance : sequence of int
+        Voxels to either side, along each axis, among which a peak is the farthest from 0.
+    n_most : int
+        Largest number of peaks.
+    """
     size = np.abs(values)
-    window = [2 * max(1, n) + 1 for n in distance]
-    top = (ndimage.maximum_filter(size, window, mode="constant") == size) & (size > 0)
-    places = np.argwhere(top)
-    order = np.argsort(-size[top], kind="stable")[:n_most]
-    return [(int(x), int(y), int(z)) for x, y, z in places[order]]
+    window = []
+    for n in distance:
+        window.append(2 * max(1, n) + 1)
+    is_peak = (ndimage.maximum_filter(size, window, mode="constant") == size) & (size > 0)
+    order = np.argsort(-size[is_peak], kind="stable")[:n_most]
+    peaks = []
+    for x, y, z in np.argwhere(is_peak)[order].tolist():
+        peaks.append((x, y, z))
+    return peaks
 
 
 def name_of_place(x: float, y: float, z: float) -> str:
-    """Name a place in MNI space (mm): "right hippocampus", or "22 mm from left hippocampus" if none is nearer.
+    """Name a point in MNI space by the nearest region, such as "right hippocampus".
 
-    The centres are those of Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum,
-    and those of Seitzman et al. (2020) for hippocampus and amygdala.
+    Far from all regions the name tells the distance: "22 mm from left hippocampus". The centres of
+    regions are from Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum, and from
+    Seitzman et al. (2020) for hippocampus and amygdala.
+
+    Parameters
+    ----------
+    x, y, z : float
+        MNI coordinates in mm.
     """
     centres, names = _regions()
     distances = np.linalg.norm(centres - (x, y, z), axis=1)
     nearest = int(distances.argmin())
-    away = f"{distances[nearest]:.0f} mm from " if distances[nearest] > FARTHEST_MM else ""
-    side = "" if abs(x) < _MIDLINE_MM else "left " if x < 0 else "right "
-    return f"{away}{side}{names[nearest]}"
+    name = f"{_side_of(x)}{names[nearest]}"
+    if distances[nearest] > FARTHEST_MM:
+        return f"{distances[nearest]:.0f} mm from {name}"
+    return name
+
+
+def _side_of(x: float) -> str:
+    """Return the side of an MNI coordinate (mm) as a word before a region's name."""
+    if abs(x) < _MIDLINE_MM:
+        return ""
+    if x < 0:
+        return "left "
+    return "right "
 
 
 @cache
 def _regions() -> tuple[npt.NDArray[np.float64], Sequence[str]]:
+    """Return the centres (n, 3) of regions in MNI space (mm), and their names."""
     from nilearn import datasets  # takes seconds; nothing is downloaded
 
     cortex = datasets.fetch_coords_dosenbach_2010()
     deep = datasets.fetch_coords_seitzman_2018()
-    missing = np.isin(deep.regions, ("hippocampus", "amygdala"))
-    names = [str(label).rpartition(" ")[0] for label in cortex.labels] + [
-        str(name) for name in deep.regions[missing]
-    ]
-    return np.vstack(
-        [cortex.rois.to_numpy(dtype=float), deep.rois.to_numpy(dtype=float)[missing]]
-    ), names
+    is_missing = np.isin(deep.regions, ("hippocampus", "amygdala"))
+    names = []
+    for label in cortex.labels:
+        names.append(str(label).rpartition(" ")[0])
+    names += map(str, deep.regions[is_missing])
+    of_cortex = cortex.rois.to_numpy(dtype=float)
+    of_deep = deep.rois.to_numpy(dtype=float)[is_missing]
+    return np.vstack([of_cortex, of_deep]), names

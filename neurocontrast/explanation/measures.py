@@ -1,4 +1,4 @@
-"""Rank regional measures: each is replaced by its mean, and subjects are compared."""
+"""Rank regional measures by their share in a score: each is replaced by its mean."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True, eq=False)
 class ScoredMeasures:
-    """Read regional measures by the encoder of a score, which may be a member of a run.
+    """Score of an encoder, which may be a member of a run, and the measures for the encoder.
 
     Attributes
     ----------
@@ -42,19 +42,19 @@ class ScoredMeasures:
 
 @dataclass(frozen=True)
 class MeasureShares:
-    """Shares of regional measures in the differences in score between subjects.
+    """Share of each regional measure in the differences in score between subjects.
 
     Attributes
     ----------
     share : array (n_measures,)
-        Of the whole score.
+        Share in the differences of the whole score.
     interval : array (2, n_measures)
-        Lower and upper limits of 95 % of `share`.
+        Lower and upper limit of the 95 % bootstrap interval of `share`.
     scores : list of float
         Score of each subject.
     by_block : dict of str to array (n_measures,)
-        Share that comes by each block of features; the shares of all blocks add up to `share`.
-        Empty for features of one block.
+        Share by way of each block of features; the shares of all blocks add up to `share`. Empty
+        for features of one block.
     block_shares : dict of str to float
         Share of each block in the differences in score; they add up to 1.
     """
@@ -77,12 +77,28 @@ def explain_measures(
 ) -> MeasureShares:
     """Compute the share of each regional measure in the differences in score between subjects.
 
-    A measure carries what a score loses where it is set to the mean of the people learned from. As
-    in the maps of `explain_scans`, the share is the regression of what it carries on the score; of
-    a linear encoder they add up to 1. Of several `members` the score is the mean of theirs, and a
-    measure carries the mean of what it carries in each; one that a member does not read carries
-    nothing there. `columns` are the measures of any member; `draws` are arrays (n_resamples, n),
-    which say how often each subject is drawn in a resample.
+    A measure carries the loss of score where the measure is set to its mean over the training
+    people. Its share is the regression of the loss on the score over subjects, as in the maps of
+    `explain_scans`; the shares of a linear encoder add up to 1. For several members, score and
+    losses are means over the members; a measure that a member does not read loses nothing there.
+
+    Parameters
+    ----------
+    members : sequence of ScoredMeasures
+        Score and measures of each member, of the same subjects.
+    columns : sequence of str
+        Measures of all members together.
+    draws : iterable of array (n_resamples, n)
+        Number of times that each subject is drawn in each resample, for the intervals.
+    settings : ExplanationSettings
+        Accelerator.
+    progress : Progress
+        Shows every measure.
+
+    Raises
+    ------
+    DataError
+        If a score is not finite, or all scores are the same.
     """
     names = names_of_blocks(map(attrgetter("score"), members))
     scores = []
@@ -93,10 +109,10 @@ def explain_measures(
             member.score.to(usable_accelerator(settings.accelerator, section="explanation"))
             of_member, carried_by_member = _carry(member, task.advance)
             scores.append(align(of_member.T, member.score, names).T)
-            places = list(map(list(columns).index, member.columns))
+            positions = list(map(list(columns).index, member.columns))
             aligned = align(carried_by_member, member.score, names)
             spread = np.zeros((*aligned.shape[:2], len(columns)))
-            spread[:, :, places] = aligned
+            spread[:, :, positions] = aligned
             carried_by_members.append(spread)
     contributions = np.mean(scores, axis=0)
     carried = np.mean(carried_by_members, axis=0)
@@ -131,18 +147,23 @@ def explain_measures(
 def _carry(
     member: ScoredMeasures, advance: Callable[[], None]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the contributions (n, 1 + n_blocks) of subjects, and of each of their measures.
+    """Compute the contributions of subjects, and the losses without each measure.
 
-    The second array (1 + n_blocks, n, n_measures) has what score and blocks lose without each.
+    Returns
+    -------
+    contributions : array (n, 1 + n_blocks)
+        Score of each subject and the part of each block.
+    losses : array (1 + n_blocks, n, n_measures)
+        Contributions minus the contributions with a measure set to its mean.
     """
     values = member.values
     samples = torch.from_numpy(values).to(member.score.weights.device)[..., None]
     contributions = member.score.contributions(samples).cpu().numpy()
     carried = np.empty((contributions.shape[1], *values.shape))
-    for place in range(values.shape[1]):
+    for column in range(values.shape[1]):
         without = samples.clone()
-        without[:, place] = 0.0
+        without[:, column] = 0.0
         changed = member.score.contributions(without).cpu().numpy()
-        carried[:, :, place] = (contributions - changed).T
+        carried[:, :, column] = (contributions - changed).T
         advance()
     return contributions, carried

@@ -1,4 +1,4 @@
-"""Values of cortical regions, drawn on the inflated surface of fsaverage5."""
+"""Draw values of cortical regions on the inflated surface of fsaverage5."""
 
 import os
 import warnings
@@ -21,36 +21,65 @@ _DEFAULT_ATLAS = "aparc"
 _VIEWS = (("lh", "lateral"), ("lh", "medial"), ("rh", "medial"), ("rh", "lateral"))
 
 Labels = dict[str, tuple[npt.NDArray[np.int32], list[str]]]
-"""Hemisphere → the region's number at each vertex, and the names of the regions."""
+"""Hemisphere → number of the region at each vertex, and names of the regions."""
 
 
 def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Labels | None:
-    """Read the parcellation of both hemispheres of fsaverage5 from a folder, or return None where none is found.
+    """Read a parcellation of both hemispheres of fsaverage5 from FreeSurfer's files.
 
-    The folder has such files as ``lh.aparc.annot``; by default it is that of ``$FREESURFER_HOME``.
-    `atlas` are FreeSurfer's names of the measures' atlases, such as ``aparc.a2009s+aseg``; that of
-    the cortex is taken, or ``aparc``. A ConfigError tells that a given folder lacks a file, or that
-    a file is damaged or of another mesh.
+    Parameters
+    ----------
+    folder : path or None
+        Folder with such files as ``lh.aparc.annot``; by default the folder of fsaverage5 in
+        ``$FREESURFER_HOME``.
+    atlas : str
+        FreeSurfer's names of atlases, such as ``aparc.a2009s+aseg``, of which the cortex's is
+        taken; ``aparc`` where none is named.
+
+    Returns
+    -------
+    dict or None
+        Labels by hemisphere, ``lh`` and ``rh``; None without a `folder` if the default has no such
+        files.
+
+    Raises
+    ------
+    ConfigError
+        If a file is missing in `folder`, is damaged, or is of another mesh.
     """
-    place = (
-        Path(os.environ.get("FREESURFER_HOME", "")) / _FOLDER if folder is None else Path(folder)
-    )
-    of_cortex = next(
-        (part for part in atlas.split("+") if part.startswith("aparc")), _DEFAULT_ATLAS
-    )
-    files = {side: place / f"{side}.{of_cortex}.annot" for side in SIDES}
-    missing = [str(path) for path in files.values() if not path.is_file()]
+    annotations = Path(os.environ.get("FREESURFER_HOME", "")) / _FOLDER
+    if folder is not None:
+        annotations = Path(folder)
+    of_cortex = _atlas_of_cortex(atlas)
+    files = {}
+    missing = []
+    for side in SIDES:
+        files[side] = annotations / f"{side}.{of_cortex}.annot"
+        if not files[side].is_file():
+            missing.append(str(files[side]))
     if missing and folder is None:
         return None
     if missing:
         raise ConfigError(
-            f"atlas: there is no {' and no '.join(missing)}. Give the folder with both, as FreeSurfer has it in "
-            f"{Path('$FREESURFER_HOME') / _FOLDER}."
+            f"atlas: there is no {' and no '.join(missing)}. Give the folder with both, "
+            f"as FreeSurfer has it in {Path('$FREESURFER_HOME') / _FOLDER}."
         )
-    return {side: _read(path) for side, path in files.items()}
+    labels = {}
+    for side, path in files.items():
+        labels[side] = _read(path)
+    return labels
+
+
+def _atlas_of_cortex(atlas: str) -> str:
+    """Return the cortical atlas among FreeSurfer's names joined by ``+``."""
+    for name in atlas.split("+"):
+        if name.startswith("aparc"):
+            return name
+    return _DEFAULT_ATLAS
 
 
 def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Read the annotation of a hemisphere; refuse a damaged file, and another mesh."""
     try:
         labels, _, names = read_annot(path)
     except (OSError, ValueError, IndexError, TypeError) as error:
@@ -59,48 +88,78 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
         ) from error
     if len(labels) != N_VERTICES:
         raise ConfigError(
-            f"atlas: {path} is of a mesh with {len(labels)} vertices; {N_VERTICES} are needed, those of fsaverage5."
+            f"atlas: {path} is of a mesh with {len(labels)} vertices; {N_VERTICES} are needed, "
+            "those of fsaverage5."
         )
-    return labels, [name.decode() for name in names]
+    return labels, list(map(bytes.decode, names))
 
 
 def values_of_vertices(
     values: Mapping[str, float], labels: Labels, kind: Kind
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the value at each vertex of both hemispheres, NaN where no measure of the kind is of its region.
+    """Return the value at each vertex of both hemispheres, NaN in regions without a value.
 
-    The `values` are by the name of the measure, in the spelling of `region_of`.
+    Parameters
+    ----------
+    values : mapping
+        Measure → value, in the spelling of `region_of`.
+    labels : dict
+        Parcellation of both hemispheres.
+    kind : str
+        Kind of measure, such as ``thickness``.
     """
-    found = {}
+    by_side = {}
     for side, (numbers, names) in labels.items():
-        regions = [region_of(name, side=side, measure=kind) for name in names]
-        table = [values.get(region.name, np.nan) if region else np.nan for region in regions]
-        found[side] = np.where(numbers >= 0, np.array([*table, np.nan])[numbers], np.nan)
-    return found
+        of_regions = []
+        for name in names:
+            region = region_of(name, side=side, measure=kind)
+            value = np.nan
+            if region:
+                value = values.get(region.name, np.nan)
+            of_regions.append(value)
+        at_vertices = np.array([*of_regions, np.nan])[numbers]
+        by_side[side] = np.where(numbers >= 0, at_vertices, np.nan)
+    return by_side
+
+
+def _values_by_kind(
+    values: Mapping[str, float], labels: Labels
+) -> dict[Kind, dict[str, npt.NDArray[np.float64]]]:
+    """Return the values of vertices for each kind of measure that any region has."""
+    by_kind = {}
+    for kind in UNITS:
+        by_side = values_of_vertices(values, labels, kind)
+        if np.isfinite(np.concatenate(list(by_side.values()))).any():
+            by_kind[kind] = by_side
+    return by_kind
 
 
 def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> bool:
-    """Draw values of regions as a PNG: a row for each kind of measure, both hemispheres from both sides.
+    """Draw values of regions as a PNG: a row a kind of measure, both hemispheres from both sides.
 
-    Returns whether any measure is of a region of the parcellation; without, no file is written.
+    Parameters
+    ----------
+    values : mapping
+        Measure → value, in the spelling of `region_of`.
+    labels : dict
+        Parcellation of both hemispheres.
+    path : Path
+        File to write.
+
+    Returns
+    -------
+    bool
+        False, without a file, if no measure is of a region of the parcellation.
     """
     # nilearn's plotting and matplotlib take seconds to import.
     from matplotlib.figure import Figure
     from nilearn import datasets, plotting
 
-    drawn = {kind: values_of_vertices(values, labels, kind) for kind in UNITS}
-    drawn = {
-        kind: each
-        for kind, each in drawn.items()
-        if any(np.isfinite(side).any() for side in each.values())
-    }
+    drawn = _values_by_kind(values, labels)
     if not drawn:
         return False
     mesh = datasets.fetch_surf_fsaverage("fsaverage5")  # part of nilearn: nothing is downloaded
-    limit = (
-        max(float(np.nanmax(np.abs(side))) for each in drawn.values() for side in each.values())
-        or 1.0
-    )
+    limit = _largest(drawn) or 1.0
     figure = Figure(figsize=(12, 3 * len(drawn)))
     axes = figure.subplots(len(drawn), len(_VIEWS), subplot_kw={"projection": "3d"}, squeeze=False)
     for row, (kind, sides) in zip(axes, drawn.items(), strict=True):
@@ -124,3 +183,11 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
             axis.set_title(f"{kind}: {SIDES[side]}, {view}")
     figure.savefig(path, dpi=110, bbox_inches="tight")
     return True
+
+
+def _largest(drawn: Mapping[Kind, Mapping[str, npt.NDArray[np.float64]]]) -> float:
+    """Return the largest distance of a value from 0, NaN left out."""
+    sides: list[npt.NDArray[np.float64]] = []
+    for by_side in drawn.values():
+        sides += by_side.values()
+    return float(np.nanmax(np.abs(np.concatenate(sides))))

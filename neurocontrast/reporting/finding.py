@@ -29,9 +29,11 @@ class Finding:
     methods : str
         Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")``
         gives its number.
-    of, kinds : tuple of str
-        Evaluations (of ``scans``, of ``images``) and kinds of target whose reports have the
-        section.
+    of : tuple of str
+        Kinds of samples, as ``files.words.kind`` names them (``scans``), whose reports have the
+        section; empty for all.
+    kinds : tuple of str
+        Kinds of target whose reports have the section.
     last : bool
         Whether the finding is measured after the others, since it uses what they found.
 
@@ -63,10 +65,11 @@ class Finding:
     check: Callable[[Plan], None] | None = None
     record: type[Part] | None = None
     methods: str = ""
-    of: tuple[str, ...] = ("scans", "images")
+    of: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS
     last: bool = False
 
     def fits(self, files: EvaluationFolder) -> bool:
         """Return whether the report of an evaluation can have the section."""
-        return files.kind in self.kinds and files.words.kind in self.of
+        is_of_samples = not self.of or files.words.kind in self.of
+        return is_of_samples and files.kind in self.kinds

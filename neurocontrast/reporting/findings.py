@@ -24,13 +24,13 @@ from neurocontrast.reporting.sections.errors import ERRORS
 from neurocontrast.reporting.sections.external import EXTERNAL
 from neurocontrast.reporting.sections.folds import FOLDS
 from neurocontrast.reporting.sections.groups import GROUPS
-from neurocontrast.reporting.sections.images import IMAGE_COHORT
 from neurocontrast.reporting.sections.learning import LEARNING
 from neurocontrast.reporting.sections.methods import METHODS
 from neurocontrast.reporting.sections.new_site import NEW_SITE
 from neurocontrast.reporting.sections.outside import OUTSIDE
 from neurocontrast.reporting.sections.provenance import PROVENANCE
 from neurocontrast.reporting.sections.result import RESULT
+from neurocontrast.reporting.sections.samples import SAMPLES
 from neurocontrast.reporting.sections.silences import SILENCES
 from neurocontrast.reporting.sections.sites import SITES
 from neurocontrast.reporting.sections.warnings import WARNINGS
@@ -42,7 +42,7 @@ FINDINGS: tuple[Finding, ...] = (
     NEW_SITE,
     OUTSIDE,
     COHORT,
-    IMAGE_COHORT,
+    SAMPLES,
     SITES,
     GROUPS,
     CURVES,

@@ -1,7 +1,7 @@
 """An evaluation folder, read: every file checked, every wrong cell named."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,18 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.documents.encoder import ObjectiveRecord
 from neurocontrast.documents.environment import Environment
-from neurocontrast.documents.images import ImagesRecord
 from neurocontrast.documents.origin import Finetuning
 from neurocontrast.documents.result import FILE, FixedSplit, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
-from neurocontrast.reading import read_json
 from neurocontrast.reporting.explanation import Explanation, read_explanation
 from neurocontrast.reporting.result_tables import REMEDY, ResultTables, read_result_table
+from neurocontrast.reporting.voices import VOICES, Voice
 
 KINDS = ("binary", "multiclass", "continuous")
 _PREDICTED = ("repeat", "fold", "y_true", "y_score")
@@ -30,8 +28,6 @@ _REQUIRED = {
     "sites": ("site", "n"),
 }
 """Tables that every evaluation has, and the columns without which they mean nothing."""
-_LARGEST = 4_000_000
-"""Bytes up to which images.json is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,28 +51,25 @@ class EvaluationFolder(ResultTables):
     config_text: str | None = None
     findings: tuple[Any, ...] = ()
 
+    @property
+    def voice(self) -> Voice | None:
+        """Words and texts of samples that are no scans; None for scans."""
+        return VOICES.find(self.run.preprocessing.kind)
+
     @cached_property
-    def origin(self) -> ImagesRecord:
-        """The ``images.json`` next to the store of the evaluated images; empty if there is none to read.
+    def names_of_voice(self) -> Mapping[str, object]:
+        """Names that the texts of the voice see beside the evaluation."""
+        if self.voice is None:
+            return {}
+        return self.voice.names(self.folder, self._paths())
 
-        A store like ``images.npy`` is looked for where it is named, and then in the evaluation
-        folder.
-        """
-        for store in self._stores():
-            for path in (store, self.folder / store):
-                if path.is_file():
-                    return _read_origin(path.with_name("images.json"))
-        return ImagesRecord()
-
-    def _stores(self) -> list[Path]:
-        """Return the store of images that tables name first, if any does."""
+    def _paths(self) -> list[str]:
+        """Return the path of a sample from each table that names paths."""
+        paths = []
         for table in (self.table("scans", "path"), self.predictions):
-            if table is None or "path" not in table:
-                continue
-            for path in table["path"].dropna().head(1):
-                if is_image_path(path):
-                    return [split_image_path(path)[0]]
-        return []
+            if table is not None and "path" in table:
+                paths += table["path"].dropna().head(1).tolist()
+        return paths
 
     @property
     def objective(self) -> ObjectiveRecord:
@@ -131,13 +124,6 @@ class EvaluationFolder(ResultTables):
     def key(self) -> str:
         """A secret of this evaluation: the digest of its predictions, which are no part of the report."""
         return digest_of_file(self.folder / "predictions.tsv")
-
-
-def _read_origin(path: Path) -> ImagesRecord:
-    try:
-        return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
-    except DataError:
-        return ImagesRecord()
 
 
 def read_folder(

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.image_prose import ImageResult
 from neurocontrast.reporting.naming import name_covariates, name_probe, name_splits
 from neurocontrast.reporting.prose import judge_difference, say_increment
 from neurocontrast.reporting.rivals import (
@@ -23,6 +22,7 @@ from neurocontrast.reporting.texts import (
     one_line,
     permutation_result,
 )
+from neurocontrast.reporting.voiced_prose import VoicedResult
 from neurocontrast.reporting.wording import (
     DASH,
     Named,
@@ -333,10 +333,10 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 
 
 def result_prose(files: EvaluationFolder) -> ResultProse:
-    """Return the sentences about the headline metric, for scans or for images."""
-    if files.words.kind == "images":
-        return ImageResult(files, files.headline)
-    return ScanResult(files, files.headline)
+    """Return the sentences about the headline metric, for scans or in another voice."""
+    if files.voice is None:
+        return ScanResult(files, files.headline)
+    return VoicedResult(files, files.headline)
 
 
 def _change_text(change: Increment) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
@@ -18,12 +17,12 @@ from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.result import Result
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import wording
+from neurocontrast.reporting.voices import VOICES
 from neurocontrast.reporting.wording import SCANS, Words
 
 REMEDY = "Run 'neurocontrast evaluate' again."
 TEMPLATES = resources.files("neurocontrast.reporting") / "templates"
 """Texts of the report, and the words and titles in it."""
-_IMAGES = Words(**yaml.safe_load((TEMPLATES / "images" / "words.yaml").read_text("utf-8")))
 _LEVEL = 0.95
 """Level of intervals in evaluations that do not record it."""
 _LABELS = frozenset(("y_true", "target"))
@@ -58,9 +57,10 @@ _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
 
 def words_of(run: RunDescription) -> Words:
     """Return the nouns for the samples of a run, by its preprocessing; scans where it says nothing."""
-    if run.preprocessing.kind == "images":
-        return _IMAGES
-    return SCANS
+    voice = VOICES.find(run.preprocessing.kind)
+    if voice is None:
+        return SCANS
+    return voice.words
 
 
 class Results:

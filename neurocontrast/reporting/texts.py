@@ -12,6 +12,7 @@ from neurocontrast.reporting import naming, wording
 from neurocontrast.reporting.blocks import Block, Section
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.result_tables import TEMPLATES, ResultTables
+from neurocontrast.reporting.voices import VOICES
 from neurocontrast.reporting.wording import join_words, value_text
 
 _SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
@@ -98,7 +99,12 @@ def _unique(values: Sequence[object]) -> list[object]:
 
 
 _JINJA = jinja2.Environment(
-    loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
+    loader=jinja2.ChoiceLoader(
+        [
+            jinja2.PackageLoader("neurocontrast.reporting", "templates"),
+            jinja2.PrefixLoader({voice.words.kind: voice.templates for voice in VOICES.entries()}),
+        ]
+    ),
     undefined=jinja2.StrictUndefined,
     autoescape=False,  # plain text, which the page escapes
     extensions=["jinja2.ext.do"],
@@ -127,8 +133,7 @@ _JINJA.globals |= {
 def template_of(text: str, words: wording.Words) -> jinja2.Template:
     """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``.
 
-    A file in the folder of what was evaluated, such as ``images/``, comes before that of all
-    evaluations.
+    A file of the samples' own voice comes before that of all evaluations.
     """
     if text.endswith(".j2"):
         return _JINJA.select_template([f"{words.kind}/{text}", text])
@@ -172,7 +177,8 @@ def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: obje
 
 
 def _names_of(files: EvaluationFolder) -> dict[str, object]:
-    return {"files": files, "s": files.summary, "run": files.run}
+    names = {"files": files, "s": files.summary, "run": files.run}
+    return names | dict(files.names_of_voice)
 
 
 def _fill(text: str, words: wording.Words, names: Mapping[str, object]) -> str:

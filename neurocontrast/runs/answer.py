@@ -13,11 +13,10 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.sources import (
-    AnySource,
     Brains,
     BrainVolumes,
-    NaturalImages,
     RegionalMeasures,
+    Source,
 )
 from neurocontrast.documents.answer import KnownAnswer, Ranges
 from neurocontrast.documents.document import Json
@@ -98,13 +97,13 @@ def features_of(
 def keep_answer(
     folder: Path,
     network: Encoder,
-    source: AnySource,
+    source: Source,
     cohort: Cohort,
     rows: Sequence[int],
     progress: Progress,
 ) -> None:
-    """Write ``answer.json``: features of the phantom, and ranges over training scans. Natural images have none."""
-    if isinstance(source, NaturalImages) or getattr(source, "given", None) is not None:
+    """Write ``answer.json`` of brains: features of the phantom, and ranges over training scans."""
+    if not isinstance(source, Brains) or getattr(source, "given", None) is not None:
         return
     try:
         features = features_of(network, source, phantom_of(source))

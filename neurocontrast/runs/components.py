@@ -12,7 +12,7 @@ from neurocontrast.config import Config, build_objective
 from neurocontrast.data.cohort import Cohort, split_by_subject
 from neurocontrast.data.columns import no_column
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
-from neurocontrast.data.sources import AnySource, source_of
+from neurocontrast.data.sources import Source, source_of
 from neurocontrast.documents.document import Json
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
 from neurocontrast.exceptions import ConfigError, DataError
@@ -30,7 +30,7 @@ class RunComponents:
     """Data, network and loss of a run, checked; the loss is fitted to the rows of training."""
 
     cohort: Cohort
-    source: AnySource
+    source: Source
     """Source of the samples, which knows what had to be learned from the rows of training."""
     data: TrainingData
     model: ContrastiveModel
@@ -47,7 +47,7 @@ class RunComponents:
     start: InitialWeights | None = None
     """Weights that the model starts from, where these were not drawn at random."""
 
-    def with_source(self, source: AnySource) -> RunComponents:
+    def with_source(self, source: Source) -> RunComponents:
         """Return the same components with images of another preprocessing."""
         for half, of_half in zip(self.model.halves, source.halves, strict=True):
             of_half.set_up(half.encoder)
@@ -87,7 +87,7 @@ class RunComponents:
 
 
 def build_components(
-    settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True
+    settings: Config, cohort: Cohort, source: Source | None = None, *, is_new: bool = True
 ) -> RunComponents:
     """Build everything from the configuration and the table; only a user's own transforms read an image.
 
@@ -163,7 +163,7 @@ def _check_contrast(settings: Config, objective: AnyObjective) -> None:
 
 
 def _build_model(
-    settings: Config, cohort: Cohort, source: AnySource, *, n_outputs: int | None
+    settings: Config, cohort: Cohort, source: Source, *, n_outputs: int | None
 ) -> ContrastiveModel:
     """Build the network, or both networks, with weights drawn by the seed."""
     models = []

@@ -25,8 +25,8 @@ from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.encoders import Encoder
 from neurocontrast.evaluation import Plan, plan_evaluation
+from neurocontrast.evaluation.plan.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.plan.models import GivenModel
-from neurocontrast.evaluation.plan.notices import check_duplicates, check_overlap
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of
 from neurocontrast.progress import Progress

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import read_table
-from neurocontrast.data.sources import AnySource
+from neurocontrast.data.sources import Source
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderDescription
 from neurocontrast.documents.info import EmbeddingsInfo
@@ -20,7 +19,8 @@ from neurocontrast.documents.simulation import SimulationRecord
 from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import LOCK, check_writable, write_json
+from neurocontrast.files import check_writable, write_json
+from neurocontrast.locks import LOCK
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import (
     KnownPeople,
@@ -257,7 +257,7 @@ def find_provenance(folder: Path) -> Provenance | None:
     return read_provenance(folder)
 
 
-def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
+def read_preprocessing(folder: Path, source: Source) -> Source | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
@@ -274,7 +274,7 @@ def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[Json]:
     """Read a run's ``metrics.csv``: finite numbers, and None for empty cells."""
     path = folder / "metrics.csv"
     if not path.is_file():

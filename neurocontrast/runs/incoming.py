@@ -18,6 +18,7 @@ from neurocontrast.data.listing import AnyTable, place_of
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.predicted import FailedScan, IncomingRecord, PredictionsOrigin
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.embedding.readers import (
     Reader,
@@ -34,7 +35,6 @@ from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import Description
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 
@@ -175,16 +175,19 @@ class IncomingScans:
                 of_scan.append(Reading(reading.network, source, scan))
             return np.concatenate(features), contents_of(of_scan, SILENT)[0]
 
-    def origin(self, table: pd.DataFrame) -> Description:
-        """Return the origin of a table of predictions: the source of the scans, and those that failed."""
-        failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]].to_dict(
-            "records"
+    def origin(self, table: pd.DataFrame) -> PredictionsOrigin:
+        """Describe the scans of a table of predictions, and the scans that failed."""
+        return PredictionsOrigin(
+            scans=record_failures(self.cohort.source.name, table),
+            simulated=self.cohort.simulated or self.info.run.simulated,
         )
-        scans = {"source": self.cohort.source.name, "n_failed": len(failed), "failed": failed}
-        return {
-            "scans": scans,
-            "simulated": self.cohort.simulated or self.info.run.simulated,
-        }
+
+
+def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
+    """List the scans of a table of predictions that could not be embedded, with their errors."""
+    columns = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
+    failed = list(map(FailedScan.model_validate, columns.to_dict("records")))
+    return IncomingRecord(source=source, n_failed=len(failed), failed=failed)
 
 
 @dataclass(frozen=True, eq=False)

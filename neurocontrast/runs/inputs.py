@@ -13,7 +13,7 @@ from monai.transforms import Compose
 from neurocontrast.config import AnyConfig, Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.settings import DataSettings
-from neurocontrast.data.sources import AnySource, source_of
+from neurocontrast.data.sources import Source, source_of
 from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.devices import launched, usable_accelerator
@@ -31,7 +31,7 @@ class Inputs:
     augment: Callable[..., Any] | None = None
     """Random transforms that make the views."""
 
-    def source(self, settings: Config) -> AnySource:
+    def source(self, settings: Config) -> Source:
         """Return the source of the samples of a configuration; refuse transforms for other samples."""
         frame = self.participants if isinstance(self.participants, pd.DataFrame) else None
         return source_of(

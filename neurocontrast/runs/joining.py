@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from neurocontrast.config import load_config
+from neurocontrast.data.kinds import KINDS
 from neurocontrast.documents.document import Json
 from neurocontrast.documents.encoder import EncoderContract, ObjectiveRecord
 from neurocontrast.documents.members import JoinedMember, MembersRecord
@@ -51,7 +52,8 @@ from neurocontrast.runs.folder import (
 
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
 """Files of a member, beside its weights; checkpoints are not copied."""
-_SAMPLES = {"volumes": "scans", "measures": "regional measures", "images": "natural images"}
+_BRAINS = {"volumes": "scans", "measures": "regional measures"}
+"""Samples of brains, by the kind that ``encoder.json`` names."""
 
 
 @dataclass(frozen=True)
@@ -169,18 +171,19 @@ def _load(member: Path) -> EncoderContract:
 
 
 def _check_samples(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs of natural images, and runs of unlike samples."""
+    """Refuse runs of other samples than brains, and runs of unlike samples."""
     kinds: dict[str, list[str]] = {}
     for run in runs:
         kinds.setdefault(run.samples, []).append(run.name)
     listed = []
     for kind, names in kinds.items():
-        listed.append(f"{', '.join(names)} of {_SAMPLES.get(kind, kind)}")
-    if "images" in kinds:
-        raise ConfigError(
-            f"runs: {', '.join(kinds['images'])} was trained on natural images, and runs of brains "
-            "are joined. Join tables of embeddings of images."
-        )
+        listed.append(f"{', '.join(names)} of {_BRAINS.get(kind, kind)}")
+        sample_kind = KINDS.find(kind)
+        if sample_kind is not None:
+            raise ConfigError(
+                f"runs: {', '.join(names)} was trained on {sample_kind.title}, and runs of brains are "
+                f"joined. Join tables of embeddings of {sample_kind.items}."
+            )
     if len(kinds) > 1:
         raise ConfigError(
             f"runs: unlike samples: {'; '.join(listed)}. Runs of one kind of samples are joined. "

@@ -23,13 +23,13 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import Where, levels_of, no_column
 from neurocontrast.data.connected import number_connected
 from neurocontrast.data.problems import first_names
-from neurocontrast.data.sources import AnySource
+from neurocontrast.data.sources import Source
 from neurocontrast.documents.members import MembersRecord
 from neurocontrast.documents.provenance import Provenance
 from neurocontrast.encoders.members import join_starts, read_record, write_members
 from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import hold
+from neurocontrast.locks import hold
 from neurocontrast.parallel.launch import Engine, after_first
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, join_people, version
@@ -254,7 +254,7 @@ def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersReco
 
 
 def check_members(
-    settings: Config, record: MembersRecord, cohort: Cohort, source: AnySource | None = None
+    settings: Config, record: MembersRecord, cohort: Cohort, source: Source | None = None
 ) -> None:
     """Refuse members that could not be trained on their share of a run's cohort."""
     sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.documents.expected import ExpectedErrors, read_expected
+from neurocontrast.documents.predicted import ShiftRecord
 from neurocontrast.documents.provenance import read_public_provenance
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.fit.stored_probe import SiteShift
@@ -25,7 +27,6 @@ from neurocontrast.provenance import CONTENT, KnownPeople, Recognised
 from neurocontrast.reporting.wording import number_text
 from neurocontrast.runs.incoming import EmbeddedScans, IncomingScans
 from neurocontrast.runs.labels import people_of, trained_on
-from neurocontrast.weights.expected import ExpectedErrors, read_expected
 
 AGE = "age"
 
@@ -165,22 +166,25 @@ class Calibration:
     """Hold the shift of each site of a target, and how many people gave the shift."""
 
     probe: WeightsProbe
-    by_site: dict[str, tuple[int, float | None]]
-    """Labelled people and shift of each site; None where they cannot tell it."""
+    by_site: Mapping[str, SiteShift]
 
-    @classmethod
-    def of_shifts(cls, probe: WeightsProbe, shifts: Mapping[str, SiteShift]) -> Self:
-        """Keep shifts of sites with the number of people who gave each."""
+    @property
+    def target(self) -> str:
+        """Column that the probe predicts."""
+        return self.probe.fitted.target
+
+    def record(self) -> dict[str, ShiftRecord]:
+        """Return labelled people and shift of each site, for the JSON file beside predictions."""
         by_site = {}
-        for site, shift in shifts.items():
-            by_site[site] = (shift.n_subjects, shift.shift)
-        return cls(probe, by_site)
+        for site, shift in self.by_site.items():
+            by_site[site] = ShiftRecord(n_subjects=shift.n_subjects, shift=shift.shift)
+        return by_site
 
     def moved_sites(self) -> list[str]:
         """List the sites whose predictions were moved."""
         moved = []
-        for site, (_, shift) in self.by_site.items():
-            if shift is not None:
+        for site, shift in self.by_site.items():
+            if shift.shift is not None:
                 moved.append(site)
         return moved
 
@@ -188,19 +192,19 @@ class Calibration:
         """Say by how much each site was moved, and which error to expect."""
         return list(starmap(self._line, self.by_site.items()))
 
-    def _line(self, site: str, moved: tuple[int, float | None]) -> str:
-        n_people, shift = moved
-        target = self.probe.fitted.target
-        if shift is None:
+    def _line(self, site: str, shift: SiteShift) -> str:
+        n_people = shift.n_subjects
+        if shift.shift is None:
             return (
-                f"{target}, site {site}: not calibrated, {n_people} labelled people are not enough"
+                f"{self.target}, site {site}: not calibrated, {n_people} labelled people are not "
+                "enough"
             )
         unit = ""
         if self.probe.fitted.kind != "continuous":
             unit = " in log-odds"
         moved_by = (
-            f"{target}, site {site}: moved by {number_text(shift, signed=True)}{unit}, learned from "
-            f"{n_people} labelled people"
+            f"{self.target}, site {site}: moved by {number_text(shift.shift, signed=True)}{unit}, "
+            f"learned from {n_people} labelled people"
         )
         expected = self.probe.expected
         sentence = ""
@@ -213,5 +217,5 @@ def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
     """Return the targets whose predictions were moved at some site, or were to be moved."""
     targets = set[str]()
     for calibration in calibrations:
-        targets.add(calibration.probe.fitted.target)
+        targets.add(calibration.target)
     return targets

@@ -13,7 +13,7 @@ import pandas as pd
 from neurocontrast.config import Config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.listing import read_table
-from neurocontrast.data.sources import AnySource, BrainVolumes
+from neurocontrast.data.sources import BrainVolumes, Source
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import write_table
 from neurocontrast.progress import Progress
@@ -30,7 +30,7 @@ def without(cohort: Cohort, names: Collection[str]) -> Cohort:
     return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
 
 
-def make_ready(source: AnySource, cohort: Cohort, progress: Progress) -> None:
+def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
     """Prepare the scans of a cohort; where some cannot be used, the error says how to leave them out."""
     try:
         source.make_ready(cohort, progress)
@@ -42,7 +42,7 @@ def make_ready(source: AnySource, cohort: Cohort, progress: Progress) -> None:
         ) from error
 
 
-def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
+def leave_out(source: Source, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
     """Prepare the scans of a cohort; return those that can be used, and a table of the others, to be written.
 
     Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
@@ -56,7 +56,7 @@ def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Co
 
 def leave_out_unlearnable(
     settings: Config,
-    source: AnySource,
+    source: Source,
     cohort: Cohort,
     progress: Progress,
     *,

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from neurocontrast.data.sources import AnySource
+from neurocontrast.data.sources import Source
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import read_provenance
 
 
-def views_revision(source: AnySource) -> int:
+def views_revision(source: Source) -> int:
     """Return the revision of the random numbers by which views of a source's samples are drawn."""
     revision = 0
     for half in source.halves:
@@ -15,7 +15,7 @@ def views_revision(source: AnySource) -> int:
     return revision
 
 
-def warn_of_other_views(source: AnySource, folder: Path, progress: Progress) -> None:
+def warn_of_other_views(source: Source, folder: Path, progress: Progress) -> None:
     """Warn that a run goes on with other random numbers of views than before."""
     provenance = read_provenance(folder)
     before = provenance.views_revision

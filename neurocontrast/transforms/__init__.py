@@ -1,4 +1,4 @@
-"""Transforms of scans, images and measures, each composable in `monai.transforms.Compose`, and keyed random views."""
+"""Transforms of scans and measures, for `monai.transforms.Compose`, and keyed random views."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.compose import brain_transforms, brain_views, load_volume
     from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
     from neurocontrast.transforms.loading import LoadScand
-    from neurocontrast.transforms.natural.settings import ImageAugmentSettings
-    from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import (
         CheckVariesd,
         ScaleByBrainPercentilesd,
@@ -50,8 +48,6 @@ _PLACES = {
     "grids": ["CheckFieldOfViewd", "ResampleByAread"],
     "compose": ["brain_transforms", "brain_views", "load_volume"],
     "loading": ["LoadScand"],
-    "natural.settings": ["ImageAugmentSettings"],
-    "natural.views": ["RandImageViewd"],
     "normalising": ["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
     "preprocessing": ["Preprocessing"],
     "rand_intensity": [

@@ -14,6 +14,7 @@ from neurocontrast.cli import command as module
 from neurocontrast.cli import run
 from neurocontrast.cli.command import Result, show_result
 from neurocontrast.cli.evaluation_commands import comparison_result, evaluation_result
+from neurocontrast.commands.report import ComparisonResult
 
 WAY = ["simulate", "check", "pretrain", "embed", "evaluate", "report"]
 
@@ -93,15 +94,15 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
     assert found.facts["n_warnings"] == len(summary["warnings"])
     low, high = summary["metrics"]["auc"]["interval"]
     assert f"[{low:.3g}, {high:.3g}]" in found.table.to_string()
-    table = comparison_result(study.folder / "BOTH").table
+    table = comparison_result(ComparisonResult(study.folder / "BOTH")).table
     assert list(table.columns) == ["metric", "model", "difference [95% interval]", "p (Holm)"]
     assert table.iloc[0, 2] == "0"
 
 
 def test_the_smallest_p_value_is_no_zero_for_programs(tmp_path):
     (tmp_path / "comparison.json").write_text(
-        '{"confidence_level": 0.95, "target": "age", "reference": "a", "kind": "continuous", '
-        '"splits": "stratified", "models": []}'
+        '{"confidence_level": 0.95, "target": "age", "kind": "continuous", "splits": "stratified", '
+        '"reference": "a", "models": []}'
     )
     rows = [
         "metric\tmodel\tdifference\tlow\thigh\tp_adjusted",
@@ -109,7 +110,7 @@ def test_the_smallest_p_value_is_no_zero_for_programs(tmp_path):
         "mae\tb\t-1.5\t-2\t-1\t3e-14",
     ]
     (tmp_path / "differences.tsv").write_text("\n".join(rows))
-    found = comparison_result(tmp_path)
+    found = comparison_result(ComparisonResult(tmp_path))
     assert [each["p_adjusted"] for each in json.loads(json.dumps(found.facts["differences"]))] == [
         None,
         3e-14,

@@ -9,10 +9,11 @@ from small_run import changed_run, metrics, read_json
 
 import neurocontrast
 from neurocontrast.config import load_config
-from neurocontrast.data import ImageDataset, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError
+from neurocontrast.natural import ImageDataset
 
 SIZES = {"n_train": 40, "n_validation": 10, "n_test": 10}
 TINY = (

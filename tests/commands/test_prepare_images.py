@@ -7,8 +7,9 @@ from small_run import read_json
 
 from neurocontrast import prepare_images
 from neurocontrast.cli import run
-from neurocontrast.data import ImageDataset, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import DataError
+from neurocontrast.natural import ImageDataset
 from neurocontrast.seeds import derive_generator
 
 

@@ -24,7 +24,7 @@ from neurocontrast.data.cohort import inspect_cohort
 from neurocontrast.data.indexing import index_scans
 from neurocontrast.data.listing import read_parquet
 from neurocontrast.data.measures.tables import read_tables
-from neurocontrast.data.phenotype import read_phenotype
+from neurocontrast.data.phenotype import PhenotypeFile, read_phenotype
 from neurocontrast.data.problems import Problems
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
 from neurocontrast.documents.encoder import EncoderDescription
@@ -80,7 +80,7 @@ def cohort(path):
 
 def phenotype(path):
     problems = Problems(path.name)
-    read_phenotype(path, problems, source=path.name)
+    read_phenotype(PhenotypeFile(path, path.name), problems)
     problems.raise_if_any()
 
 

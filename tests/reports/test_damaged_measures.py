@@ -9,7 +9,7 @@ import pytest
 import neurocontrast as nc
 from neurocontrast import index
 from neurocontrast.data.measures import read_measures, read_tables
-from neurocontrast.data.measures.finding import Choice
+from neurocontrast.data.measures.choosing import Choice
 from neurocontrast.data.measures.tables import read_chosen
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import DataError, NeurocontrastWarning

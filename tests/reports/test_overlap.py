@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 import neurocontrast as nc
-from neurocontrast.data import ImageDataset, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.measures.contents import contents_of_measures
 from neurocontrast.embedding import ScanEmbedder, read_embeddings, write_embeddings
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import DataError, LeakageError, NeurocontrastWarning
 from neurocontrast.files import digest_of, write_json
+from neurocontrast.natural import ImageDataset
 from neurocontrast.provenance import KnownPeople, subject_digest, subject_label
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.folder import read_folder
@@ -440,7 +441,7 @@ class TestScans:
         cache = VolumeCache(tmp_path / "cache", how)
         cache.prepare([scan], n_workers=0)
         with monkeypatch.context() as patched:
-            patched.setattr("neurocontrast.data.cache.content_of_scan", refuse)
+            patched.setattr("neurocontrast.data.entries.content_of_scan", refuse)
             assert cache.contents([scan, scan], n_workers=0) == [content_of_scan(scan)] * 2
 
     def test_an_entry_of_an_earlier_version_receives_its_digest_once(
@@ -453,7 +454,7 @@ class TestScans:
             cache.prepare([scan], n_workers=0)
         volume = cache.read(scan)
         assert cache.contents([scan], n_workers=0) == [content_of_scan(scan)]
-        monkeypatch.setattr("neurocontrast.data.cache.content_of_scan", refuse)
+        monkeypatch.setattr("neurocontrast.data.entries.content_of_scan", refuse)
         assert cache.contents([scan], n_workers=0) == [content_of_scan(scan)]
         assert np.array_equal(cache.read(scan), volume)
 

@@ -144,18 +144,18 @@ def test_labelled_people_move_their_site_and_test_nothing(weights, people, tmp_p
     assert table["calibrated_on"].sum() == 10
     assert set(table.loc[table["calibrated_on"], "participant_id"]) == set(labels["participant_id"])
     moved = table["predicted_age"] - plain["predicted_age"]
-    shift = found.about["calibration"]["age"]["north"]["shift"]
+    shift = found.record.calibration["age"]["north"].shift
     of_labelled = plain.set_index("participant_id")["predicted_age"].loc[labels["participant_id"]]
     errors = labels["age"].to_numpy() - of_labelled.to_numpy()
     assert shift == pytest.approx(errors.mean())
     np.testing.assert_allclose(moved, np.where(table["site"] == "north", shift, 0), atol=1e-9)
     assert (table["predicted_age_zero_shot"] == plain["predicted_age"]).all()
-    assert found.about["calibration"]["sex"]["north"]["n_subjects"] == 10
+    assert found.record.calibration["sex"]["north"].n_subjects == 10
     is_test = ~table["calibrated_on"]
     errors = (table["predicted_age"] - table["age"]).abs()[is_test]
-    assert found.about["error_of_age"]["n_people"] == table["age"][is_test].notna().sum()
-    assert found.about["error_of_age"]["mean_absolute"] == pytest.approx(errors.mean())
-    assert any("age at 'south' is not calibrated" in text for text in found.about["warnings"])
+    assert found.record.error_of_age.n_people == table["age"][is_test].notna().sum()
+    assert found.record.error_of_age.mean_absolute == pytest.approx(errors.mean())
+    assert any("age at 'south' is not calibrated" in text for text in found.record.warnings)
     assert "age, site north: moved by" in found.summary()
 
 
@@ -181,7 +181,9 @@ def test_the_error_to_expect_is_said_where_it_was_measured(weights, people, tmp_
         said = predicted(weights, people).summary()
         assert "in years of about 6.5 without labelled people (measured at 3 sites" in said
         path.write_text(json.dumps(content | {"by_n_people": []}))
-        with pytest.raises(nc.exceptions.CheckpointError, match="'by_n_people' missing or damaged"):
+        with pytest.raises(
+            nc.exceptions.CheckpointError, match="'by_n_people' must hold one error or more"
+        ):
             predicted(weights, people)
     finally:
         path.unlink()

@@ -5,7 +5,7 @@ import pytest
 
 from neurocontrast import index
 from neurocontrast.data import read_cohort
-from neurocontrast.data.indexing import index_scans
+from neurocontrast.data.indexing import IndexSettings, index_scans
 from neurocontrast.data.measures import read_measures
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import DataError
@@ -54,7 +54,7 @@ class TestSubjectsAreTakenOver:
         path = write_measures(tmp_path / "visits" / "measures.tsv", VISITS)
         table = pd.read_csv(path, sep="\t")
         table.assign(subject_id=[1, 1, 2, 2]).to_csv(path, sep="\t", index=False)
-        found = index_scans(path.parent, keep=["subject_id"])
+        found = index_scans(path.parent, IndexSettings(keep=["subject_id"]))
         assert subjects_of(found.table) == dict(zip(VISITS, "1122", strict=True))
         assert not any("subject_id:" in note for note in found.measures.notes)
 
@@ -99,7 +99,7 @@ class TestSubjectsAreTakenOver:
     def test_without_the_column_the_participant_is_the_subject(self, tmp_path):
         write_measures(tmp_path / "visits" / "measures.tsv", VISITS)
         people = write_people(tmp_path / "people.tsv", None)
-        found = index_scans(tmp_path / "visits", phenotypes=[people])
+        found = index_scans(tmp_path / "visits", IndexSettings(phenotypes=[people]))
         assert found.table["subject_id"].tolist() == ["1a", "1b", "2a", "2b"]
 
 
@@ -109,7 +109,7 @@ class TestContradictionsAreRefused:
         phenotypes = [write_people(tmp_path / "people.tsv", subjects)]
         phenotypes += [write_people(tmp_path / f"{name}.tsv", each) for name, each in more.items()]
         with pytest.raises(DataError) as caught:
-            index_scans(tmp_path / "visits", phenotypes=phenotypes)
+            index_scans(tmp_path / "visits", IndexSettings(phenotypes=phenotypes))
         return str(caught.value)
 
     def test_two_tables_that_disagree(self, tmp_path):
@@ -163,7 +163,9 @@ class TestOneSpellingOfASubject:
         write_measures(tmp_path / "m" / "measures.tsv", ["sub-Jose\u0301", "sub-2"])
         people = pd.DataFrame({"participant_id": ["Jos\u00e9", "2"], "age": [30, 40]})
         people.to_csv(tmp_path / "people.tsv", sep="\t", index=False)
-        found = index_scans(tmp_path / "m", phenotypes=[tmp_path / "people.tsv"]).table
+        found = index_scans(
+            tmp_path / "m", IndexSettings(phenotypes=[tmp_path / "people.tsv"])
+        ).table
         assert dict(zip(found["subject_id"], found["age"], strict=True)) == {
             "2": "40",
             "Jos\u00e9": "30",

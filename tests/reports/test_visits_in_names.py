@@ -7,7 +7,7 @@ import pytest
 from neurocontrast import evaluate, index
 from neurocontrast.data import read_cohort
 from neurocontrast.data.identifiers import visits_of_people
-from neurocontrast.evaluation.plan.notices import check_duplicates
+from neurocontrast.evaluation.plan.leakage import check_duplicates
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import DataError, LeakageError
 from tests.reports.people import write_measures, write_people

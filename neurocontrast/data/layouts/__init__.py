@@ -1,8 +1,8 @@
-"""Layouts of scans on a disk: BIDS, programs that preprocess, public sets; a function and a line of `LAYOUTS` each."""
+"""Layouts of scans on a disk, a function each: BIDS, programs that preprocess, public sets."""
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from neurocontrast.data.layouts.longitudinal import (
     scan_of_stream,
@@ -17,40 +17,57 @@ __all__ = ["LAYOUTS", "derived_among_raw"]
 _BIDS = r"(?:(?!derivatives/|sourcedata/|code/|phenotype/)([^/]+)/)?sub-[^/]+(?:/ses-[^/]+)?/anat"
 _RAW_T1W = r"sub-.+_T1w(?i:\.nii(?:\.gz)?)"
 _DERIVED = {"desc", "space"}
-"""Parts of a name by which BIDS marks an image that a program made of a raw one."""
+"""Entities by which BIDS marks an image that a program made of a raw one."""
 _PREPROCESSED = "_desc-preproc_T1w.nii"
+_OF_FMRIPREP = {
+    "mask_path": "desc-brain_mask",
+    "gm": "label-GM_probseg",
+    "wm": "label-WM_probseg",
+    "csf": "label-CSF_probseg",
+}
+"""Ends of the names of fMRIPrep's further images of a scan."""
 _CAPS = r"(?:.*/)?sub-[^/]+/ses-[^/]+"
 _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
-    """Give the T1-weighted images of a BIDS data set, or of several side by side, without those of derivatives."""
-    described = {
-        folder: [each for each in names if each.endswith("T1w.json")]
-        for folder, names in tree.folders.items()
-    }
-    for path, placed, _ in tree.matching(_BIDS, _RAW_T1W):
-        folder, _, name = path.rpartition("/")
-        subject, session, entities = identity_of(name)
+    """Yield the raw T1-weighted images of a BIDS data set, or of several side by side."""
+    described = {}
+    for folder, names in tree.folders.items():
+        described[folder] = [name for name in names if name.endswith("T1w.json")]
+    for path, folder_match, _ in tree.matching(_BIDS, _RAW_T1W):
+        subject, session, entities = identity_of(path.rpartition("/")[2])
         if _DERIVED & set(entities):
             continue
-        dataset = placed[1] or ""
-        parts = {*re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_")}
-        # A JSON file holds for all images below it whose names have all parts of its own (BIDS:
-        # inheritance).
-        sidecars = [
-            joined_path(place, each)
-            for place in itertools.accumulate(
-                [dataset, *folder.removeprefix(f"{dataset}/").split("/")], joined_path
-            )
-            for each in sorted(described.get(place, ()), key=lambda name: name.count("_"))
-            if parts.issuperset(each.removesuffix(".json").split("_"))
-        ]
+        dataset = folder_match[1] or ""
+        sidecars = _sidecars_of(path, dataset, described)
         yield FoundScan(subject, path, session, dataset, entities, sidecars=tuple(sidecars))
 
 
+def _sidecars_of(path: str, dataset: str, described: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the JSON files that describe an image, the most general first.
+
+    A JSON file holds for all images below its folder whose names have all words of its own name
+    (the inheritance principle of BIDS). `described` has the names of JSON files by folder.
+    """
+    folder, _, name = path.rpartition("/")
+    words = set(re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_"))
+    steps = [dataset, *folder.removeprefix(f"{dataset}/").split("/")]
+    sidecars = []
+    for above in itertools.accumulate(steps, joined_path):
+        for file in sorted(described.get(above, ()), key=_n_words):
+            if words.issuperset(file.removesuffix(".json").split("_")):
+                sidecars.append(joined_path(above, file))
+    return sidecars
+
+
+def _n_words(name: str) -> int:
+    """Count the words of a file name but the first."""
+    return name.count("_")
+
+
 def derived_among_raw(tree: Tree) -> list[str]:
-    """Return the images that lie where `bids` looks, and whose names say that they are not raw."""
+    """Return images in BIDS' folders of raw images whose names say that they are not raw."""
     paths = []
     for path, _, _ in tree.matching(_BIDS, _RAW_T1W):
         _, _, entities = identity_of(path.rpartition("/")[2])
@@ -60,7 +77,10 @@ def derived_among_raw(tree: Tree) -> list[str]:
 
 
 def fmriprep(tree: Tree) -> Iterator[FoundScan]:
-    """Give the whole heads of fMRIPrep or sMRIPrep, ``…_desc-preproc_T1w.nii.gz``, with brain mask and tissue maps."""
+    """Yield the whole heads of fMRIPrep or sMRIPrep, with their brain mask and tissue maps.
+
+    Heads are ``…_desc-preproc_T1w.nii.gz``, in the native space or in that of a template.
+    """
     for path, _, _ in tree.matching(
         r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_PREPROCESSED}(?:\.gz)?"
     ):
@@ -71,13 +91,9 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
         if "cohort" in entities:
             space = f"{space}:cohort-{entities['cohort']}"
         prefix = path.rpartition(_PREPROCESSED)[0]
-        endings = {"mask_path": "desc-brain_mask"} | {
-            key: f"label-{key.upper()}_probseg" for key in ("gm", "wm", "csf")
-        }
-        beside = {
-            key: tree.first(f"{prefix}_{end}.nii.gz", f"{prefix}_{end}.nii")
-            for key, end in endings.items()
-        }
+        maps = {}
+        for key, end in _OF_FMRIPREP.items():
+            maps[key] = tree.first(f"{prefix}_{end}.nii.gz", f"{prefix}_{end}.nii")
         yield FoundScan(
             subject,
             path,
@@ -85,30 +101,33 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
             entities=entities,
             space=space,
             stage="preprocessed",
-            maps=beside,
+            maps=maps,
         )
 
 
 def caps(tree: Tree) -> Iterator[FoundScan]:
-    """Give the affinely registered images of Clinica (``t1_linear``), or else its modulated grey-matter maps."""
-    is_there = False
-    for path, _, _ in tree.matching(rf"{_CAPS}/t1_linear", r"sub-.+_space-.+_T1w\.nii(?:\.gz)?"):
-        is_there = True
+    """Yield Clinica's affinely registered images (``t1_linear``), or its modulated grey matter."""
+    registered = list(tree.matching(rf"{_CAPS}/t1_linear", r"sub-.+_space-.+_T1w\.nii(?:\.gz)?"))
+    for path, _, _ in registered:
         subject, session, entities = identity_of(path.rpartition("/")[2])
         entities.setdefault("desc", "none")
         yield FoundScan(
             subject, path, session, entities=entities, space=entities["space"], stage="preprocessed"
         )
+    if not registered:
+        yield from _tissues_of_caps(tree)
+
+
+def _tissues_of_caps(tree: Tree) -> Iterator[FoundScan]:
+    """Yield the modulated grey-matter maps of Clinica, with the maps of other tissues."""
+    folder = rf"{_CAPS}/t1/spm/segmentation/normalized_space"
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
-    for path, _, _ in (
-        () if is_there else tree.matching(rf"{_CAPS}/t1/spm/segmentation/normalized_space", name)
-    ):
+    for path, _, _ in tree.matching(folder, name):
         subject, session, entities = identity_of(path.rpartition("/")[2])
         del entities["segm"]
-        maps = {
-            key: tree.first(path.replace("graymatter", tissue))
-            for key, tissue in _CLINICA_TISSUES.items()
-        }
+        maps = {}
+        for key, tissue in _CLINICA_TISSUES.items():
+            maps[key] = tree.first(path.replace("graymatter", tissue))
         yield FoundScan(
             subject,
             path,
@@ -120,19 +139,21 @@ def caps(tree: Tree) -> Iterator[FoundScan]:
         )
 
 
-_OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3", "head": "wm"}
+_OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3"}
+"""Beginnings of the names of CAT12's tissue maps."""
 _IN_REPORT = {"tiv": r"<vol_TIV>\s*\[?([0-9]+\.?[0-9]*)", "iqr": r"<IQR>\s*\[?([0-9]+\.?[0-9]*)"}
+"""Head size in mL and grade of the image in CAT12's report."""
 _OF_FREESURFER = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "preprocessed"}
 _TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9]+\.?[0-9]*),\s*mm\^3")
 _HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]{1,9}),\s*unitless")
 
 
 def cat12(tree: Tree) -> Iterator[FoundScan]:
-    """Give the modulated grey-matter maps ``mwp1*`` of CAT12, with the other files of the same scan.
+    """Yield the modulated grey-matter maps ``mwp1*`` of CAT12, with the scan's other files.
 
-    These are white matter ``mwp2*``, fluid ``mwp3*``, the normalised head ``wm*``, which is the
-    image where it is there, and the report's XML, whose IQR is CAT12's grade of the image (lower is
-    better).
+    Other files are white matter ``mwp2*``, fluid ``mwp3*``, the normalised head ``wm*``, which is
+    the scan's image if it exists, and the report's XML, whose IQR is CAT12's grade of the image
+    (lower is better).
     """
     for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
         folder = path.rpartition("/")[0]
@@ -142,34 +163,40 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
         stream = stream_of(stem)
         if stream != "cross":
             entities["stream"] = stream
-        found = {
-            key: tree.first(joined_path(folder, f"{prefix}{stem}{end}"))
-            for key, prefix in _OF_CAT12.items()
-        }
-        head = found.pop("head")
-        above = folder.rpartition("/")[0]
-        text = _text(
-            tree,
-            *(
-                joined_path(each, f"cat_{stem}.xml")
-                for each in (joined_path(above, "report"), folder)
-            ),
-        )
-        matches = {key: re.search(pattern, text) for key, pattern in _IN_REPORT.items()}
+        maps = {}
+        for key, prefix in _OF_CAT12.items():
+            maps[key] = tree.first(joined_path(folder, f"{prefix}{stem}{end}"))
+        head = tree.first(joined_path(folder, f"wm{stem}{end}"))
+        stage = "tissue"
+        if head:
+            stage = "preprocessed"
         yield FoundScan(
             subject,
             head or path,
             session,
             entities=entities,
             space="MNI152NLin2009cAsym",
-            stage="preprocessed" if head else "tissue",
-            facts={key: match[1] for key, match in matches.items() if match},
-            maps=found,
+            stage=stage,
+            facts=_facts_of_cat12(tree, folder, stem),
+            maps=maps,
         )
 
 
+def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
+    """Return head size in mL and grade of an image, from the report of CAT12."""
+    name = f"cat_{stem}.xml"
+    reports = joined_path(folder.rpartition("/")[0], "report")
+    report = _text(tree, joined_path(reports, name), joined_path(folder, name))
+    facts = {}
+    for key, pattern in _IN_REPORT.items():
+        match = re.search(pattern, report)
+        if match is not None:
+            facts[key] = match[1]
+    return facts
+
+
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
-    """Give an image for each subject of a SUBJECTS_DIR: the stripped brain, else the whole head.
+    """Yield an image of each subject of a SUBJECTS_DIR: the stripped brain, or the whole head.
 
     ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
     with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.
@@ -195,7 +222,7 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_freesurfer(text: str) -> dict[str, str]:
-    """Return head size and Euler number as ``aseg.stats`` has them."""
+    """Return head size in mL and Euler number, from ``aseg.stats``."""
     facts = {}
     volume = _TIV.search(text)
     if volume:
@@ -208,9 +235,11 @@ def _facts_of_freesurfer(text: str) -> dict[str, str]:
 
 
 def _text(tree: Tree, *paths: str) -> str:
-    """Return the text of the first of some files that is there, or ""."""
-    found = tree.first(*paths)
-    return read_bytes(tree.root / found).decode("utf-8", errors="replace") if found else ""
+    """Return the text of the first file that exists, or ""."""
+    path = tree.first(*paths)
+    if not path:
+        return ""
+    return read_bytes(tree.root / path).decode("utf-8", errors="replace")
 
 
 _ANYWHERE = r"(?:.*/)?[^/]*"
@@ -222,7 +251,7 @@ _HOSPITALS = {
 
 
 def ixi(tree: Tree) -> Iterator[FoundScan]:
-    """Give the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``; the site is in the name of the file."""
+    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, with the named site."""
     for path, _, named in tree.matching(
         _ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"
     ):
@@ -230,28 +259,35 @@ def ixi(tree: Tree) -> Iterator[FoundScan]:
 
 
 def brainprep(tree: Tree) -> Iterator[FoundScan]:
-    """Give ``…_desc-6apply_T1w.nii.gz``: stripped, corrected for bias, and affinely registered to MNI152."""
+    """Yield brainprep's quasi-raw images ``…_desc-6apply_T1w.nii.gz``.
+
+    They are stripped, corrected for bias, and affinely registered to MNI152.
+    """
     for path, _, named in tree.matching(_ANYWHERE, r"(.+)_desc-6apply_T1w\.nii(?:\.gz)?"):
         subject, session, entities = identity_of(named[1])
         yield FoundScan(subject, path, session, entities=entities, space="MNI152", stage="stripped")
 
 
 def openbhb(tree: Tree) -> Iterator[FoundScan]:
-    """Give OpenBHB's arrays of grey matter (1.5 mm) and its quasi-raw arrays (1 mm).
+    """Yield OpenBHB's arrays of grey matter (1.5 mm) and its quasi-raw arrays (1 mm).
 
     They are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
     digits.
     """
     name = r"sub-([0-9]+)_preproc-(cat12vbm|quasiraw)(?:_desc-gm)?_T1w\.npy"
     for path, _, named in tree.matching(_ANYWHERE, name):
-        tissue = named[2] == "cat12vbm"
+        stage = "stripped"
+        maps = {}
+        if named[2] == "cat12vbm":
+            stage = "tissue"
+            maps = {"gm": path}
         yield FoundScan(
             named[1],
             path,
             entities={"preproc": named[2]},
-            maps={"gm": path} if tissue else {},
+            maps=maps,
             space="MNI152NLin2009aSym",
-            stage="tissue" if tissue else "stripped",
+            stage=stage,
         )
 
 
@@ -265,4 +301,4 @@ LAYOUTS: dict[str, Callable[[Tree], Iterable[FoundScan]]] = {
     "brainprep": brainprep,
     "ixi": ixi,
 }
-"""Name of a layout → function that gives its scans in a tree of files."""
+"""Layouts by name: functions that yield the scans of a tree of files."""

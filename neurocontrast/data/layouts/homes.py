@@ -12,12 +12,13 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 _BELOW_SUBJECTS = ("mri", "anat", "label", "report", "stats", "surf")
 _N_SHOWN = 3
+"""Number of names that a message shows."""
 Kind = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Member:
-    """Subject of a scan or of a row, in the folder that holds the folders of subjects."""
+    """Subject of a scan or of a row, with the folder above the folders of subjects."""
 
     subject: str
     home: str
@@ -27,14 +28,14 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Positions of the members that are taken, and the data set in front of the name of each."""
+    """Positions of the chosen members, and the data set in front of each name."""
 
     rows: list[int]
     datasets: list[str]
 
 
 def home_of(path: str, subject: str) -> str:
-    """Return the folder of a subject's folder: ``siteA`` of ``siteA/sub-01/anat/T1w.nii``."""
+    """Return the folder above a subject's folder: ``siteA`` of ``siteA/sub-01/anat/T1w.nii``."""
     folders = path.split("/")[:-1]
     for depth, folder in enumerate(folders):
         if folder == subject or identity_of(scan_of_stream(folder))[0] == subject:
@@ -45,9 +46,11 @@ def home_of(path: str, subject: str) -> str:
 
 
 def names_of_homes(homes: Collection[str]) -> dict[str, str]:
-    """Return a short name for each folder: its first part below those that all folders share."""
+    """Return a short name for each folder: the first folder below the path that all share."""
     ordered = sorted(homes)
-    shared = os.path.commonpath(ordered) if ordered and all(ordered) else ""
+    shared = ""
+    if ordered and all(ordered):
+        shared = os.path.commonpath(ordered)
     below = dict.fromkeys(ordered, "")
     for home in ordered:
         below[home] = home.removeprefix(shared).strip("/")

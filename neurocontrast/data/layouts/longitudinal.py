@@ -23,7 +23,7 @@ _REALIGNED_BY_CAT12 = "rsub-"
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Stream that is taken, positions of its subjects, and a note on the other streams."""
+    """Chosen stream, positions of its subjects, and a note on the other streams."""
 
     stream: str
     rows: list[int]
@@ -31,9 +31,10 @@ class StreamChoice:
 
 
 def stream_of(name: str, *, is_template: bool = False) -> str:
-    """Return the stream of a subject by its name, such as ``A.long.B``, or as a known template.
+    """Return the stream of a subject, by its name or because it is a template.
 
-    CAT12 puts ``avg_`` before the names of averages, and ``r`` before those of realigned scans.
+    ``A.long.B`` is a longitudinal copy. CAT12 puts ``avg_`` before the names of averages, and
+    ``r`` before those of realigned scans.
     """
     if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
         return "long"
@@ -43,7 +44,7 @@ def stream_of(name: str, *, is_template: bool = False) -> str:
 
 
 def streams_of(subjects: Sequence[str]) -> list[str]:
-    """Return the stream of each row of a table: where there is ``A.long.B``, B is a template."""
+    """Return the stream of each row of a table; B is a template if ``A.long.B`` is in the table."""
     averages = set()
     for name in subjects:
         averages.add(name.partition(MARK)[2])
@@ -54,11 +55,13 @@ def streams_of(subjects: Sequence[str]) -> list[str]:
 def scan_of_stream(name: str) -> str:
     """Return the name of the scan of a longitudinal copy or an average."""
     name = name.partition(MARK)[0].removeprefix(_AVERAGE_OF_CAT12)
-    return name[1:] if name.startswith(_REALIGNED_BY_CAT12) else name
+    if name.startswith(_REALIGNED_BY_CAT12):
+        return name[1:]
+    return name
 
 
 def templates_below(tree: Tree) -> set[str]:
-    """Return the folders of templates of FreeSurfer's longitudinal stream, by any name."""
+    """Return the folders of templates of FreeSurfer's longitudinal stream, whatever their names."""
     folders = set()
     for folder, names in tree.folders.items():
         if _TIME_POINTS in names:
@@ -71,7 +74,7 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose one stream: that of `stream`, else scans as they were taken, else copies."""
+    """Choose one stream: the one that is asked for, or scans as they were taken, or copies."""
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
     rows: dict[str, list[int]] = defaultdict(list)
@@ -79,7 +82,11 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
     for row, (subject, name) in enumerate(zip(subjects, streams, strict=True)):
         rows[name].append(row)
         members[name].add(subject)
-    taken = stream or ("long" if rows["long"] and not rows["cross"] else "cross")
+    taken = stream
+    if not stream:
+        taken = "cross"
+        if rows["long"] and not rows["cross"]:
+            taken = "long"
     counts = []
     for name, meaning in STREAMS.items():
         if members[name] and name != taken:
@@ -98,13 +105,16 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
 def scans_of_stream(
     scans: Iterable[FoundScan], stream: str
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
-    """Return the scans of one stream, scans of the other streams, and a note on the latter."""
+    """Return the scans of one stream, scans of other streams, and a note on the latter."""
     listed = list(scans)
     names = []
     streams = []
     for scan in listed:
         folder, _, file = scan.path.rpartition("/")
-        names.append(folder.split("/")[-2] if file.endswith(".mgz") else file)
+        name = file
+        if file.endswith(".mgz"):
+            name = folder.split("/")[-2]
+        names.append(name)
         streams.append(scan.entities.get("stream", "cross"))
     choice = choose_stream(names, streams, stream)
     chosen = []

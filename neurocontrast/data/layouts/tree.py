@@ -1,4 +1,4 @@
-"""What layouts share: the files below a folder, read once, a scan as they find it, and entities in names of BIDS."""
+"""Trees of files that layouts read: paths, entities in names of BIDS, and scans."""
 
 import os
 import re
@@ -15,50 +15,66 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder with the names of all files below it."""
+    """Folder with the names of all files below it."""
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
-    """Sorted file names by folder, which is relative to the root with "/"; the root itself is ""."""
+    """Sorted file names by folder; folders are relative to the root with "/", the root is ""."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Paths that are no files, such as pipes and devices, and the reason of each."""
+    """Paths that are no files, such as pipes and devices, with the reason of each."""
 
     def matching(
         self, folder: str, name: str
     ) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
-        """Give the path of every file whose folder and whose name match two regular expressions, with the matches."""
-        of_folder = re.compile(folder)
-        of_name = re.compile(name)
-        for each in sorted(self.folders):
-            if found := of_folder.fullmatch(each):
-                for file in self.folders[each]:
-                    if named := of_name.fullmatch(file):
-                        yield joined_path(each, file), found, named
+        """Yield files whose folder and name match regular expressions, with both matches.
+
+        Parameters
+        ----------
+        folder : str
+            Regular expression of a whole folder, relative to the root.
+        name : str
+            Regular expression of a whole file name.
+        """
+        folder_pattern = re.compile(folder)
+        name_pattern = re.compile(name)
+        for path in sorted(self.folders):
+            folder_match = folder_pattern.fullmatch(path)
+            if folder_match is None:
+                continue
+            for file in self.folders[path]:
+                name_match = name_pattern.fullmatch(file)
+                if name_match is not None:
+                    yield joined_path(path, file), folder_match, name_match
 
     def has(self, path: str) -> bool:
-        """Tell whether there is a file of this path, relative to the root."""
+        """Tell whether a path, relative to the root, is a file of the tree."""
         folder, _, name = path.rpartition("/")
         return name in self.folders.get(folder, ())
 
     def first(self, *paths: str) -> str:
-        """Return the first of some paths that is there, or ""."""
-        return next((path for path in paths if self.has(path)), "")
+        """Return the first of some paths that is a file of the tree, or ""."""
+        return next(filter(self.has, paths), "")
 
 
 def joined_path(folder: str, name: str) -> str:
     """Return the path of a file of a folder of the tree."""
-    return f"{folder}/{name}" if folder else name
+    if not folder:
+        return name
+    return f"{folder}/{name}"
 
 
 def read_tree(root: Path) -> Tree:
-    """List all files below a folder, without those of hidden folders such as ``.git``; links in circles are refused."""
+    """List all files below a folder, but not in hidden folders such as ``.git``.
+
+    Links that lead back to a folder above them are refused.
+    """
     tree = Tree(root)
     circles = []
     waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
     while waiting:
         folder, above = waiting.pop()
-        found = (root / folder).stat()
-        this = (found.st_dev, found.st_ino)
+        status = (root / folder).stat()
+        this = (status.st_dev, status.st_ino)
         if this in above:
             circles.append(folder)
             continue
@@ -72,10 +88,10 @@ def read_tree(root: Path) -> Tree:
                 if is_link or entry.is_dir(follow_symlinks=False):
                     waiting.append((path, (*above, this)))
                     continue
-                problem = (
-                    "" if entry.is_file(follow_symlinks=False) else problem_of_place(entry.path)
-                )
-                # A broken link is what git-annex leaves for content that is elsewhere.
+                problem = ""
+                if not entry.is_file(follow_symlinks=False):
+                    problem = problem_of_place(entry.path)
+                # git-annex leaves a broken link for content that is on another disk.
                 if not problem or is_broken_link(entry.path):
                     names.append(entry.name)
                 else:
@@ -106,34 +122,46 @@ def links_to_others(root: Path, paths: Iterable[str]) -> set[str]:
 
 def problem_of_path(path: str) -> str:
     """Return why a table of text cannot hold a path, or ""."""
-    if not path.isprintable() and (bad := next((each for each in path if each in "\t\n\r\0"), "")):
-        return f"its path holds {_IN_TABLES[bad]}, which no table can hold; rename it"
+    if not path.isprintable():
+        for character in path:
+            if character in _IN_TABLES:
+                name = _IN_TABLES[character]
+                return f"its path holds {name}, which no table can hold; rename it"
     try:
         path.encode()
     except UnicodeEncodeError:
         return "its path holds bytes that are not UTF-8, which no table can hold; rename it"
     quoted = len(path) > 1 and path[0] == path[-1] == '"'
-    return (
-        "its path begins or ends with a space or quotes; rename it"
-        if quoted or path != path.strip()
-        else ""
-    )
+    if quoted or path != path.strip():
+        return "its path begins or ends with a space or quotes; rename it"
+    return ""
 
 
 def problem_of_names(path: str) -> str:
-    """Return why the names of a file of BIDS and its folders are not of one person and session, or ""."""
+    """Return why a BIDS file and its folders are not of one person and session, or ""."""
     *folders, name = path.split("/")
+    if not name.startswith("sub-"):
+        return ""
     subject, session, _ = identity_of(name)
-    for key, label in (("sub-", subject), ("ses-", session)) if name.startswith("sub-") else ():
-        folder = next((each for each in reversed(folders) if each.startswith(key)), key + label)
+    labels = {"sub-": subject, "ses-": session}
+    for key, label in labels.items():
+        folder = key + label
+        for above in reversed(folders):
+            if above.startswith(key):
+                folder = above
+                break
         if label and folder not in (key + label, f"sub-{subject}_ses-{session}"):
-            return f"is in folder '{folder}', and its name is of {key}{label} (labels hold no '_' or '.'); rename one"
+            return (
+                f"is in folder '{folder}', and its name is of {key}{label} (labels hold no '_' or "
+                "'.'); rename one"
+            )
     return ""
 
 
 def problem_of_file(path: Path) -> str:
-    """Return why a file holds no image: empty, or a pointer of git-lfs or git-annex to content elsewhere; else ""."""
-    if problem := problem_of_content(path):
+    """Return why a file holds no image: empty, or content on another disk; "" for no reason."""
+    problem = problem_of_content(path)
+    if problem:
         return problem
     if path.stat().st_size == 0:
         return "is empty (0 bytes)"
@@ -145,40 +173,50 @@ _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")
 
 @dataclass(frozen=True)
 class FoundScan:
-    """A scan that a layout has found; all paths are relative to the root."""
+    """Scan that a layout has found; all paths are relative to the root."""
 
-    subject: str  # without "sub-"
+    subject: str
+    """Label of the subject, without ``sub-``."""
     path: str
-    session: str = ""  # without "ses-"
+    session: str = ""
+    """Label of the session, without ``ses-``."""
     dataset: str = ""
     """Folder of the data set, where the root holds several."""
     entities: Mapping[str, str] = field(default_factory=dict)
-    """What tells the images of one subject and session apart, for instance ``{"run": "1", "space": "MNI152Lin"}``."""
+    """Entities that tell images of a subject and session apart, such as ``{"run": "1"}``."""
     maps: Mapping[str, str] = field(default_factory=dict)
-    """Further images: ``mask_path``, the brain mask, and the maps ``gm``, ``wm`` and ``csf`` of tissues."""
-    space: str = "native"  # or the template that the image is aligned to
-    stage: str = "raw"  # or "preprocessed", "stripped", "tissue"
+    """Brain mask (``mask_path``) and tissue maps (``gm``, ``wm``, ``csf``)."""
+    space: str = "native"
+    """Template that the image is aligned to, or ``native``."""
+    stage: str = "raw"
+    """Stage of preprocessing: ``raw``, ``preprocessed``, ``stripped`` or ``tissue``."""
     sidecars: tuple[str, ...] = ()
     """JSON files with the scanner's settings, the most general first."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What files of the layout say of the scan: ``tiv`` (mL), ``iqr``, ``site``, and the like."""
+    """Facts in other files of the layout, such as ``tiv`` (mL), ``iqr`` and ``site``."""
 
     @property
     def person(self) -> str:
-        """The subject, with the data set in front where the root holds several."""
-        name = f"{self.dataset}_{self.subject}" if self.dataset else self.subject
+        """Label of the subject, with the data set in front where the root holds several."""
+        name = self.subject
+        if self.dataset:
+            name = f"{self.dataset}_{self.subject}"
         return composed(name)
 
     @property
     def name(self) -> str:
         """Subject and session as messages call them."""
-        return f"sub-{self.person}" + (f" ses-{self.session}" if self.session else "")
+        name = f"sub-{self.person}"
+        if self.session:
+            name += f" ses-{self.session}"
+        return name
 
 
 def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
-    """Return subject and session of a file name of BIDS, and its other entities; a name without "sub-" is the subject.
+    """Return the subject, the session and the other entities of a file name of BIDS.
 
-    ``sub-01_ses-2_run-1_T1w.nii.gz`` is of subject 01 in session 2, with ``{"run": "1"}``.
+    ``sub-01_ses-2_run-1_T1w.nii.gz`` is of subject ``01`` in session ``2``, with ``{"run": "1"}``.
+    A name without ``sub-`` is the subject.
     """
     entities = dict(_ENTITY.findall(name))
     subject = entities.pop("sub", name)

@@ -1,4 +1,4 @@
-"""Regional measures of brains: tables out of FreeSurfer, FastSurfer, CAT12 and the like, read as one."""
+"""Regional measures of brains, by FreeSurfer, FastSurfer, CAT12 and others, as one table."""
 
 from typing import TYPE_CHECKING
 

@@ -1,14 +1,19 @@
-"""CAT12's tables of regions, by their older and newer names, and its XML files of scans; mL become mm³."""
+"""Tables of regions and XML files of scans as CAT12 writes them; mL become mm³."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 from neurocontrast.data.measures.names import MM3_PER_ML
-from neurocontrast.data.measures.sheets import ScanRow, Sheet, by_identifier, sheets_of_scans
+from neurocontrast.data.measures.sheets import (
+    ScanRow,
+    SharedFacts,
+    Sheet,
+    by_identifier,
+    sheets_of_scans,
+)
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_text
 
@@ -26,29 +31,32 @@ _TABLES = (
     re.compile(rf"(?:.*_)?ROIs?_(.+?)_({_MEASURES_OF_CAT12})\.csv"),
     re.compile(rf"(?:.+_)?({_ATLASES_OF_CAT12})_({_MEASURES_OF_CAT12})\.csv"),
 )
-"""Names of CAT12's tables, with atlas and measure; the first that fits is taken."""
+"""Patterns of the names of CAT12's tables, with atlas and measure; the first that fits counts."""
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
+"""Columns of brainprep's tables of CAT12."""
 _OF_ONE = re.compile(r"sub-[A-Za-z0-9]+(?:_ses-[A-Za-z0-9]+)?(?=_)")
 """Beginning of the name of a table of one scan."""
-_N_NEEDED = 5
-CAT12: dict[str, Any] = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
+_N_BRAINPREP_COLUMNS = 5
+"""Number of such columns, at least, in a table of brainprep."""
+CAT12 = "CAT12"
+"""Software of CAT12's tables, whose volumes are in mL."""
 
 
 def atlas_of_cat12(path: Path, head: str) -> str | None:
-    """Return the atlas in the name of a table; "" for XML, which holds several."""
+    """Return the atlas of a table of CAT12; "" for XML of several atlases, None for other files."""
     if _XML.fullmatch(path.name):
         return ""
-    if named := _atlas_and_measure(path):
-        return named[0]
-    return (
-        "neuromorphometrics"
-        if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED
-        else None
-    )
+    names = _atlas_and_measure(path)
+    if names is not None:
+        return names[0]
+    first_line = head.partition("\n")[0]
+    if len(_BRAINPREP.findall(first_line)) >= _N_BRAINPREP_COLUMNS:
+        return "neuromorphometrics"
+    return None
 
 
 def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
-    """Return atlas and measure in the name of a table of CAT12, or None for another name."""
+    """Return atlas and measure by the name of a table of CAT12; None for other names."""
     for pattern in _TABLES:
         if named := pattern.fullmatch(path.name):
             return named[1], named[2].removeprefix("mean_")
@@ -56,23 +64,33 @@ def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
 
 
 def scan_of_cat12(path: Path) -> str:
-    """Return the scan of an XML file, or of a table with a name of BIDS; "" for another table."""
-    if named := _XML.fullmatch(path.name):
-        return named[1]
-    one = _OF_ONE.match(path.name)
-    return one[0] if one else ""
+    """Return the scan in the name of an XML file or of a BIDS table; "" for other names."""
+    xml = _XML.fullmatch(path.name)
+    if xml is not None:
+        return xml[1]
+    scan = _OF_ONE.match(path.name)
+    if scan is None:
+        return ""
+    return scan[0]
 
 
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
-    """Read CAT12's and brainprep's tables, and ``label/catROI_*.xml`` of scans as one table an atlas; mL become mm³."""
-    found = []
+    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml`` as a sheet for each atlas.
+
+    Volumes of sheets are in mL, and their `scale` takes them to mm³.
+    """
+    sheets = []
+    rows: list[ScanRow] = []
     for path in paths:
-        if path.suffix != ".xml":
-            atlas, measure = _atlas_and_measure(path) or ("neuromorphometrics", "")
-            found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **CAT12))
-    return found + sheets_of_scans(
-        row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path)
-    )
+        if path.suffix == ".xml":
+            rows += _rows_of_xml(path)
+            continue
+        atlas, measure = _atlas_and_measure(path) or ("neuromorphometrics", "")
+        sheet = by_identifier(path)
+        sheets.append(
+            replace(sheet, atlas=atlas, measure=measure, software=CAT12, scale=MM3_PER_ML)
+        )
+    return sheets + sheets_of_scans(rows)
 
 
 def _root_of_xml(path: Path) -> ElementTree.Element:
@@ -87,7 +105,7 @@ def _root_of_xml(path: Path) -> ElementTree.Element:
 
 
 def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
-    """Give the regions of a file, a row for each atlas and measure."""
+    """Yield a row of regions for each atlas and measure of an XML file."""
     root = _root_of_xml(path)
     seen: set[tuple[str, str]] = set()
     for atlas in root:
@@ -99,16 +117,15 @@ def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
             numbers = re.split(r"[;,\s]+", (values.text or "").strip(" \n\t[]"))
             if len(numbers) != len(names):
                 raise DataError(
-                    f"{path}: {atlas.tag} has {len(names)} names and {len(numbers)} values of {values.tag}."
+                    f"{path}: {atlas.tag} has {len(names)} names and {len(numbers)} values of "
+                    f"{values.tag}."
                 )
             cells = dict(zip(names, numbers, strict=True))
             if len(cells) < len(names):
                 raise DataError(f"{path}: {atlas.tag} names a region twice.")
-            yield ScanRow(
-                path,
-                scan_of_cat12(path),
-                cells,
-                {"measure": values.tag, "atlas": atlas.tag, **CAT12},
+            facts = SharedFacts(
+                measure=values.tag, atlas=atlas.tag, software=CAT12, scale=MM3_PER_ML
             )
+            yield ScanRow(path, scan_of_cat12(path), cells, facts)
     if not seen:
         raise DataError(f"{path}: there is no atlas with values; was it cut?")

@@ -1,4 +1,4 @@
-"""Digests of people's measures, by which a person is recognised under any name."""
+"""Digests of a scan's regional measures, by which a person is recognised under any name."""
 
 from collections.abc import Iterator
 
@@ -12,22 +12,29 @@ N_DIGITS = 4
 """Significant digits that are compared: FreeSurfer writes a thickness with four."""
 N_COARSE_DIGITS = 3
 """Significant digits of further digests, for tables that were rounded to two decimals."""
-_N_EXACT = 9  # significant digits; conversions of units change later ones
-_N_DIGESTS = 8  # of a row, at most
-_N_OF_DIGEST = 8  # measures, at least, where there are as many
+_N_EXACT = 9
+"""Significant digits that agree between units; conversions change later ones."""
+_N_DIGESTS = 8
+"""Number of exact digests of a row, at most."""
+_N_OF_DIGEST = 8
+"""Number of measures of an exact digest, at least, if the row has as many."""
 _N_COARSE_GROUPS = 6
+"""Number of coarse digests of a row, at most."""
 _N_OF_COARSE_DIGEST = 11
-_N_LEAST = 4  # measures of a digest that are not 0
+"""Number of measures of a coarse digest, at least."""
+_N_LEAST = 4
+"""Number of measures other than 0 without which a row has no digest."""
 _N_CHARACTERS = 16
+"""Length of a digest."""
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return the digests of each row of measures; "" for too few measures to tell people apart.
 
-    They are separated by spaces. Every digest is of some of the columns, so that a person is
-    recognised by any of them where single values were rounded otherwise, or are missing. Digests of
-    three digits are of neighbours in the alphabet, mostly of one kind: thicknesses recognise a
-    person whose volumes are missing or whole numbers.
+    Digests of a row are separated by spaces. Every digest is of some of the columns: a person is
+    recognised by any of them where single values were rounded to fewer digits, or are missing.
+    Digests of three digits are of neighbours in the alphabet, mostly of one kind: thicknesses
+    recognise a person whose volumes are missing or whole numbers.
 
     Parameters
     ----------
@@ -58,7 +65,7 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Yield the columns of each digest, and to how many digits their values are compared."""
+    """Yield the columns of each digest, with the number of digits that are compared."""
     n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
     for first in range(n_digests):
         yield names[first::n_digests], N_DIGITS
@@ -71,7 +78,7 @@ def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
 def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Round numbers to three digits as numpy and pandas do, halves after a multiplication to even.
 
-    C, Python's formats and R's round a half by its binary digits.
+    C, Python's formats and R round a half by its binary digits.
     """
     scale = _scale_of(values, N_COARSE_DIGITS)
     return np.rint(values * scale) / scale

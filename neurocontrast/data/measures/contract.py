@@ -1,15 +1,16 @@
-"""Standardisation of regional measures: fitted on the training people, and kept with the weights."""
+"""Standardisation of regional measures, fitted on the people of training and kept with a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.problems import Problems
@@ -21,23 +22,28 @@ if TYPE_CHECKING:
     from neurocontrast.data.measures.tables import MeasuresTable
 
 _VERSION = 1
-_SMALLEST = 1.0  # mm³: a volume of 0 has a logarithm too
+_SMALLEST = 1.0
+"""Volume in mm³ whose logarithm stands for smaller volumes, of which 0 has none."""
 _STEADY = 1e-9
+"""Standard deviation up to which a measure is the same for everybody."""
 _N_NAMED = 5
-_FEW = 0.2  # of the measures, more of which are another atlas
+"""Number of absent measures that a message names."""
+_FEW = 0.2
+"""Share of absent measures above which a table is of another atlas."""
 _MOST_ADVISED = 0.1
+"""Largest `max_missing` that a message advises."""
 
 
 class MeasuresContract(MeasureSettings):
-    """Standardise the measures that an encoder reads, by settings and by numbers of the training people.
+    """Standardisation of an encoder's measures: settings, and numbers of the people of training.
 
-    Medians, means and deviations are those after logarithm and head size.
+    Medians, means and deviations are of measures after logarithm and correction for head size.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the measures, in the order of the encoder's input."""
     is_volume: tuple[bool, ...]
-    """Which of them `log_volumes` and `head_size` concern."""
+    """Whether each measure is a volume, which `log_volumes` and `head_size` concern."""
     medians: tuple[FiniteFloat, ...]
     """Median of each measure, which replaces a missing value."""
     means: tuple[FiniteFloat, ...]
@@ -47,13 +53,13 @@ class MeasuresContract(MeasureSettings):
     slopes: tuple[FiniteFloat, ...]
     """Slope of each measure on head size."""
     head: FiniteFloat
-    """Median size of the head, as a logarithm where volumes are; 0 where it is not needed."""
+    """Median head size, a logarithm where volumes are logarithms; 0 where it is not needed."""
     atlas: str = ""
-    """Atlas of the training tables, as in `MeasuresTable`."""
+    """Atlas of the tables of training, as in `MeasuresTable`."""
     software: str = ""
-    """Software of the training tables, as in `MeasuresTable`."""
+    """Software of the tables of training, as in `MeasuresTable`."""
     left_out: tuple[str, ...] = ()
-    """Measures of the training tables that are missing or equal for all people."""
+    """Measures of the tables of training that are missing or equal for all people."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
@@ -64,25 +70,68 @@ class MeasuresContract(MeasureSettings):
 
     @classmethod
     def fit(cls, table: MeasuresTable, values: pd.DataFrame, settings: MeasureSettings) -> Self:
-        """Return the contract fitted on `values`, one row a person; `table` holds their kinds and atlas."""
+        """Return the contract fitted on people of training.
+
+        Parameters
+        ----------
+        table : MeasuresTable
+            Kinds of the measures, their atlas and software.
+        values : DataFrame
+            Measures in mm, mm² and mm³, one row a person.
+        settings : MeasureSettings
+            Section ``data``: logarithms, head size, share that may be missing, clipping.
+        """
         values = values.rename(columns=str)
         varying = [str(name) for name in values if np.nan_to_num(values[name].std()) > _STEADY]
         needs_head = settings.head_size != "keep"
         if needs_head and HEAD_SIZE not in varying:
             raise DataError(
-                f"data.head_size: '{settings.head_size}' needs the measure '{HEAD_SIZE}' (eTIV), which these tables do "
-                "not have. Set it to keep."
+                f"data.head_size: '{settings.head_size}' needs the measure '{HEAD_SIZE}' (eTIV), "
+                "which these tables do not have. Set it to keep."
             )
         if len(varying) < 2:
             raise DataError(
-                f"data.measures: {len(varying)} measures differ between people; at least 2 are needed."
+                f"data.measures: {len(varying)} measures differ between people; at least 2 are "
+                "needed."
             )
-        zeros = (0.0,) * len(varying)
-        ones = (1.0,) * len(varying)
-        known = cls(
+        contract = cls._unfitted(table, values, varying, settings)
+        raw = contract._logarithms(values[varying].to_numpy(dtype=np.float64))
+        if needs_head:
+            head = float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))
+            contract = contract.model_copy(update={"head": head})
+            slopes = tuple(contract._slopes(raw).tolist())
+            contract = contract.model_copy(update={"slopes": slopes})
+        residuals = contract._without_head(raw)
+        medians = np.nanmedian(residuals, axis=0)
+        filled = np.where(np.isnan(residuals), medians, residuals)
+        means = filled.mean(0)
+        sds = filled.std(0)
+        flat = [name for name, sd in zip(varying, sds, strict=True) if not sd > _STEADY]
+        if flat:  # volumes of less than 1 mm³, whose logarithms are all the same
+            fitted = cls.fit(table, values.drop(columns=flat), settings)
+            return fitted.model_copy(update={"left_out": (*fitted.left_out, *flat)})
+        numbers = {
+            "medians": tuple(medians.tolist()),
+            "means": tuple(means.tolist()),
+            "sds": tuple(sds.tolist()),
+        }
+        return contract.model_copy(update=numbers)
+
+    @classmethod
+    def _unfitted(
+        cls,
+        table: MeasuresTable,
+        values: pd.DataFrame,
+        columns: Sequence[str],
+        settings: MeasureSettings,
+    ) -> Self:
+        """Return a contract of some of the columns, with numbers that change nothing."""
+        zeros = (0.0,) * len(columns)
+        ones = (1.0,) * len(columns)
+        return cls(
             **settings.model_dump(include=set(MeasureSettings.model_fields)),
-            columns=tuple(varying),
-            is_volume=tuple(table.kinds[name] == "volume" for name in varying),
+            columns=tuple(columns),
+            is_volume=tuple(table.kinds[name] == "volume" for name in columns),
             medians=zeros,
             means=zeros,
             sds=ones,
@@ -90,24 +139,7 @@ class MeasuresContract(MeasureSettings):
             head=0.0,
             atlas=table.atlas,
             software=table.software,
-            left_out=tuple(str(name) for name in values if str(name) not in varying),
-        )
-        raw = known._logarithms(values[varying].to_numpy(dtype=np.float64))
-        if needs_head:
-            known = known.model_copy(
-                update={"head": float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))}
-            )
-            known = known.model_copy(update={"slopes": tuple(known._slopes(raw).tolist())})
-        made = known._without_head(raw)
-        medians = np.nanmedian(made, axis=0)
-        made = np.where(np.isnan(made), medians, made)
-        flat = [name for name, sd in zip(varying, made.std(0), strict=True) if not sd > _STEADY]
-        if flat:  # volumes of less than 1 mm³, whose logarithms are all the same
-            fitted = cls.fit(table, values.drop(columns=flat), settings)
-            return fitted.model_copy(update={"left_out": (*fitted.left_out, *flat)})
-        numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0)}
-        return known.model_copy(
-            update={name: tuple(each.tolist()) for name, each in numbers.items()}
+            left_out=tuple(str(name) for name in values if str(name) not in columns),
         )
 
     def apply(
@@ -118,7 +150,7 @@ class MeasuresContract(MeasureSettings):
         source: str,
         remedy: Callable[[float], str] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Return standardised measures (n, n_measures).
+        """Return standardised measures of shape (people, measures).
 
         Parameters
         ----------
@@ -129,13 +161,14 @@ class MeasuresContract(MeasureSettings):
         source : str
             Name of the table in messages.
         remedy : callable, optional
-            Returns the ways out for people who lack a share of the measures; by default `ways_out`.
+            Function of the share that people lack, in [0, 1], which returns advice for a message;
+            by default `ways_out`.
 
         Raises
         ------
         DataError
-            If measures are absent, or with the names of all people who lack more than `max_missing`
-            of them.
+            If measures are absent, or with the names of all people who lack more than
+            `max_missing` of them.
         """
         self.check_columns(values, source=source)
         return self.standardised(self._raw(values), names, source=source, remedy=remedy or ways_out)
@@ -148,7 +181,7 @@ class MeasuresContract(MeasureSettings):
         source: str,
         remedy: Callable[[float], str],
     ) -> npt.NDArray[np.float32]:
-        """Return standardised values of the measures `columns` (n, n_measures); see `apply`."""
+        """Return standardised measures, of shape (people, measures), from an array of `columns`."""
         problems = Problems(source)
         for row, reason in self._reasons(raw).items():
             problems.add(reason, name=names[row])
@@ -161,9 +194,9 @@ class MeasuresContract(MeasureSettings):
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
     def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return standard deviations from the medians learned; NaN for a missing value.
+        """Return deviations from the medians of training in standard deviations; NaN if missing.
 
-        They are those after logarithm and head size, and not cut off at `clip`.
+        Measures are taken after logarithm and head size; deviations are not cut off at `clip`.
         """
         raw = self._raw(values.reindex(columns=list(self.columns)))
         residuals = self._without_head(self._logarithms(raw))
@@ -171,7 +204,7 @@ class MeasuresContract(MeasureSettings):
         return pd.DataFrame(deviations, index=values.index, columns=list(self.columns))
 
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
-        """Return the rows that lack more than `max_missing` of the measures, each with the reason."""
+        """Return the reasons by row of people who lack more than `max_missing` of the measures."""
         return self._reasons(self._raw(values))
 
     def check_columns(
@@ -182,7 +215,7 @@ class MeasuresContract(MeasureSettings):
         empty: Collection[str] = (),
         may_be_absent: bool = False,
     ) -> None:
-        """Refuse measures without some of `columns`, or with more than `max_missing` of them empty for everybody.
+        """Refuse tables without some of `columns`, or with too many of them empty for everybody.
 
         Parameters
         ----------
@@ -191,7 +224,8 @@ class MeasuresContract(MeasureSettings):
         source : str
             Name of their table in messages.
         empty : collection of str
-            Names of the measures that the table has, and that nobody has a value of.
+            Names of the measures that the table has, and that nobody has a value of; more than
+            `max_missing` of them are refused.
         may_be_absent : bool
             Whether measures that are not in the table count as empty.
         """
@@ -204,7 +238,10 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        more = f" and {len(columns) - _N_NAMED} more" if len(columns) > _N_NAMED else ""
+        """Refuse a table that lacks columns, with advice where few are lacking."""
+        more = ""
+        if len(columns) > _N_NAMED:
+            more = f" and {len(columns) - _N_NAMED} more"
         share = len(columns) / len(self.columns)
         remedy = "Give tables of that atlas."
         if share <= _FEW:
@@ -226,9 +263,11 @@ class MeasuresContract(MeasureSettings):
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+        """Return the measures of the contract as an array of shape (people, measures)."""
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
+        """Return the reasons by row of people who lack too many measures."""
         missing = np.isnan(raw)
         reasons = {}
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
@@ -244,6 +283,7 @@ class MeasuresContract(MeasureSettings):
         return reasons
 
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return measures with logarithms of volumes, where `log_volumes` asks for them."""
         raw = raw.copy()
         if self.log_volumes:
             volumes = np.flatnonzero(self.is_volume)
@@ -251,58 +291,65 @@ class MeasuresContract(MeasureSettings):
         return raw
 
     def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return head size minus its median; 0 where it is unknown or not used."""
+        """Return head size minus its median; 0 where head size is unknown or not used."""
         if self.head_size == "keep":
             return np.zeros(len(raw))
         head = raw[:, self.columns.index(HEAD_SIZE)]
         return np.where(np.isnan(head), 0.0, head - self.head)
 
     def _without_head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the measures less the part that is linear in head size."""
+        """Return the measures minus their linear dependence on head size."""
         return raw - self._head(raw)[:, None] * np.array(self.slopes)
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the slope of each measure on head size; that of head size itself is 0."""
+        """Return the slope of each measure on head size; 0 for head size itself."""
         slopes = np.zeros(raw.shape[1])
         head = self._head(raw)
-        for place, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
-            if is_volume and name != HEAD_SIZE:
-                known = ~np.isnan(raw[:, place])
-                x = head[known] - head[known].mean()
-                slopes[place] = (
-                    1.0 if self.head_size == "proportion" else x @ raw[known, place] / (x @ x)
-                )
+        for column, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
+            if not is_volume or name == HEAD_SIZE:
+                continue
+            if self.head_size == "proportion":
+                slopes[column] = 1.0
+                continue
+            is_present = ~np.isnan(raw[:, column])
+            centred = head[is_present] - head[is_present].mean()
+            slopes[column] = centred @ raw[is_present, column] / (centred @ centred)
         return slopes
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the section ``preprocessing`` of ``encoder.json``."""
         return {"kind": "measures", "transform_version": _VERSION, **self.model_dump()}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Return the contract of an ``encoder.json``; one that is damaged is a `DataError`."""
-        if content.get("transform_version") != _VERSION:
+    def from_json(cls, content: Mapping[str, object]) -> Self:
+        """Return the contract in an ``encoder.json``; refuse damaged content as a `DataError`."""
+        version = content.get("transform_version")
+        if version != _VERSION:
             raise DataError(
-                f"preprocessing contract: transform_version is {content.get('transform_version')!r} and this "
-                f"neurocontrast has {_VERSION} for measures; install the version the encoder was trained with."
+                f"preprocessing contract: transform_version is {version!r} and this neurocontrast "
+                f"has {_VERSION} for measures; install the version the encoder was trained with."
             )
-        if lacking := [name for name in MeasureSettings.model_fields if name not in content]:
+        lacking = [name for name in MeasureSettings.model_fields if name not in content]
+        if lacking:
             raise DataError(f"preprocessing contract: {', '.join(lacking)} missing or damaged.")
+        fields = {name: content[name] for name in cls.model_fields if name in content}
         try:
-            return cls.model_validate(
-                {name: content[name] for name in cls.model_fields if name in content}
-            )
+            return cls.model_validate(fields)
         except ValidationError as error:
-            wrong = [
-                f"{each['loc'][0]} missing or damaged" if each["loc"] else each["msg"]
-                for each in error.errors()
-            ]
-            text = "; ".join(dict.fromkeys(wrong)).replace("Value error, ", "")
-            raise DataError(f"preprocessing contract: {text}.") from None
+            reasons = dict.fromkeys(map(_reason_of, error.errors()))
+            sentence = "; ".join(reasons).replace("Value error, ", "")
+            raise DataError(f"preprocessing contract: {sentence}.") from None
+
+
+def _reason_of(error: ErrorDetails) -> str:
+    """Return the reason of an error of validation, for a message."""
+    if error["loc"]:
+        return f"{error['loc'][0]} missing or damaged"
+    return error["msg"]
 
 
 def ways_out(share: float) -> str:
-    """Name the options by which people are left out who lack a share of the measures, or filled."""
+    """Name the options that leave out, or fill, people who lack a share of the measures."""
     return (
         "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
         f"{_up(min(share, _MOST_ADVISED))} allows more, with medians of the people learned "

@@ -1,4 +1,4 @@
-"""Robust deviations of measures: from a site, from everybody, or from people a run learned from."""
+"""Robust deviations of measures from a site, from everybody, or from the people of a run."""
 
 from __future__ import annotations
 
@@ -13,33 +13,36 @@ from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.inspecting import InspectedMeasures, count_versions
 
 N_DEVIATIONS = 5.0
-"""Robust deviations (1.4826 median absolute deviations) beyond which a measure is outside."""
+"""Robust deviations (1.4826 median absolute deviations) beyond which a measure is an outlier."""
 SHARE_OUTSIDE = 0.015
-"""Share of a person's measures, at least one, that must be outside for a flag."""
+"""Share of a person's measures, at least one, that must be outliers for a flag."""
 N_SITE = 10
-"""People of a site, at least, who are compared with their own site and not with everybody."""
+"""Number of people, at least, of a site whose people are compared with one another."""
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_SMALLEST = 1.0  # mm³ or mm²: a volume of 0 has a logarithm too
+_SMALLEST = 1.0
+"""Size in mm³ or mm² whose logarithm stands for smaller sizes, of which 0 has none."""
 _CONSISTENT = 1.4826
+"""Standard deviation of normal values, in median absolute deviations."""
 _N_WORST = 3
+"""Number of a person's outliers that a table names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """Hold the deviations of people and sites, a column a measure.
+    """Deviations of people and of sites, a column for each measure.
 
     Parameters
     ----------
     of_people : DataFrame
-        Deviation of each row's measure; NaN where it is missing.
+        Deviation of each person's measure in robust standard deviations; NaN where it is missing.
     of_sites : DataFrame
-        Median deviation of each site's people from the others, or from the people learned from.
+        Median deviation of each site's people from the others, or from the people of a run.
     centre, spread : Series
-        Usual value and its robust standard deviation on the scale of `scaled`.
+        Usual value and robust standard deviation of each measure, as logarithms where `is_log`.
     is_log : Series
-        Whether that scale is the logarithm.
+        Whether a measure is compared as a logarithm.
     reference : str
-        With whom people are compared, in a sentence.
+        People who are the standard of comparison, in words.
     """
 
     of_people: pd.DataFrame
@@ -51,11 +54,11 @@ class Deviations:
 
     @property
     def is_outside(self) -> pd.DataFrame:
-        """Whether a measure of a person is outside."""
+        """Whether a measure of a person is an outlier."""
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return the usual range of each measure in its unit, columns ``low`` and ``high``."""
+        """Return the usual range of each measure in its unit, as columns ``low`` and ``high``."""
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
         logs = ends.index[self.is_log.to_numpy(dtype=bool)]
@@ -64,14 +67,14 @@ class Deviations:
 
 
 def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
-    """Return the site of each row for a page: n/a where none is known, all without sites."""
+    """Return the site of each row for a page: ``n/a`` for unknown ones, ``all`` without sites."""
     if "site" not in inspected.people.table:
         return pd.Series("all", index=inspected.values.index)
     return inspected.sites.where(inspected.sites != "", "n/a")
 
 
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
-    """Compare people with their own site, and sites with the others; sizes as logarithms."""
+    """Compare people with their own site, and sites with each other; sizes as logarithms."""
     values = inspected.values
     kinds = inspected.table.kinds
     is_size = values.columns.map(dict(kinds)).isin(["volume", "area"])
@@ -98,7 +101,7 @@ def deviations_among(inspected: InspectedMeasures) -> Deviations:
 
 
 def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
-    """Compare people and sites with the people that a run learned from."""
+    """Compare people and sites with the people of a run's training."""
     of_people = contract.deviations(inspected.values)
     names = list(contract.columns)
     by_site = of_people.groupby(sites_of_rows(inspected)).median()
@@ -114,13 +117,13 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
 
 
 def _spread(values: pd.DataFrame) -> pd.Series:
-    """Return robust standard deviations of columns; NaN where most values are one."""
+    """Return robust standard deviations of columns; NaN where most values are the same."""
     away = (values - values.median()).abs().median()
     return _CONSISTENT * away.where(away > 0)
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row a person, the flagged first: missing, 0 and outside, and the reasons."""
+    """Return a row for each person, flagged people first: counts of odd values, and reasons."""
     n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
     people.insert(2, "name", inspected.names)
@@ -147,12 +150,12 @@ def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.
 
 
 def least_outside(n_measures: int) -> int:
-    """Return how many measures of a person must be outside for a flag."""
+    """Return the number of outliers among a person's measures that makes a flag."""
     return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
 
 
 def _worst_of(deviations: pd.DataFrame) -> list[str]:
-    """Return the measures of each row that are most outside, with their deviations."""
+    """Return the largest outliers of each row, with their deviations."""
     worst = []
     columns = deviations.columns.astype(str)
     values = deviations.to_numpy()
@@ -167,7 +170,7 @@ def _worst_of(deviations: pd.DataFrame) -> list[str]:
 
 
 def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
-    """Return the problems of each row, each once."""
+    """Return the problems of each row."""
     reasons = list[list[str]]()
     for _ in inspected.names:
         reasons.append([])
@@ -179,7 +182,7 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row a measure, the worst first: people outside or without, and the furthest site."""
+    """Return a row for each measure, most outliers first: counts, and the furthest site."""
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
     table = pd.DataFrame(index=names)
@@ -204,16 +207,15 @@ def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> p
 def table_by_site(
     inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row a measure and site, measures in the order given: counts, quantiles and shift."""
+    """Return a row for each measure and site: counts, quantiles and the site's shift."""
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
     groups = values.groupby(sites)
+    zeros = inspected.zeros.reindex(columns=list(measures), fill_value=False)
     tables = {
         "n": groups.count(),
         "n_missing": values.isna().groupby(sites).sum(),
-        "n_zero": inspected.zeros.reindex(columns=list(measures), fill_value=False)
-        .groupby(sites)
-        .sum(),
+        "n_zero": zeros.groupby(sites).sum(),
         "n_outside": deviations.is_outside[list(measures)].groupby(sites).sum(),
     }
     for quantile in _QUANTILES:
@@ -229,7 +231,7 @@ def table_by_site(
 
 
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a site: people, ages, programs, and how many lack measures or are flagged."""
+    """Return a row for each site: people, ages, programs, and numbers of flagged people."""
     people = people.reindex(columns=people.columns.union(["age"], sort=False))
     rows = []
     for site, of_site in people.groupby("site"):
@@ -247,7 +249,7 @@ def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def _programs(versions: pd.Series) -> str:
-    """Return the programs of people, with their numbers where there are several."""
+    """Return the programs of people, with numbers of people where there are several."""
     stated = versions.replace("", "not known")
     if stated.nunique() == 1:
         return str(stated.iloc[0])

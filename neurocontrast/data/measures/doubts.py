@@ -1,4 +1,4 @@
-"""Doubts about people and measures that can be used: versions, ages, constants, missing values."""
+"""Warnings about usable measures: versions of programs, ages, constants, missing values."""
 
 from collections.abc import Sequence
 
@@ -9,19 +9,23 @@ from neurocontrast.data.measures.inspecting import InspectedMeasures, count_vers
 from neurocontrast.data.problems import first_names
 
 _N_OF_SITE = 5
+"""Number of people of a site, at least, whose equal values are warned about."""
 _N_SHOWN = 10
+"""Number of measures or sites that warnings name."""
 _YOUNGEST = 4.0
 _OLDEST = 100.0
+"""Ages in years that FreeSurfer is made for, from and to."""
 _ZEROS = " are 0, of "
+"""Words of a note on zeros, which `_about_missing` counts by measure."""
 
 
 def warnings_about(inspected: InspectedMeasures) -> list[str]:
-    """Return warnings about usable measures: versions, ages, constants, missing values."""
+    """Return all warnings about people, programs and single measures."""
     return [*warnings_about_people(inspected), *_about_missing(inspected)]
 
 
 def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
-    """Return the warnings about measures but the ones on single measures: pages have tables."""
+    """Return the warnings about people and programs, for pages with tables of measures."""
     notes = filter(lambda note: _ZEROS not in note, inspected.table.notes)
     return [
         *notes,
@@ -32,7 +36,7 @@ def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_missing(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning on each measure that people lack, the most lacking first."""
+    """Return a warning on each incomplete measure, the most incomplete first."""
     measured = inspected.is_measured
     missing = inspected.values[measured].isna()
     zeros = inspected.zeros[measured]
@@ -96,7 +100,7 @@ def _about_versions(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_ages(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return warnings on ages that are not there, or that FreeSurfer is not made for."""
+    """Return warnings on ages that are missing, or out of the range of FreeSurfer."""
     if "age" not in table:
         return ["there is no column 'age': what is learned of ages needs it"]
     ages = table["age"].to_numpy(dtype=float)

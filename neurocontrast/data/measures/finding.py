@@ -1,10 +1,10 @@
-"""Tables of measures among the files of a folder, and the choice between atlases and measures."""
+"""Tables of measures in a folder, and the choice between its atlases and measures."""
 
 import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -20,34 +20,24 @@ from neurocontrast.data.layouts.longitudinal import (
 )
 from neurocontrast.data.layouts.tree import Tree, identity_of, links_to_others, read_tree
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.measures.choosing import Choice, choose_atlases, choose_measure
 from neurocontrast.data.measures.formats import FORMATS, Sheet, read_sheets
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.data.problems import first_names
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.reading import problem_of_content
 
-_PARCELLATIONS = (
-    "aparc.a2009s",
-    "aparc",
-    "aparc.DKTatlas",
-    "aparc.DKTatlas.mapped",
-    "neuromorphometrics",
-)
-_SEGMENTATIONS = (
-    *("aseg", "aseg.presurf", "aseg.withCC", "aseg.VINN", "aseg+DKT", "aseg+DKT.VINN"),
-    *("wmparc", "wmparc.DKTatlas.mapped"),
-)
-"""Atlases in order of preference, those corrected by surfaces first; one of each list is taken."""
-_OF_WHITE_MATTER = "wmparc"
 _BY_SUBJECT = "freesurfer-stats"
+"""Format with a folder for each subject."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
 _BINARY = (".xlsx", ".xls", ".parquet")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
-_OF_RUNS = re.compile(
-    r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv"
-)  # BIDS has many
-_N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
+"""Number of bytes from which the format of a file is told."""
+_OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")
+"""Names of BIDS tables without measures, of which there are many."""
+_N_REGIONS = 5
+"""Number of columns, at least, that are regional measures in a table of measures."""
 
 
 def files_of_measures(
@@ -56,9 +46,10 @@ def files_of_measures(
     """Return the files of a folder that hold measures, by format and atlas.
 
     A link to another such file is left out, and so are streams of FreeSurfer other than `stream`;
-    `notes` gets a line about each, and one about tables whose content is elsewhere.
+    `notes` gets a line on each, and one on tables whose content is not on this disk.
     """
-    notes = [] if notes is None else notes
+    if notes is None:
+        notes = []
     listed: dict[tuple[str, str], list[Path]] = defaultdict(list)
     absent = []
     for folder, names in sorted(tree.folders.items()):
@@ -126,7 +117,7 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
 
 
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
-    """Return files without links to another of them: of both, the link's target is read."""
+    """Return files without links to another listed file, whose target is read."""
     relative = {path.relative_to(root).as_posix(): path for path in paths}
     left = sorted(links_to_others(root, relative))
     if not left:
@@ -138,48 +129,47 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
     return sorted(set(paths).difference(map(relative.__getitem__, left)))
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Options of `read_tables` that choose among the files of a folder and their rows."""
-
-    atlas: str = ""
-    measure: str = "thickness"
-    stream: str = ""
-    dataset: str = ""
-
-
 def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Return the sheets of a file, or of the chosen files of a folder; `notes` names the others."""
-    stream = choice.stream
+    """Return the sheets of a file, or chosen sheets of a folder; `notes` names the others."""
     if not path.is_dir():
         if choice.atlas or choice.measure not in ("thickness", "all"):
             notes.append(
                 f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from "
                 "folders."
             )
-        return _sheets_of_file(path, stream, notes)
+        return _sheets_of_file(path, choice.stream, notes)
     left_out: list[str] = []
-    files = files_of_measures(read_tree(path), stream, left_out)
+    files = files_of_measures(read_tree(path), choice.stream, left_out)
     if not files:
         reasons = " ".join(left_out)
         raise DataError(
             f"{path}: no table of regional measures is in this folder. {reasons}".rstrip()
         )
-    whole: list[Sheet] = []
-    for (name, named), paths in files.items():
-        if not named:
-            whole += read_sheets(FORMATS[name], paths)
-    atlases = {named for _, named in files} | {sheet.atlas for sheet in whole}
-    taken = _chosen(atlases - {""}, choice.atlas, notes, path)
-    sheets = [sheet for sheet in whole if not sheet.atlas or sheet.atlas in taken]
-    for (name, named), paths in files.items():
-        if named in taken:
-            sheets += read_sheets(FORMATS[name], paths)
-    _note_people_left_out(files, taken, notes, path)
-    of_stream = [_of_stream(sheet, stream, left_out) for sheet in sheets]
-    of_measure = _of_measure(of_stream, choice.measure, notes, path)
+    sheets = _sheets_of_atlases(files, choice, notes, path)
+    of_stream = [_of_stream(sheet, choice.stream, left_out) for sheet in sheets]
+    of_measure = choose_measure(of_stream, choice.measure, notes, path)
     notes += left_out
     return _of_homes(of_measure, path, choice.dataset)
+
+
+def _sheets_of_atlases(
+    files: Mapping[tuple[str, str], Sequence[Path]], choice: Choice, notes: list[str], path: Path
+) -> list[Sheet]:
+    """Return the sheets of the chosen atlases; files that name none are read to see theirs."""
+    unnamed: list[Sheet] = []
+    atlases = set()
+    for (name, atlas), paths in files.items():
+        atlases.add(atlas)
+        if not atlas:
+            unnamed += read_sheets(FORMATS[name], paths)
+    atlases.update(sheet.atlas for sheet in unnamed)
+    taken = choose_atlases(atlases - {""}, choice.atlas, notes, path)
+    sheets = [sheet for sheet in unnamed if not sheet.atlas or sheet.atlas in taken]
+    for (name, atlas), paths in files.items():
+        if atlas in taken:
+            sheets += read_sheets(FORMATS[name], paths)
+    _note_people_left_out(files, taken, notes, path)
+    return sheets
 
 
 def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
@@ -195,7 +185,7 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
-    """Return the rows of one longitudinal stream, where a table has several; note the others."""
+    """Return the rows of one longitudinal stream, and note others, where a table has several."""
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
     if set(streams) <= {"cross"}:
@@ -207,10 +197,10 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Return sheets whose rows are named after their folders, where `choose_homes` says so."""
+    """Return sheets with one row a person; `choose_homes` tells people of one name apart."""
     members: list[Member] = []
     whole = []
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     for number, sheet in enumerate(sheets):
         if len(sheet.files) != len(sheet.identifiers):
             whole.append(sheet)  # a table of many people tells nothing by its folder
@@ -220,7 +210,7 @@ def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
             subject = identity_of(scan_of_stream(sheet.identifiers[row]))[0]
             home = home_of(file.relative_to(root).as_posix(), subject)
             members.append(Member(subject, home, kind))
-            places.append((number, row))
+            positions.append((number, row))
     try:
         choice = choose_homes(members, dataset)
     except ConfigError as error:
@@ -228,7 +218,7 @@ def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
     rows: dict[int, list[int]] = defaultdict(list)
     datasets: dict[int, list[str]] = defaultdict(list)
     for member, name in zip(choice.rows, choice.datasets, strict=True):
-        number, row = places[member]
+        number, row = positions[member]
         rows[number].append(row)
         datasets[number].append(name)
     for number, taken in rows.items():
@@ -242,7 +232,7 @@ def _note_people_left_out(
     notes: list[str],
     path: Path,
 ) -> None:
-    """Note the subjects with statistics that have none of the atlases that are taken."""
+    """Note the subjects with statistics of none of the atlases that are taken."""
     subjects = _subjects_of(files)
     chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
     lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))
@@ -254,18 +244,19 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Return whether a path is a folder, or a table that holds measures."""
+    """Tell whether a path is a folder, or a table that holds measures."""
     if path.suffix.lower() in _BINARY and path.is_file():
         return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
     if path.is_dir() or _has_regions(head):
         return True
-    others = {**FORMATS}
-    del others["table"]
-    return any(reader.atlas_of(path, head) is not None for reader in others.values())
+    formats = {**FORMATS}
+    del formats["table"]
+    return any(reader.atlas_of(path, head) is not None for reader in formats.values())
 
 
 def _head(path: Path) -> str:
+    """Return the first characters of a text file; "" for other files."""
     if path.suffix.lower() not in _TEXT or not path.is_file():
         return ""
     with open(path, "rb") as stream:
@@ -273,80 +264,18 @@ def _head(path: Path) -> str:
 
 
 def _has_regions(head: str) -> bool:
+    """Tell whether the header of a table names regional measures."""
     columns = head.partition("\n")[0].replace(",", "\t").replace(";", "\t").split("\t")
     return names_measures(column.strip(' "\r') for column in columns)
 
 
 def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Return whether scans are a table, or a folder, of measures."""
+    """Tell whether scans are a table, or a folder, of measures."""
     if isinstance(scans, pd.DataFrame):
         return names_measures(scans.columns)
     return holds_measures(Path(scans))
 
 
 def names_measures(columns: Iterable[object]) -> bool:
-    """Return whether columns are those of a table of measures."""
+    """Tell whether enough columns of a table are regional measures."""
     return sum(region_of(str(column)) is not None for column in columns) >= _N_REGIONS
-
-
-def _chosen(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
-    """Return one parcellation and one segmentation; `atlas` may name either, or both."""
-    segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
-    usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
-    parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
-    names = re.findall(r"[^,\s]+", atlas)
-    for name in names:
-        if name not in atlases:
-            present = [*parcellations, *segmentations]
-            hint = suggestion(name, present)
-            raise DataError(f"{path}: no atlas '{name}'.{hint} There are: {one_of(present)}.")
-    taken: set[str] = set()
-    for group in (segmentations, parcellations):
-        asked = sorted(set(names).intersection(group))
-        if len(asked) > 1:
-            raise DataError(f"{path}: atlas names {one_of(asked)}; one of them can be taken.")
-        chosen = asked or group[:1]
-        taken.update(chosen)
-        left = [name for name in group if name not in chosen]
-        if group is parcellations and left:
-            notes.append(
-                f"{path.name}: of the atlases that are there, {one_of(chosen)} is taken; not "
-                f"{one_of(left)}."
-            )
-        else:
-            _note_segmentations(chosen, left, notes, path)
-    return taken
-
-
-def _note_segmentations(
-    chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
-) -> None:
-    """Note files of segmented structures that are not read; ``wmparc`` is of other structures."""
-    alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
-    if alternatives:
-        notes.append(
-            f"{path.name}: of the segmentations that are there, {one_of(chosen)} is taken; not "
-            f"{one_of(alternatives)} (atlas={alternatives[0]} takes that instead)."
-        )
-
-
-def _of_measure(sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path) -> list[Sheet]:
-    """Return the sheets of one measure of the cortex, and all that are not of the cortex."""
-    measures = sorted({sheet.measure for sheet in sheets if _is_cortical(sheet)})
-    if measure == "all" or not measures:
-        return list(sheets)
-    if measure not in measures:
-        hint = suggestion(measure, measures)
-        raise DataError(
-            f"{path}: no measure '{measure}' of the cortex.{hint} There are: {one_of(measures)}, 'all'."
-        )
-    left = [name for name in measures if name != measure]
-    if left:
-        notes.append(
-            f"{path.name}: of the measures of the cortex, '{measure}' is taken; not {one_of(left)}."
-        )
-    return [sheet for sheet in sheets if not _is_cortical(sheet) or sheet.measure == measure]
-
-
-def _is_cortical(sheet: Sheet) -> bool:
-    return sheet.atlas.startswith("aparc") and bool(sheet.measure)

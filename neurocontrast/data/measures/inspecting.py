@@ -1,4 +1,4 @@
-"""People and their regional measures, read to the end: all problems together, and none an error."""
+"""People and their regional measures with all problems of both, none of which is an error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +13,9 @@ from neurocontrast.cells import text_of
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.columns import first_of
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.measures.choosing import Choice
 from neurocontrast.data.measures.contract import ways_out
-from neurocontrast.data.measures.finding import Choice, holds_measures
+from neurocontrast.data.measures.finding import holds_measures
 from neurocontrast.data.measures.joining import (
     find_measures,
     measures_beside,
@@ -33,18 +34,18 @@ from neurocontrast.provenance import unify_subjects
 KINDS_OF_NUMBERS: tuple[Kind, ...] = ("thickness", "volume", "area")
 """Kinds of measure in which no person has one number everywhere."""
 N_ALIKE = 5
-"""Measures of a person, at least, that are compared with those of others, or with each other."""
+"""Number of a person's measures, at least, that are compared with each other and with others'."""
 _LACKS_ROW = "no table of measures has a row of this scan"
 
 
 @dataclass(frozen=True, eq=False)
 class InspectedMeasures:
-    """Hold people, their measures, and all that is wrong with both.
+    """People, their measures, and all that is wrong with both.
 
     Parameters
     ----------
     people : Cohort
-        People without their measures; of a table of measures alone its scans.
+        People without their measures; the scans of a table of measures without people.
     lines : sequence of int
         Line of each row in the table of people; empty without such a table.
     problems : Problems
@@ -52,11 +53,11 @@ class InspectedMeasures:
     table : MeasuresTable
         Measures as their tables list them.
     values : DataFrame
-        Measures in the order of the people; NaN where one is missing, or 0 and cannot be.
+        Measures in the order of the people; NaN where one is missing, or is an impossible 0.
     zeros : DataFrame
-        Whether a value is 0 and cannot be.
+        Whether a value is an impossible 0.
     versions : list of str
-        Program and version of each row, "" where none is known.
+        Program and version of each row, "" where none is stated.
     """
 
     people: Cohort
@@ -74,7 +75,7 @@ class InspectedMeasures:
 
     @cached_property
     def sites(self) -> pd.Series:
-        """Site of each row, "" where none is known."""
+        """Site of each row, "" where none is stated."""
         table = self.people.table
         if "site" not in table:
             return pd.Series("", index=table.index)
@@ -93,7 +94,7 @@ class InspectedMeasures:
 
     @cached_property
     def _rows(self) -> dict[int | str, int]:
-        """Row by its line, and by its name: the first of several."""
+        """Row by line and by name: the first of several."""
         rows: dict[int | str, int] = {}
         for row, name in enumerate(self.names):
             rows.setdefault(name, row)
@@ -108,7 +109,7 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row of a problem, by its line or its name; None for no single row."""
+        """Return the row of a problem by its line or its name; None for a problem of no row."""
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
         return self._rows.get(problem.name)
@@ -119,7 +120,7 @@ class InspectedMeasures:
 
 
 def is_of_measures(participants: Path) -> bool:
-    """Tell whether a place holds measures, or people with ``measures.tsv`` beside them."""
+    """Tell whether a path holds measures, or people with ``measures.tsv`` beside them."""
     if participants.is_dir() or holds_measures(participants):
         return True
     if not participants.is_file() or not find_measures(participants).is_file():
@@ -128,14 +129,14 @@ def is_of_measures(participants: Path) -> bool:
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
-    """Read people and their measures, and collect all problems.
+    """Read people and their measures, and collect all problems of both.
 
     Parameters
     ----------
     participants : path
         Table of people, or a table or folder of measures.
     settings : MeasureDataSettings
-        Tables of measures, what to take of them, and how many a person may lack.
+        Section ``data``: tables of measures, the choice among them, and how many may be missing.
     """
     participants = participants.expanduser()
     choice = Choice(settings.atlas, settings.measure)
@@ -158,7 +159,7 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
 
 
 def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
-    """Return the people of measures, with ages and sites where a table of both has them."""
+    """Return the people of measures, with ages and sites where their table has them."""
     if participants.suffix.lower() in (".tsv", ".csv"):
         columns = list(map(str, read_sheet(participants)))
         if "participant_id" in map(str.lower, columns):
@@ -193,7 +194,7 @@ def _is_region(column: object) -> bool:
 
 
 def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
-    """Add the problems of measures to the people's, with name and line of each scan."""
+    """Add the problems of measures to the people's, with the name and line of each scan."""
     row_of: dict[str, int] = {}
     for row, position in enumerate(positions):
         if position >= 0:
@@ -263,7 +264,7 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
 
 
 def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
-    """Count the cells of each row that are problems already, since they cannot be read."""
+    """Count the cells of each row that are already problems because they cannot be read."""
     n_bad = np.zeros(len(inspected.names), dtype=np.int64)
     for problem in inspected.problems.found:
         row = inspected.row_of(problem)
@@ -273,7 +274,7 @@ def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
 
 
 def _add_alike(inspected: InspectedMeasures) -> None:
-    """Add a problem for each person all of whose thicknesses, volumes or areas are one number."""
+    """Add a problem for each person whose measures of one kind are all one number."""
     kinds = inspected.values.columns.map(dict(inspected.table.kinds))
     for kind in KINDS_OF_NUMBERS:
         values = inspected.values.loc[:, np.asarray(kinds == kind)]
@@ -285,7 +286,7 @@ def _add_alike(inspected: InspectedMeasures) -> None:
 
 
 def _add_copies(inspected: InspectedMeasures) -> None:
-    """Add a problem for each scan that has the same measures as another scan."""
+    """Add a problem for each scan with the measures of another scan."""
     values = inspected.values.round(6)
     is_enough = values.notna().sum(axis=1) >= N_ALIKE
     values = values[is_enough]

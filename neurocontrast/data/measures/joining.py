@@ -12,7 +12,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.measures.finding import Choice
+from neurocontrast.data.measures.choosing import Choice
 from neurocontrast.data.measures.merging import scan_name
 from neurocontrast.data.measures.tables import MeasuresTable, Tables, read_chosen
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
@@ -31,7 +31,7 @@ _NO_SUBJECT = (
 def measures_of_table(participants: Path) -> Path:
     """Return the table of measures that `index` writes beside a table of people.
 
-    That is ``measures.tsv`` of ``participants.tsv``, and ``a_measures.tsv`` of ``a.tsv``.
+    Beside ``participants.tsv`` it is ``measures.tsv``, and beside ``a.tsv`` ``a_measures.tsv``.
     """
     if participants.stem == "participants":
         return participants.with_name(_BESIDE_PARTICIPANTS)
@@ -46,14 +46,14 @@ def record_of_table(participants: Path) -> Path:
 
 
 def find_measures(participants: Path) -> Path:
-    """Return the table of measures beside a table of people, where none is named.
+    """Return the table of measures that belongs to a table of people, when none is named.
 
-    A table that has no record of its own may take ``measures.tsv``: it was made by hand, or by an
-    earlier version.
+    A table of people without a record of `index`, made by hand or by an earlier version, may have
+    ``measures.tsv``.
     """
-    own = measures_of_table(participants)
-    if own.is_file() or record_of_table(participants).is_file():
-        return own
+    measures = measures_of_table(participants)
+    if measures.is_file() or record_of_table(participants).is_file():
+        return measures
     return participants.with_name(_BESIDE_PARTICIPANTS)
 
 
@@ -74,23 +74,24 @@ def read_measures(
         Table of people, as for `read_cohort`; it needs no images.
     measures : path, DataFrame or sequence of them, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
-        default those that `index` wrote beside `participants` (``measures.tsv``).
+        default the table that `index` wrote beside `participants` (``measures.tsv``).
     atlas, measure : str, optional
-        What to take from folders (`neurocontrast.data.measures.read_tables`).
+        Choice from folders, as in `neurocontrast.data.measures.read_tables`.
     all_measured : bool
         Whether people without measures are refused.
     skip : bool
-        Take measures whose files or cells cannot be read as missing; a warning names these scans.
+        Whether measures are missing, with a warning that names their scans, where files or cells
+        cannot be read.
 
     Returns
     -------
     Cohort
-        With `measures`, a row for each row of its table.
+        People with `measures`, one row of measures for each row of the table of people.
 
     Raises
     ------
     DataError
-        With everybody who has no measures, and all that is wrong with the tables.
+        Names everybody who has no measures, and all that is wrong with the tables.
     """
     people = read_cohort(participants, channels=())
     return add_measures(
@@ -118,7 +119,7 @@ def add_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Return people, or scans, joined with their regional measures; the parameters are those of `read_measures`."""
+    """Return people or scans joined with their regional measures; see `read_measures`."""
     if measures is None:
         measures = measures_beside(people.source)
     sites = sites_of(people.table)
@@ -127,7 +128,7 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return the site of each participant of a table of people, without ``sub-``."""
+    """Return the site of each participant, without ``sub-``, by a table of people."""
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
@@ -136,56 +137,54 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Return people joined with their rows of a table of measures; one `DataError` names all who have no row.
+    """Return people joined with their rows of a table of measures.
 
-    Without `all_measured` people without a row stay, with missing measures.
+    One `DataError` names all who have no row. Without `all_measured` people without a row stay,
+    with missing measures.
     """
-    participants, sessions = (
-        people.table[name].astype(str).tolist() for name in ("participant_id", "session")
-    )
+    participants = people.table["participant_id"].astype(str).tolist()
+    sessions = people.table["session"].astype(str).tolist()
     rows = rows_of(table, participants, sessions)
     problems = Problems(people.source.name)
-    names = people.names()
-    for row in rows.lacking.tolist() if all_measured else []:
-        problems.add("no table of measures has a row of this scan", name=names[row])
+    if all_measured:
+        names = people.names()
+        for row in rows.lacking.tolist():
+            problems.add("no table of measures has a row of this scan", name=names[row])
     problems.hint("--skip (data.skip_unreadable=true) leaves such people out.")
     problems.raise_if_any()
     joined = replace(table, values=rows.values)
     subjects = _subjects_of(people, table, rows.positions)
-    people = replace(people, table=people.table.assign(subject_id=subjects))
-    return replace(
-        people, measures=joined, warnings=(*people.warnings, *table.notes, *notes_on_unread(table))
-    )
+    warnings = (*people.warnings, *table.notes, *notes_on_unread(table))
+    with_subjects = people.table.assign(subject_id=subjects)
+    return replace(people, table=with_subjects, measures=joined, warnings=warnings)
 
 
-def people_of_table(table: MeasuresTable, place: Path) -> Cohort:
-    """Return everybody of a table of measures, in its order, with age, sex and site where known.
+def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
+    """Return everybody of a table of measures, in its order, with age, sex and site if stated.
 
-    Scans that cannot be read are last.
-
-    Age, sex and site are columns beside the measures, or of the ``participants.tsv`` of a folder.
-    Cells that cannot be read are missing, and a warning says so.
+    `path` is the table, or its folder. Age, sex and site are columns beside the measures, or of
+    the folder's ``participants.tsv``. Cells that cannot be read are missing, and a warning says
+    so. Scans that cannot be read are last.
     """
     keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])
     subjects = unify_subjects(map(table.subjects.get, keys, people["participant_id"]))
     facts, warnings = _facts_of(table, keys)
-    if (place / _PARTICIPANTS).is_file():
-        of_folder, of_table = _facts_of_folder(place / _PARTICIPANTS, people)
+    if (path / _PARTICIPANTS).is_file():
+        of_folder, of_table = _facts_of_folder(path / _PARTICIPANTS, people)
         facts = facts.combine_first(of_folder)
         warnings += of_table
     people.insert(1, "subject_id", subjects)
     for column in filter(facts.__contains__, _FACTS):
         if facts[column].notna().any():
             people[column] = facts[column]
-    root = place.parent
-    return Cohort(people, place, root, tuple(warnings), channels=())
+    return Cohort(people, path, path.parent, tuple(warnings), channels=())
 
 
 def _facts_of(
     table: MeasuresTable, keys: Sequence[tuple[str, str]]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site beside the measures of scans, a row each, and warnings."""
+    """Return age, sex and site beside the measures of scans, one row a scan, and warnings."""
     written = pd.DataFrame([dict(table.facts.get(key, {})) for key in keys])
     if not len(written.columns):
         return written, []
@@ -196,7 +195,7 @@ def _facts_of(
 
 
 def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site of scans by the table of people of their folder, and warnings."""
+    """Return age, sex and site of scans by their folder's table of people, and warnings."""
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
     keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
@@ -209,7 +208,10 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
         person = subject_label(participant)
         candidates = rows_of.get((person, session)) or rows_of.get(person, [])
         # Two rows that fit a scan do not say which of them is of the scan.
-        rows.append(candidates[0] if len(candidates) == 1 else -1)
+        row = -1
+        if len(candidates) == 1:
+            row = candidates[0]
+        rows.append(row)
     facts = listed[list(filter(listed.__contains__, _FACTS))].reindex(rows).reset_index(drop=True)
     return facts, _notes_on_facts(inspection, keys)
 
@@ -233,7 +235,7 @@ def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> 
 
 
 def notes_on_unread(table: MeasuresTable) -> list[str]:
-    """Return a warning that names the scans whose measures were skipped, with the reasons."""
+    """Return a warning that names the scans with skipped measures, and the reasons."""
     if not table.unread:
         return []
     lines = [f"the measures of {len(table.unread)} scans cannot be read and are missing:"]
@@ -245,7 +247,7 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return reasons by row; for measures that could not be read, the damage is the reason."""
+    """Return reasons by row, where damage of unreadable measures replaces other reasons."""
     assert cohort.measures is not None
     damage = {}
     for (participant, session), texts in cohort.measures.unread.items():
@@ -262,10 +264,10 @@ def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
 def _subjects_of(
     people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
 ) -> list[str]:
-    """Return the subject of each scan, by the measures where the table of people names none.
+    """Return the subject of each scan, from the measures where the table of people names none.
 
-    Two visits that the measures say are of one person would be two subjects by the names of
-    participants. Another subject in both tables is refused, and so is a scan without one.
+    Two visits of one person, by the measures, would be two subjects by the names of participants.
+    Another subject in both tables is refused, and so is a scan without one.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:
@@ -291,9 +293,18 @@ def _subjects_of(
 
 
 class Rows(NamedTuple):
-    """Measures in the order of the scans, scans without a row, and rows without a scan.
+    """Measures in the order of scans, with scans and rows that have no partner.
 
-    `positions` are those of each scan's row in the table of measures, -1 for none.
+    Parameters
+    ----------
+    values : DataFrame
+        Measures, one row a scan; NaN for scans without a row.
+    lacking : ndarray
+        Positions of the scans without a row.
+    not_asked : list of str
+        Names of the rows without a scan.
+    positions : ndarray
+        Position of each scan's row in the table of measures; -1 for none.
     """
 
     values: pd.DataFrame
@@ -303,7 +314,7 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return program and version of each scan that was looked up; "" where none is known."""
+    """Return program and version of each scan; "" where none is stated."""
     versions = []
     for position in rows.positions.tolist():
         key = ("", "")
@@ -314,10 +325,10 @@ def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
+    """Return the measures of scans of another table, one row a scan, in the order of the scans.
 
-    A row without session is joined with a scan of any session if the participant has one row and
-    one scan.
+    A ``sub-`` before a name does not matter. A row without session is joined with a scan of any
+    session if the participant has one row and one scan.
 
     Parameters
     ----------
@@ -327,29 +338,28 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
         Participant and session ("" for none) of each scan.
     """
     people = list(map(subject_label, participants))
-    asked = list(zip(people, (name.removeprefix("ses-") for name in sessions), strict=True))
-    there = [(subject_label(person), session) for person, session in table.values.index]
-    row_of = {key: row for row, key in enumerate(there)}
-    n_asked, n_there = (Counter(person for person, _ in keys) for keys in (asked, there))
-    alone = {person: row for row, (person, _) in enumerate(there) if n_there[person] == 1}
-    rows = np.full(len(asked), -1, dtype=np.int64)
-    for position, (person, session) in enumerate(asked):
-        row = row_of.get((person, session), -1)
-        other = alone.get(person)
-        if (
-            row < 0
-            and other is not None
-            and n_asked[person] == 1
-            and "" in (session, there[other][1])
-        ):
-            row = other
-        rows[position] = row
-    values = table.values.take(np.maximum(rows, 0)).reset_index(drop=True)
-    values[rows < 0] = np.nan
-    not_asked = np.setdiff1d(np.arange(len(there)), rows)
-    return Rows(
-        values,
-        np.flatnonzero(rows < 0),
-        [scan_name(*scan) for scan in table.values.index[not_asked]],
-        rows,
-    )
+    labels = [session.removeprefix("ses-") for session in sessions]
+    scans = list(zip(people, labels, strict=True))
+    keys = [(subject_label(person), session) for person, session in table.values.index]
+    row_of = {key: row for row, key in enumerate(keys)}
+    n_scans = Counter(people)
+    single = _single_rows(keys)
+    positions = np.full(len(scans), -1, dtype=np.int64)
+    for number, (person, session) in enumerate(scans):
+        if (person, session) in row_of:
+            positions[number] = row_of[person, session]
+        elif person in single and n_scans[person] == 1:
+            row = single[person]
+            if "" in (session, keys[row][1]):
+                positions[number] = row
+    values = table.values.take(np.maximum(positions, 0)).reset_index(drop=True)
+    values[positions < 0] = np.nan
+    not_asked = np.setdiff1d(np.arange(len(keys)), positions)
+    names = [scan_name(*key) for key in table.values.index[not_asked]]
+    return Rows(values, np.flatnonzero(positions < 0), names, positions)
+
+
+def _single_rows(keys: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Return the row of each person who has one row."""
+    n_rows = Counter(person for person, _ in keys)
+    return {person: row for row, (person, _) in enumerate(keys) if n_rows[person] == 1}

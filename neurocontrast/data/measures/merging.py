@@ -1,4 +1,4 @@
-"""Tables of measures that are merged: columns, scans, problems, and scans that are set aside."""
+"""Merging tables of measures: columns, scans, their problems, and scans that are set aside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from neurocontrast.exceptions import one_of
 _FACTS = ("age", "sex", "site")
 _THICKNESSES = "thicknesses are 0, of regions without surface"
 _SIZES = "volumes or areas are 0, of structures that every brain has"
-_ROUNDING = 1e-5  # relative difference that programs leave who write six digits
+_ROUNDING = 1e-5
+"""Relative difference between equal values of programs that write six digits."""
 
 
 def scan_name(participant: str, session: str) -> str:
@@ -29,7 +30,7 @@ def scan_name(participant: str, session: str) -> str:
 
 @dataclass
 class Merged:
-    """Contents of the tables that are read so far."""
+    """Contents of the tables of measures that are read so far."""
 
     problems: Problems
     frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
@@ -40,27 +41,26 @@ class Merged:
     with_facts: bool = False
     """Whether columns of age, sex and site are taken, too."""
     facts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-    """Cells of age, sex and site beside the measures, as written, by column."""
-    spelled: dict[str, str] = field(
-        default_factory=dict
-    )  # participants: the name without "sub-", and as first read
+    """Cells of age, sex and site beside the measures, as written, by scan and column."""
+    spelled: dict[str, str] = field(default_factory=dict)
+    """First spelling of each participant, by the name without ``sub-``."""
     keys: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Participant and session of each scan by its name in messages."""
     unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Reasons by participant and session of the scans that are skipped."""
     zeros: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Measures by participant and session that are 0, and cannot be."""
+    """Measures that are 0 and cannot be, by participant and session."""
     versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     """Programs and versions by participant and session."""
     collected: Problems | None = None
-    """Problems to which all are added, in place of an error."""
+    """Problems to which all problems are added, in place of an error."""
 
     def takes(self, column: str) -> bool:
-        """Tell whether a column beside the measures is of ages, sexes or sites that are taken."""
+        """Tell whether a column beside the measures is of ages, sexes or sites to take."""
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
-        """Add the cells of a column of people; where two tables disagree, nothing is known."""
+        """Add the cells of a column of people; cells on which two tables disagree are empty."""
         for key, cell in zip(index, cells, strict=True):
             if not is_missing(cell):
                 facts = self.facts.setdefault(key, {})
@@ -68,7 +68,7 @@ class Merged:
                     facts[column] = ""
 
     def settle(self, *, skip: bool) -> None:
-        """Raise all problems, or collect them; with `skip` scans that have one are set aside."""
+        """Raise all problems, or collect them; with `skip`, set their scans aside first."""
         if skip:
             everything = list(self.problems.found)
             self.problems.found.clear()
@@ -94,7 +94,7 @@ class Merged:
     def joined(self) -> pd.DataFrame:
         """Return all values, by scan and region.
 
-        Two that differ for the same scan and region become a problem.
+        Values that differ for the same scan and region become a problem.
         """
         values = pd.DataFrame(dtype=float)
         seen: dict[str, str] = {}
@@ -102,7 +102,7 @@ class Merged:
             frame = self.without_unread(with_unread)
             if len(values):
                 self._add_disagreements(values, frame, seen, source)
-            values = _filled(values, frame) if len(values) else frame
+            values = _filled(values, frame)
             for name in frame.columns.astype(str):
                 seen.setdefault(name, source)
         return values[list(seen)].sort_index()
@@ -118,11 +118,11 @@ class Merged:
         differ = ~(np.isnan(old) | np.isnan(new) | np.isclose(old, new, rtol=_ROUNDING, atol=0))
         for column, row in np.argwhere(differ.T).tolist():
             name = str(common[column])
-            text = f"{old[row, column]:g} in {seen[name]} and {new[row, column]:g} in {source}"
-            self.problems.add(text, column=name, name=scan_name(*earlier.index[row]))
+            both = f"{old[row, column]:g} in {seen[name]} and {new[row, column]:g} in {source}"
+            self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note on each table that lacks scans of the other tables, with their names."""
+        """Return a note on each table that lacks scans of other tables, with their names."""
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:
             columns.setdefault(source, []).extend(frame.columns.astype(str))
@@ -141,10 +141,12 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Fill the empty cells of a table from another one, and add its scans and measures.
+    """Fill the empty cells of a table from another one, and add the other's scans and measures.
 
-    As `DataFrame.combine_first`, which goes through hundreds of columns one by one.
+    `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
     """
+    if not len(values):
+        return frame
     scans = values.index.union(frame.index)
     measures = values.columns.union(frame.columns)
     earlier = values.reindex(index=scans, columns=measures)
@@ -153,7 +155,7 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add program and version of each scan of a sheet, where its rows or the sheet say one."""
+    """Add program and version of each scan, where the rows of a sheet or the sheet state them."""
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
         programs = [sheet.software] * len(index)
@@ -169,7 +171,7 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Return the values of all columns that are measures, a row a scan; bad cells become problems.
+    """Return the values of all measures of a sheet, one row a scan; bad cells become problems.
 
     Cells are read at once: a table has hundreds of columns, and pandas takes a millisecond for
     each alone.
@@ -202,7 +204,7 @@ def numbers_of(
 
 
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Return measures without zeros of structures that every brain has; notes count the zeros."""
+    """Return measures without zeros of structures that every brain has; notes count them."""
     names = frame.columns.astype(str)
     never_empty = []
     for name in names:
@@ -226,7 +228,7 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
 
 
 def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region of a column of a sheet, or that of a column to keep; else None."""
+    """Return the region of a column, or of a column to keep; None for other columns."""
     region = region_of(column, side=sheet.side, measure=sheet.measure)
     if region is not None and sheet.atlas and region.atlas != "aseg":
         return region._replace(atlas=sheet.atlas)

@@ -1,18 +1,19 @@
-"""Tables of measures as they were written: a sheet of text, whatever program wrote them."""
+"""Sheets: tables of measures as text, in one form for the formats of all programs."""
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import pandas as pd
 
 from neurocontrast.cells import text_of
 from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.documents.index import MeasuresDescription
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
@@ -27,25 +28,30 @@ _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant",
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as a program wrote it: identifiers and cells as text, with what holds for all columns."""
+    """Table in the words of its program: identifiers and cells as text, facts of all columns."""
 
     source: Path
     """File that was read, or the folder of several; messages begin with its name."""
     identifiers: Sequence[str]
     """Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in one."""
     cells: Mapping[str, Sequence[str]]
-    """Cells by column, one a row; a missing one is empty or ``n/a``."""
+    """Cells by column, one a row; a missing cell is empty or ``n/a``."""
     lines: Sequence[int] = ()
     """Line of the file for each row; empty if a row is a file."""
     sessions: Sequence[str] = ()
     """Session of each row, or empty if the file has no column of sessions."""
-    side: str = ""  # "lh" or "rh", where it is that of all columns
-    measure: str = ""  # of all columns, such as thickness
-    atlas: str = ""  # of all columns, such as aparc.a2009s
-    software: str = ""  # program and version
+    side: str = ""
+    """Hemisphere of all columns, ``lh`` or ``rh``; "" where columns differ."""
+    measure: str = ""
+    """Measure of all columns, such as ``thickness``; "" where columns name theirs."""
+    atlas: str = ""
+    """Atlas of all columns, such as ``aparc.a2009s``."""
+    software: str = ""
+    """Program and version of the whole table."""
     scale: float = 1.0
-    """Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL."""
-    files: Sequence[Path] = ()  # that were read, if `source` is their folder
+    """Factor from the format's unit of volumes to mm³: 1,000 for CAT12's mL."""
+    files: Sequence[Path] = ()
+    """Files that were read, if `source` is their folder."""
     datasets: Sequence[str] = ()
     """Data set in front of each row's participant, or empty where a name is one person."""
     subjects: Sequence[str] = ()
@@ -57,75 +63,106 @@ class Sheet:
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""
-        return self.lines[row] if self.lines else None
+        if not self.lines:
+            return None
+        return self.lines[row]
 
     def take(self, rows: Sequence[int]) -> Self:
         """Return the sheet with some of its rows, by position."""
 
         def of_rows(values: Sequence[Value]) -> list[Value]:
-            return [values[row] for row in rows] if values else []
+            if not values:
+                return []
+            return [values[row] for row in rows]
 
-        has_files = len(self.files) == len(self.identifiers)
+        files = self.files
+        if len(self.files) == len(self.identifiers):
+            files = of_rows(self.files)
         return replace(
             self,
             identifiers=of_rows(self.identifiers),
             cells={name: of_rows(cells) for name, cells in self.cells.items()},
             lines=of_rows(self.lines),
             sessions=of_rows(self.sessions),
-            files=of_rows(self.files) if has_files else self.files,
+            files=files,
             datasets=of_rows(self.datasets),
             subjects=of_rows(self.subjects),
             programs=of_rows(self.programs),
         )
 
 
+@dataclass(frozen=True)
+class SharedFacts:
+    """Facts that hold for all columns of a sheet, which has attributes of the same names."""
+
+    side: str = ""
+    measure: str = ""
+    atlas: str = ""
+    software: str = ""
+    scale: float = 1.0
+
+
 class ScanRow(NamedTuple):
-    """The row of one scan, which a file of its own holds, and what holds for all of its columns."""
+    """Row of one scan that has a file of its own, and the facts of all its columns."""
 
     file: Path
     identifier: str
     cells: Mapping[str, str]
-    about: Mapping[str, Any]
+    facts: SharedFacts
 
 
 def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
     """Return one sheet for the rows of scans that share hemisphere, measure, atlas and software."""
-    groups: dict[tuple[Any, ...], list[ScanRow]] = defaultdict(list)
+    groups: dict[SharedFacts, list[ScanRow]] = defaultdict(list)
     for row in rows:
-        groups[tuple(row.about.items())].append(row)
+        groups[row.facts].append(row)
     sheets = []
-    for about, found in groups.items():
-        files = [row.file for row in found]
+    for facts, group in groups.items():
+        files = [row.file for row in group]
         source = Path(os.path.commonpath(files))
         if len(files) > 1 and len({file.name for file in files}) == 1:
             source /= files[0].name
-        cells = pd.DataFrame([row.cells for row in found], dtype=object).fillna("").to_dict("list")
-        people = [row.identifier for row in found]
-        sheets.append(
-            Sheet(
-                source,
-                people,
-                {str(name): each for name, each in cells.items()},
-                files=files,
-                **dict(about),
-            )
+        table = pd.DataFrame([row.cells for row in group], dtype=object).fillna("")
+        sheet = Sheet(
+            source,
+            [row.identifier for row in group],
+            {str(name): column.tolist() for name, column in table.items()},
+            side=facts.side,
+            measure=facts.measure,
+            atlas=facts.atlas,
+            software=facts.software,
+            scale=facts.scale,
+            files=files,
         )
+        sheets.append(sheet)
     return sheets
 
 
 def by_identifier(path: Path) -> Sheet:
-    """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
-    sheet = _sheet_of(read_sheet(path), path)
-    description = path.with_suffix(".json")
-    if not description.is_file():
+    """Read a table with a column of identifiers, and atlas and software from its JSON file.
+
+    The JSON file has the table's name, and keys ``parcellation`` and ``software``.
+    """
+    table = read_sheet(path)
+    sheet = _sheet_of(table, path)
+    file = path.with_suffix(".json")
+    if not file.is_file():
         return sheet
-    facts = read_json(description)
-    atlas = str(facts.get("parcellation", ""))
-    return replace(sheet, atlas=atlas, software=str(facts.get("software", "")))
+    description = _read_description(file, table.columns)
+    return replace(sheet, atlas=description.parcellation, software=description.software)
+
+
+def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescription:
+    """Read atlas and software from a JSON file, which may also describe columns by their names."""
+    content = read_json(file)
+    for key in MeasuresDescription.model_fields:
+        if key in columns and isinstance(content.get(key), dict):
+            del content[key]
+    return MeasuresDescription.of(content, file)
 
 
 def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
-    """Return a DataFrame with a column of identifiers, or such an index, as a sheet."""
+    """Return a DataFrame as a sheet; identifiers are a column or the index."""
     table = frame
     if first_of(frame.columns, _IDENTIFIERS) == "" and first_of(frame.index.names, _IDENTIFIERS):
         table = frame.reset_index()
@@ -137,14 +174,16 @@ def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
 
 
 def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
-    """Return a table as text as a sheet: identifiers, sessions and subjects apart."""
+    """Return a table of text as a sheet, with identifiers, sessions and subjects set apart."""
     identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
     cells = {}
     for name, column in table.items():
         cells[str(name)] = column.tolist()
     people = cells.pop(identifier)
-    sessions = cells.pop(session) if session else ()
+    sessions: Sequence[str] = ()
+    if session:
+        sessions = cells.pop(session)
     subjects = cells.pop(first_of(cells, [SUBJECT]), ())
     programs = cells.pop(first_of(cells, SOFTWARE), ())
     lines = table.index.tolist()

@@ -1,21 +1,18 @@
-"""Tables of regional measures, read as one: a row a scan, a column a region, names in one spelling."""
+"""Tables of regional measures read as one: a row a scan, a column a region."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
 import pandas as pd
 
 from neurocontrast.cells import is_missing, text_of
-from neurocontrast.data.identifiers import problem_of_identifier
-from neurocontrast.data.layouts.longitudinal import scan_of_stream
-from neurocontrast.data.layouts.tree import identity_of
-from neurocontrast.data.measures.finding import Choice, sheets_at
+from neurocontrast.data.measures.choosing import Choice
+from neurocontrast.data.measures.finding import sheets_at
+from neurocontrast.data.measures.keys import index_of
 from neurocontrast.data.measures.merging import (
     Merged,
     add_versions,
@@ -27,31 +24,20 @@ from neurocontrast.data.measures.merging import (
 )
 from neurocontrast.data.measures.names import Kind
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
-from neurocontrast.data.measures.units import (
-    People,
-    check_units,
-    check_units_of_people,
-)
+from neurocontrast.data.measures.units import People, check_units, check_units_of_people
 from neurocontrast.data.measures.unmarked import check_codes
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.files import composed
 from neurocontrast.provenance import subject_label
-
-_OF_DATA_SET = re.compile(
-    r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
-)
-"""Participant of one of several data sets: ``sub-paris_01``; the end is no suffix of an image."""
-
 
 Table = str | os.PathLike[str] | pd.DataFrame
 Tables = Table | Sequence[Table]
-"""Tables of measures as they are given: paths of files or folders, or DataFrames."""
+"""Tables of measures: paths of files or folders, or DataFrames."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuresTable:
-    """Regional measures of scans.
+    """Regional measures of scans, with their kinds, origins and notes.
 
     Parameters
     ----------
@@ -64,8 +50,8 @@ class MeasuresTable:
     atlas : str
         FreeSurfer's names of the atlases, such as ``aparc.a2009s+aseg``.
     software : str
-        Program and version, such as ``FreeSurfer 6.0.1``; several are joined by ``; ``. Empty if no
-        table says.
+        Program and version, such as ``FreeSurfer 6.0.1``; several are joined by ``; ``. Empty if
+        no table states them.
     sources : tuple of Path
         Files that were read.
     notes : tuple of str
@@ -73,7 +59,7 @@ class MeasuresTable:
     left_out : tuple of str
         Numeric columns whose names are no known region, and that were not asked for.
     empty : tuple of str
-        Measures that the tables have, and that nobody has a value of; they are not in `values`.
+        Measures of the tables that are empty for everybody; they are not in `values`.
     """
 
     values: pd.DataFrame
@@ -95,7 +81,7 @@ class MeasuresTable:
     zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """Measures by participant and session that were 0, and are missing in `values`."""
     versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Program and version by participant and session, where files or a column say them."""
+    """Program and version by participant and session, where files or a column state them."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return the ``subject_id`` of a scan as a column, where the tables have one."""
@@ -122,8 +108,8 @@ def read_tables(
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
 
-    Values that two tables give for the same region and scan must be equal. All that is wrong is one
-    `DataError`.
+    Values that two tables have for the same region and scan must be equal. One `DataError` lists
+    all that is wrong.
 
     Parameters
     ----------
@@ -132,26 +118,26 @@ def read_tables(
         A DataFrame has a column ``participant_id``, perhaps ``session``, and measures in mm, mm²
         and mm³.
     atlas : str, optional
-        Parcellation to take from folders, such as ``aparc``; by default the first that is there of
-        Destrieux' (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``),
+        Parcellation to take from folders, such as ``aparc``; by default the first present one of
+        Destrieux (``aparc.a2009s``), Desikan (``aparc``), DKT (``aparc.DKTatlas``) and
         Neuromorphometrics. Or the file of segmented structures, such as ``aseg.VINN``; by default
         ``aseg``, which surfaces correct. Both are given as ``aparc,aseg.VINN``.
     measure : str, default="thickness"
-        What to take of the cortex from folders: ``thickness``, ``area``, ``volume`` or ``all``.
+        Measure of the cortex to take from folders: ``thickness``, ``area``, ``volume`` or ``all``.
     stream : {"cross", "long", "base"}, optional
-        Of FreeSurfer's longitudinal stream: scans as they were taken, longitudinal copies
-        (``X.long.Y``) or templates (``Y``, with ``base-tps``); by default the first of them that
-        is there, without templates.
+        Stream of FreeSurfer's longitudinal processing: scans as they were taken, longitudinal
+        copies (``X.long.Y``) or templates (``Y``, with ``base-tps``); by default the first present
+        stream, without templates.
     dataset : str, optional
-        Of subjects of one name in several folders below a folder: ``all`` for different people,
-        which are named after their folder, ``same`` for one person, or the name of one folder; by
-        default they are refused.
+        Rule for subjects of one name in several folders below a folder: ``all`` for different
+        people, who are named after their folder, ``same`` for one person, or the name of one
+        folder; by default they are refused.
     keep : sequence of str
-        Further numeric columns to take, by their exact names. Others of unknown names are left out;
-        `notes` has them.
+        Further numeric columns to take, by their exact names. Other columns of unknown names are
+        left out, and listed in `notes`.
     sites : dict of str to str, optional
-        Site of each participant, without ``sub-``: measures of a site that are in another unit than
-        those of others are refused by the name of the site, and not only by those of its people.
+        Site of each participant, without ``sub-``. Measures of a site in another unit than those
+        of other sites are refused by the name of the site, and not only of its people.
     """
     choice = Choice(atlas, measure, stream, dataset)
     return read_chosen(paths, choice, keep=keep, sites=sites)
@@ -169,12 +155,14 @@ def read_chosen(
 ) -> MeasuresTable:
     """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
 
-    With `skip` scans whose files or cells cannot be read are left out; the table has them in
-    `unread`. With `with_facts` columns of age, sex and site are taken, too. With `collected` all
-    problems are added to it, and none is an error: a cell that has one is missing, and of several
-    rows of a scan the first is taken.
+    With `skip`, scans whose files or cells cannot be read are left out; the table has them in
+    `unread`. With `with_facts`, columns of age, sex and site are taken, too. With `collected`, all
+    problems are added there, and none is an error: a cell with a problem is missing, and of
+    several rows of a scan the first is taken.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike | pd.DataFrame) else list(paths)
+    if isinstance(paths, str | os.PathLike | pd.DataFrame):
+        paths = [paths]
+    listed = list(paths)
     if not listed:
         raise DataError("measures: no table is named.")
     notes: list[str] = []
@@ -187,20 +175,21 @@ def read_chosen(
     columns: set[str] = set()
     for sheet in sheets:
         columns.update(sheet.cells)
-    absent = list(filter(lambda name: name not in columns, keep))
+    absent = [name for name in keep if name not in columns]
     if absent:
-        raise DataError(
-            f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}"
-        )
-    if len(sheets) == 1 and sheets[0].damage:
-        raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
-    source = sheets[0].source.name if len(sheets) == 1 else "measures"
+        hint = suggestion(absent[0], columns)
+        raise DataError(f"keep: no table of measures has a column '{absent[0]}'.{hint}")
+    source = "measures"
+    if len(sheets) == 1:
+        source = sheets[0].source.name
+        if sheets[0].damage:
+            raise DataError(f"{sheets[0].source}: {sheets[0].damage}")
     merged = Merged(Problems(source), notes=notes, collected=collected, with_facts=with_facts)
     return _merge(merged, sheets, keep, sites or {}, skip=skip)
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
-    """Return the measures in a DataFrame, one row a scan; columns whose names are no known region are left out.
+    """Return the measures in a DataFrame, one row a scan, without columns of unknown regions.
 
     Parameters
     ----------
@@ -209,7 +198,7 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
     name : str
         Name of the table in messages.
     keep : sequence of str
-        Further numeric columns to take where they are there.
+        Further numeric columns to take, if the table has them.
     """
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -223,6 +212,7 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 
 
 def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
+    """Return the site of each row of a DataFrame, by the names of the rows."""
     if "site" not in frame:
         return {}
     sites = frame["site"].map(text_of).set_axis(list(rows))
@@ -237,7 +227,7 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge the sheets, and refuse values in another unit than that of the table, or of the others."""
+    """Merge sheets, and refuse values in another unit than the table's or other people's."""
     notes = merged.notes
     for sheet in sheets:
         if sheet.damage:
@@ -259,30 +249,42 @@ def _merge(
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     people = people_of(values, merged.problems.source, sites)
     _check_values(values, kinds, people, merged.collected)
-    programs = {sheet.software for sheet in sheets}
-    for of_scan in merged.versions.values():
-        programs.update(of_scan)
-    versions = sorted(programs - {""})
+    versions = _versions_of(merged, sheets)
     if len(versions) > 1:
         notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
+    atlases = {region.atlas for region in merged.regions.values()} - {""}
     return MeasuresTable(
         values,
         kinds,
-        atlas="+".join(sorted({region.atlas for region in merged.regions.values()} - {""})),
+        atlas="+".join(sorted(atlases)),
         software="; ".join(versions),
-        sources=tuple(
-            dict.fromkeys(file for sheet in sheets for file in sheet.files or [sheet.source])
-        ),
+        sources=_sources_of(sheets),
         notes=tuple(notes),
         left_out=tuple(dict.fromkeys(merged.left_out)),
         empty=tuple(empty),
         subjects=merged.subjects,
-        unread=dict(zip(merged.unread, map(tuple, merged.unread.values()), strict=True)),
+        unread={key: tuple(reasons) for key, reasons in merged.unread.items()},
         zeros=merged.zeros,
-        versions=dict(zip(merged.versions, map("; ".join, merged.versions.values()), strict=True)),
+        versions={key: "; ".join(programs) for key, programs in merged.versions.items()},
         facts=merged.facts,
         listed=merged.listed(),
     )
+
+
+def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
+    """Return the programs and versions of all sheets and scans, sorted."""
+    programs = {sheet.software for sheet in sheets}
+    for of_scan in merged.versions.values():
+        programs.update(of_scan)
+    return sorted(programs - {""})
+
+
+def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
+    """Return the files of sheets, without repetitions."""
+    sources: dict[Path, None] = {}
+    for sheet in sheets:
+        sources.update(dict.fromkeys(sheet.files or [sheet.source]))
+    return tuple(sources)
 
 
 def _check_values(
@@ -295,7 +297,7 @@ def _check_values(
         if collected is None:
             raise
         collected.add(str(error))
-        return  # of people only the same would be said, once more
+        return  # units of people would say the same once more
     check_units_of_people(values, kinds, people, collected=collected)
     check_codes(values, kinds, people, collected=collected)
 
@@ -315,15 +317,17 @@ def _add_damage(sheet: Sheet, merged: Merged) -> None:
     """Add the damage of a file as a problem of its scan; a table of many has no single scan."""
     name = ""
     if len(sheet.identifiers):
-        name = next(starmap(scan_name, _index(sheet, merged, "")))
+        name = next(starmap(scan_name, index_of(sheet, merged, "")))
     merged.problems.add(f"{sheet.source}: {sheet.damage}", name=name)
 
 
 def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
-    """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
+    """Add the measures of a sheet to the merged tables; bad columns and cells become problems."""
     sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
-    source = f"{sheet.source.name}: " if several else ""
+    source = ""
+    if several:
+        source = f"{sheet.source.name}: "
     chosen: dict[str, str] = {}
     left_out: list[str] = []
     for column, cells in sheet.cells.items():
@@ -333,7 +337,8 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
                 left_out.append(column)
         elif region.name in chosen:
             problems.add(
-                f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
+                f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region "
+                f"'{region.name}'"
             )
         else:
             chosen[region.name] = column
@@ -341,7 +346,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     merged.left_out += left_out
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
-    index = _index(sheet, merged, source)
+    index = index_of(sheet, merged, source)
     for column in filter(merged.takes, sheet.cells):
         merged.add_facts(index, column, sheet.cells[column])
     numbers = numbers_of(sheet, chosen, list(starmap(scan_name, index)), merged, source)
@@ -359,63 +364,3 @@ def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> Pe
         names.append(scan_name(str(participant), str(session)))
         of_rows.append(sites.get(subject_label(str(participant)), ""))
     return People(source, names, of_rows)
-
-
-def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add the subject of each scan of a sheet; two of one scan are a problem."""
-    for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
-        if is_missing(cell):
-            continue
-        subject = subject_label(cell)
-        earlier = merged.subjects.setdefault(key, subject)
-        if earlier != subject:
-            problem = f"{source}found {shown(subject)}, and {shown(earlier)} in another table"
-            merged.problems.add(problem, column=SUBJECT, name=scan_name(*key))
-
-
-def _index(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
-    people = []
-    sessions = []
-    for row, cell in enumerate(map(composed, sheet.identifiers)):
-        person, session = identity(cell, has_session=bool(sheet.sessions))
-        if problem := problem_of_identifier(person):
-            merged.problems.add(f"{source}{problem}", line=sheet.line(row))
-        if sheet.datasets and sheet.datasets[row]:
-            person = f"sub-{sheet.datasets[row]}_{person.removeprefix('sub-')}"
-        given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
-        given = "" if is_missing(given) else given
-        if given and session and given != session:
-            merged.problems.add(
-                f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.line(row)
-            )
-        people.append(merged.spelled.setdefault(subject_label(person), person))
-        sessions.append(given or session)
-    index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
-    for person, session in zip(people, sessions, strict=True):
-        merged.keys[scan_name(person, session)] = (person, session)
-    _add_subjects(sheet, index, merged, source)
-    has_files = len(sheet.files) == len(
-        people
-    )  # one a row: a name alone does not tell which of them to take out
-    for row in np.flatnonzero(index.duplicated()).tolist():
-        where = f"{sheet.files[row]}: " if has_files else source
-        merged.problems.add(
-            f"{where}the scan has an earlier row; a participant, or a session of one, has one row",
-            line=sheet.line(row),
-            name=scan_name(people[row], sessions[row]),
-        )
-    return index
-
-
-def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
-    """Return participant and session of an identifier: ``/subjects/sub-01_ses-2/`` is ``sub-01`` in session ``2``.
-
-    In a table that `has_session`, a column of sessions, ``sub-paris_01`` is a participant of the
-    data set ``paris``, as `index` writes.
-    """
-    name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
-    name = scan_of_stream(name)
-    if has_session and _OF_DATA_SET.fullmatch(name):
-        return name, ""
-    subject, session, _ = identity_of(name)
-    return (name, "") if subject == name else (f"sub-{subject}", session)

@@ -1,4 +1,4 @@
-"""Units of regional measures and of head sizes: judged for a table, for sites, and for single people."""
+"""Units of regional measures and head sizes, checked for tables, sites and single people."""
 
 from __future__ import annotations
 
@@ -16,22 +16,45 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 
 _TYPICAL = {
-    **{HEAD_SIZE: 1.5e6, "BrainSegVol": 1.2e6, "BrainSegVolNotVent": 1.2e6, "MaskVol": 1.6e6},
-    **{"CortexVol": 4.8e5, "TotalGrayVol": 6.5e5, "CerebralWhiteMatterVol": 4.5e5},
-    **{"Brain-Stem": 2.1e4, "lHip_Vgm": 3.2e3, "rHip_Vgm": 3.2e3},
-    **{"Left-Hippocampus": 4e3, "Left-Putamen": 5e3, "Left-Caudate": 3.6e3},
-    **{"Left-Thalamus-Proper": 7.5e3, "Left-Cerebellum-Cortex": 5.5e4, "Left-Amygdala": 1.6e3},
-    **{"Right-Hippocampus": 4e3, "Right-Putamen": 5e3, "Right-Caudate": 3.6e3},
-    **{"Right-Thalamus-Proper": 7.5e3, "Right-Cerebellum-Cortex": 5.5e4, "Right-Amygdala": 1.6e3},
-    **{"lh_WhiteSurfArea_area": 9e4, "rh_WhiteSurfArea_area": 9e4},
-    **{"lh_superiorfrontal_volume": 2.2e4, "rh_superiorfrontal_volume": 2.2e4},
-    **{"lh_superiorfrontal_area": 7e3, "rh_superiorfrontal_area": 7e3},
-    **{"lh_G_front_sup_volume": 1.6e4, "rh_G_front_sup_volume": 1.6e4},
-    **{"lh_G_front_sup_area": 5e3, "rh_G_front_sup_area": 5e3},
+    HEAD_SIZE: 1.5e6,
+    "BrainSegVol": 1.2e6,
+    "BrainSegVolNotVent": 1.2e6,
+    "MaskVol": 1.6e6,
+    "CortexVol": 4.8e5,
+    "TotalGrayVol": 6.5e5,
+    "CerebralWhiteMatterVol": 4.5e5,
+    "Brain-Stem": 2.1e4,
+    "lHip_Vgm": 3.2e3,
+    "rHip_Vgm": 3.2e3,
+    "Left-Hippocampus": 4e3,
+    "Left-Putamen": 5e3,
+    "Left-Caudate": 3.6e3,
+    "Left-Thalamus-Proper": 7.5e3,
+    "Left-Cerebellum-Cortex": 5.5e4,
+    "Left-Amygdala": 1.6e3,
+    "Right-Hippocampus": 4e3,
+    "Right-Putamen": 5e3,
+    "Right-Caudate": 3.6e3,
+    "Right-Thalamus-Proper": 7.5e3,
+    "Right-Cerebellum-Cortex": 5.5e4,
+    "Right-Amygdala": 1.6e3,
+    "lh_WhiteSurfArea_area": 9e4,
+    "rh_WhiteSurfArea_area": 9e4,
+    "lh_superiorfrontal_volume": 2.2e4,
+    "rh_superiorfrontal_volume": 2.2e4,
+    "lh_superiorfrontal_area": 7e3,
+    "rh_superiorfrontal_area": 7e3,
+    "lh_G_front_sup_volume": 1.6e4,
+    "rh_G_front_sup_volume": 1.6e4,
+    "lh_G_front_sup_area": 5e3,
+    "rh_G_front_sup_area": 5e3,
 }
 """Usual sizes in adults, in mm³ or mm²; newborns and diseases stay within a factor of ten."""
 _THICKNESS = 2.5
+"""Usual thickness of the cortex in mm."""
 _FACTOR = 10.0
+"""Factor by which a median may differ from the usual size."""
+_FACTOR_OF_THICKNESS = 3.0
 _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
     "thickness": {0.1: "cm", 1e3: "µm", 1e-3: "m"},
     "volume": {1e-3: "mL (cm³)", 1e-6: "L, or a share of the head", 1e9: "µm³"},
@@ -43,11 +66,17 @@ _TOLERANCES: Mapping[Kind, float] = {"thickness": 0.3, "volume": 0.5, "area": 0.
 _N_COLUMNS = 3
 """Columns of a person that must be in another unit: a failed segmentation makes single ones odd."""
 _SHARE_OF_COLUMNS = 0.1
+"""Share of a person's columns of one kind that must be in another unit, at least."""
 _N_ROWS = 3
+"""Number of rows of a column that must be in another unit, at least."""
 _SHARE_OF_ROWS = 0.01
+"""Share of the rows of a column that must be in another unit, at least."""
 _SHARE_OF_SITE = 0.5
+"""Share of a site's rows of a column that must be in another unit, at least."""
 _N_OF_SITE = 2
+"""Number of a site's rows of a column that must be in another unit, at least."""
 _HEAD_TOLERANCE = 0.35
+"""Decimal logarithm by which a head size in another unit may be off."""
 _FACTORS_OF_HEADS = (MM3_PER_ML, MM3_PER_ML**2)
 _MAY_BE_EMPTY = re.compile(
     "ventricle|inf-lat-vent|csf|choroid-plexus|vessel|hypointensities|surfaceholes", re.IGNORECASE
@@ -56,6 +85,7 @@ _MAY_BE_EMPTY = re.compile(
 _OF_TISSUE = ("_Vgm", "_Vwm", "_Vcsf")
 """Ends of the names of volumes of one tissue in a region, which may hold nothing of the tissue."""
 _N_NAMED = 3
+"""Number of people of a site that a message names."""
 
 
 def may_be_empty(name: str, kind: Kind) -> bool:
@@ -91,7 +121,7 @@ class People:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A unit that values seem to be in: its factor, and its name."""
+    """Unit that values seem to be in: its factor from the right unit, and its name."""
 
     kind: Kind
     factor: float
@@ -99,15 +129,16 @@ class _Unit:
 
 
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
-    """Refuse measures whose median over people is far from the usual, and name their likely unit."""
+    """Refuse measures whose median over people is far from usual, and name their likely unit."""
     medians = values.median()
     of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
     typical = {name: value for name, value in _TYPICAL.items() if name in medians}
     if len(of_cortex):
         typical[str(of_cortex.index[0])] = _THICKNESS
-    wrong = [
-        name for name, value in typical.items() if not _is_near(medians[name], value, kinds[name])
-    ]
+    wrong = []
+    for name, value in typical.items():
+        if not _is_near(medians[name], value, kinds[name]):
+            wrong.append(name)
     if not wrong:
         return
     name = wrong[0]
@@ -127,13 +158,17 @@ def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
 
 
 def _and_more(n_columns: int) -> str:
+    """Return words for further columns, or ""."""
     if not n_columns:
         return ""
     return f" and {n_columns} more columns"
 
 
 def _is_near(value: float, typical: float, kind: Kind) -> bool:
-    factor = 3.0 if kind == "thickness" else _FACTOR
+    """Tell whether a size is missing, or near the usual size of its kind."""
+    factor = _FACTOR
+    if kind == "thickness":
+        factor = _FACTOR_OF_THICKNESS
     return math.isnan(value) or typical / factor <= value <= typical * factor
 
 
@@ -145,10 +180,10 @@ def check_units_of_people(
     usual: Mapping[str, float] | None = None,
     collected: Problems | None = None,
 ) -> None:
-    """Refuse sites and people whose measures are in another unit than all others.
+    """Refuse sites and people whose measures are in another unit than other people's.
 
     A person is refused where three columns, and a tenth of those of one kind, are off by the factor
-    of a unit; a column where that is so for half of a site, or for a hundredth of all; and a head
+    of a unit; a column where half of a site, or a hundredth of all people, are off; and a head
     size alone, since no head is a thousandth of another. Columns with values below 0 are
     standardised, and not judged.
 
@@ -186,7 +221,7 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return the units of a kind, and for most rows in a smaller unit the factor of the others."""
+    """Return the units of a kind; with most rows in a smaller unit, the factor of the rest, too."""
     factors = _FACTORS_OF_UNITS[kind]
     exponents = set(map(round, map(math.log10, factors)))
     units = []
@@ -225,6 +260,7 @@ def _find_unit(
 
 
 def _shown(value: float) -> str:
+    """Return a size for a message; large sizes are whole numbers."""
     if value >= MM3_PER_ML:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -233,7 +269,7 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell of which people many columns are in another unit, or all where there are two."""
+    """Tell for each person whether many columns are in another unit, or both of two."""
     n_off = is_off.sum(axis=1)
     n_known = is_known.sum(axis=1)
     are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)
@@ -243,7 +279,7 @@ def _rows_off(
 def _columns_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
 ) -> npt.NDArray[np.bool_]:
-    """Tell which values are of a column that is in another unit at a site, or for a share of all."""
+    """Tell for each value whether its column is in another unit at a site, or for many people."""
     n_off = is_off.sum(axis=0)
     n_known = is_known.sum(axis=0)
     wrong = np.zeros_like(is_off)
@@ -258,7 +294,7 @@ def _columns_off(
 
 
 def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[int]]:
-    """Return the wrong rows of each site together, and alone where no site is known."""
+    """Return the wrong rows of each site together, and each wrong row without a site alone."""
     by_site: dict[str, list[int]] = {}
     alone = []
     for row in np.flatnonzero(is_wrong).tolist():
@@ -270,7 +306,7 @@ def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[
 
 
 def _name_of(rows: Sequence[int], people: People) -> str:
-    """Return the name of a person, or how many of a site and the first of them."""
+    """Return the name of a person, or the number of people of a site and the first names."""
     site = people.sites[rows[0]]
     if len(rows) == 1:
         return people.names[rows[0]]
@@ -286,7 +322,7 @@ def check_head_sizes(volumes: pd.Series, people: People) -> None:
 
     Parameters
     ----------
-    volumes : Series
+        Head sizes in one unit, whether mL or mm³.
         Head sizes in one unit, whichever that is.
     people : People
         Names of the rows.

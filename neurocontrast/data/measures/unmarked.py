@@ -1,4 +1,4 @@
-"""Codes for missing values among regional measures: 999 beside thicknesses of 2.5."""
+"""Codes for missing values among regional measures, such as 999 beside thicknesses of 2.5."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ from neurocontrast.data.problems import Problems
 
 _CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
 _FACTOR = 1.5
-"""A code is beyond this times any other value of its column."""
+"""Factor by which a code exceeds all other values of its column."""
 _SPREAD = 2.0
-"""Times the usual value of a measure, the most that people who are not there may have."""
+"""Largest value of a measure as a multiple of its usual value, where nobody has a true value."""
 _N_UNSURE = 2
-"""People who must have it where a true value can span orders, as of a ventricle."""
+"""Number of people who must have a code where true values can span orders, as of a ventricle."""
 
 
 def check_codes(
@@ -39,7 +39,7 @@ def check_codes(
     usual : dict of str to float, optional
         Usual value of each measure, for columns in which nobody has another value than a code.
     collected : Problems, optional
-        Problems to which those of the values are added, in place of an error.
+        Problems to which problems of values are added, in place of an error.
     """
     is_code = values.isin(_CODES)
     problems = Problems(people.source)

@@ -1,4 +1,4 @@
-"""A simulated multi-site cohort from the MNI152 templates, with effects that are known because they were planted."""
+"""Simulation of a multi-site cohort from the MNI152 templates, with planted effects."""
 
 import gzip
 from pathlib import Path
@@ -42,7 +42,7 @@ def write_cohort(
 
     The files are the same for any `n_workers`.
     """
-    from joblib import Parallel, delayed  # here, for a quicker start of other commands
+    from joblib import Parallel, delayed  # not at the top: other commands start sooner
 
     people = [draw_person(settings, index) for index in range(settings.n_subjects)]
     (folder / "images").mkdir(parents=True, exist_ok=True)
@@ -70,15 +70,25 @@ def write_cohort(
 
 
 def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
-    """Describe the settings and the effects that were planted."""
+    """Return the record of a simulation: its settings and the effects that were planted."""
     planted = {
         "people": "own folding and shape",
-        "age": "cortex lost, slower with age; ventricles grow, faster with age and earlier in men; contrast lost",
+        "age": (
+            "cortex lost, slower with age; ventricles grow, faster with age and earlier in men; "
+            "contrast lost"
+        ),
         "sex": f"men's brains are {np.expm1(SEX_SCALE):.1%} longer on average",
-        "patients, focal": f"medial temporal grey lost (strength {settings.focal_atrophy:g}), more in the old",
-        "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
-        "sites": "contrast, fluid, bias field, noise, blur, slices and skull-stripping of each scanner (strength "
-        f"{settings.site_effects:g}); diagnosis confounded with site (strength {settings.confounding:g})",
+        "patients, focal": (
+            f"medial temporal grey lost (strength {settings.focal_atrophy:g}), more in the old"
+        ),
+        "patients, ageing-like": (
+            f"brains look {settings.patient_ageing_years:g} years older on average"
+        ),
+        "sites": (
+            "contrast, fluid, bias field, noise, blur, slices and skull-stripping of each scanner "
+            f"(strength {settings.site_effects:g}); diagnosis confounded with site (strength "
+            f"{settings.confounding:g})"
+        ),
     }
     sites = []
     for site in draw_sites(settings):
@@ -88,7 +98,10 @@ def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
     return SimulationRecord(
         format=1,
         simulated=True,
-        statement="Simulated from the MNI152 templates: no real person was scanned, nothing clinical follows.",
+        statement=(
+            "Simulated from the MNI152 templates: no real person was scanned, nothing clinical "
+            "follows."
+        ),
         settings=settings.model_dump(mode="json"),
         planted=planted,
         sites=sites,
@@ -97,6 +110,7 @@ def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
 
 
 def _write_person(settings: SimulationSettings, person: Person, folder: Path) -> None:
+    """Write the image of a person as a compressed NIfTI file."""
     affine = load_anatomy(settings.spacing_mm).affine
     image = nib.Nifti1Image(render_scan(settings, person), affine)
     image.header["descrip"] = b"neurocontrast simulated"

@@ -1,4 +1,4 @@
-"""The people of a simulated cohort and the scanners that see them: settings and draws, no images yet."""
+"""People and scanners of a simulated cohort, drawn from seeds, without images."""
 
 import functools
 import math
@@ -14,21 +14,24 @@ from neurocontrast.seeds import derive_generator
 from neurocontrast.settings import Settings
 
 AGE_RANGE_YEARS = (18.0, 85.0)
-SEX_SCALE, _SIZE_SD = (
-    0.006,
-    0.008,
-)  # of the logarithm of the brain's linear size: men over women, and within a sex
+SEX_SCALE = 0.006
+"""Mean logarithm of the brain's linear size in men over women."""
+_SIZE_SD = 0.008
+"""Standard deviation of the logarithm of the brain's linear size within a sex."""
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 _BIAS_TERMS = 9
-_BRAIN_AGE_SD_YEARS = 3.5  # of a brain's age about its person's
-_SITE_AGE_SD_YEARS = 4.0  # of the mean age between sites
+_BRAIN_AGE_SD_YEARS = 3.5
+"""Standard deviation of a brain's apparent age about the person's age."""
+_SITE_AGE_SD_YEARS = 4.0
+"""Standard deviation of the mean age between sites."""
 _OWN_BIAS = 0.025
+"""Standard deviation of a person's change of the bias field, at site effects of 1."""
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
 class SimulationSettings(Settings):
-    """Choose the people, what is planted in the patients' brains, and the scanners that see them."""
+    """Choose the people, the effects in patients' brains, and the scanners."""
 
     n_subjects: int = Field(300, ge=1, le=1_000_000)
     """Number of people. Person number i is the same whatever `n_subjects` is."""
@@ -37,30 +40,34 @@ class SimulationSettings(Settings):
     spacing_mm: float = Field(4.0, ge=1.0, le=12.0, allow_inf_nan=False)
     """Voxel side; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121."""
     seed: int = Field(0, ge=0)
-    """Names the people. Participant identifiers contain it, so two cohorts of different seeds share nobody."""
+    """Seed of the people. Participant identifiers contain the seed, so two cohorts of different
+    seeds share nobody."""
     site_seed: int | None = Field(None, ge=0)
-    """Names the scanners; None takes `seed`. Two cohorts with the same number are scanned at the same sites."""
+    """Seed of the scanners; None takes `seed`. Two cohorts with the same seed of scanners are
+    scanned at the same sites."""
     site_effects: float = Field(1.0, ge=0.0, le=3.0, allow_inf_nan=False)
-    """How far scanners differ: not at 0, about as real ones do at 1."""
+    """Strength of differences between scanners: none at 0, about the real differences at 1."""
     patients: Fraction = 0.5
     """Fraction of patients, between 0 and 1."""
     confounding: float = Field(0.0, ge=0.0, le=10.0)
-    """How far the odds of being a patient differ between sites: not at 0, about e times at 1; at 3 sites nearly have
-    a single class."""
+    """Difference between sites in the odds of being a patient: none at 0, about e times at 1; at 3
+    most sites nearly have a single class."""
     focal_atrophy: Fraction = 0.4
     """Mean strength of the grey matter's loss in the medial temporal region of patients."""
     patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
-    """How much older than their age the brains of patients look on average."""
+    """Years by which the brains of patients look older than their age, on average."""
 
     @property
     def scanner_seed(self) -> int:
-        """Seed that names the scanners."""
-        return self.seed if self.site_seed is None else self.site_seed
+        """Seed of the scanners."""
+        if self.site_seed is None:
+            return self.seed
+        return self.site_seed
 
 
 @dataclass(frozen=True)
 class Scanner:
-    """The machine of a site; intensities and noise are over white matter's intensity."""
+    """Scanner of a site; intensities and noise are relative to white matter's intensity."""
 
     gain: float = 700.0
     """Stored intensity of white matter."""
@@ -70,20 +77,20 @@ class Scanner:
     bias: NDArray[np.float64] | tuple[float, ...] = (0.0,) * _BIAS_TERMS
     """Coefficients of the bias field's smooth terms."""
     own_bias: float = 0.0
-    """Standard deviation of the part of the bias field that changes from person to person."""
+    """Standard deviation of the bias field's change from person to person."""
     noise: float = 0.0
     blur_mm: float = 0.0
     fluid: float = 0.0
-    """Added to the darkest tissue's signal."""
+    """Intensity that is added to the darkest tissue's signal."""
     stripping_mm: float = 0.0
-    """How far outside the brain's border the skull-stripping cuts; inside where negative."""
+    """Distance of the skull-stripping's cut from the brain's border; inside where negative."""
     slice_mm: float = 0.0
-    """Thickness of slices beyond the voxel's, from foot to head."""
+    """Thickness of slices beyond the voxel's thickness, from foot to head."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """The share of people that a site scans, how much older they are, and its fraction of patients."""
+    """Site of a simulated cohort: its share of all people, their ages, its share of patients."""
 
     name: str
     share: float
@@ -93,7 +100,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Person:
-    """One simulated person, and the strengths of what was planted in the brain."""
+    """Simulated person, with the strengths of the effects in the brain."""
 
     index: int
     participant_id: str
@@ -111,7 +118,7 @@ class Person:
 
 
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
-    """Draw the machine of a site, from the seed of the scanners and the number of the site alone."""
+    """Draw the scanner of a site from the seed of the scanners and the number of the site."""
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain, fluid, stripping = np.clip(generator.standard_normal(5), -2.0, 2.0)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
@@ -134,21 +141,25 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
     """Draw the sizes of sites, their ages and their fractions of patients."""
-    shares, shifts, odds = np.empty((3, settings.n_sites))
+    shares = np.empty(settings.n_sites)
+    shifts = np.empty(settings.n_sites)
+    odds = np.empty(settings.n_sites)
     for site in range(settings.n_sites):
         generator = derive_generator("simulated-site", settings.scanner_seed, site)
         shares[site] = np.exp(0.6 * np.clip(generator.standard_normal(), -1.5, 1.5))
         shifts[site] = _SITE_AGE_SD_YEARS * np.clip(generator.standard_normal(), -2.0, 2.0)
         # Alternating signs: any two neighbouring sites are confounded with diagnosis once this is
         # asked for.
-        odds[site] = (1.0 if site % 2 == 0 else -1.0) * generator.uniform(0.75, 1.25)
+        sign = (-1.0) ** site
+        odds[site] = sign * generator.uniform(0.75, 1.25)
     shares /= shares.sum()
     patients = expit(logit(settings.patients) + settings.confounding * (odds - shares @ odds))
     width = max(2, len(str(settings.n_sites)))
-    found = zip(shares.tolist(), shifts.tolist(), patients.tolist(), strict=True)
-    return tuple(
-        Site(f"site-{site:0{width}d}", *values) for site, values in enumerate(found, start=1)
-    )
+    sites = []
+    for site in range(settings.n_sites):
+        name = f"site-{site + 1:0{width}d}"
+        sites.append(Site(name, float(shares[site]), float(shifts[site]), float(patients[site])))
+    return tuple(sites)
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
@@ -157,36 +168,41 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
     # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's
     # place is fixed.
     start = derive_generator("simulated-site-order", settings.seed).random()
-    bounds = np.cumsum([each.share for each in sites])
-    site = min(
-        int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right")), len(sites) - 1
-    )
-    place = sites[site]
+    bounds = np.cumsum([site.share for site in sites])
+    position = int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right"))
+    number = min(position, len(sites) - 1)
+    site = sites[number]
     # All draws are made for everybody, in one order: changing an effect leaves the other draws as
     # they were.
     generator = derive_generator("simulated-person", settings.seed, index)
     is_male = bool(generator.random() < 0.5)
-    is_patient = bool(generator.random() < place.patients)
+    is_patient = bool(generator.random() < site.patients)
     gap, size, ventricles, severity, patient_gap = np.clip(generator.standard_normal(5), -3.0, 3.0)
     gap_years = _BRAIN_AGE_SD_YEARS * gap
     if is_patient:
         gap_years += settings.patient_ageing_years * (1.0 + 0.5 * patient_gap)
     youngest, oldest = AGE_RANGE_YEARS
-    mean = float(np.clip(0.46 + place.age_shift_years / (oldest - youngest), 0.15, 0.85))
+    mean = float(np.clip(0.46 + site.age_shift_years / (oldest - youngest), 0.15, 0.85))
+    relative_age = generator.beta(2.6 * mean, 2.6 * (1.0 - mean))
+    sex = "F"
+    size_of_sex = -0.5
+    if is_male:
+        sex = "M"
+        size_of_sex = 0.5
+    diagnosis = "control"
+    focal_loss = 0.0
+    if is_patient:
+        diagnosis = "patient"
+        focal_loss = float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0))
     return Person(
         index=index,
         participant_id=f"sub-sim{settings.seed}x{index + 1:04d}",
-        age=round(
-            float(youngest + (oldest - youngest) * generator.beta(2.6 * mean, 2.6 * (1.0 - mean))),
-            2,
-        ),
-        sex="M" if is_male else "F",
-        site=site,
-        diagnosis="patient" if is_patient else "control",
+        age=round(float(youngest + (oldest - youngest) * relative_age), 2),
+        sex=sex,
+        site=number,
+        diagnosis=diagnosis,
         brain_age_gap=float(gap_years),
-        log_size=float(SEX_SCALE * (0.5 if is_male else -0.5) + _SIZE_SD * size),
+        log_size=float(SEX_SCALE * size_of_sex + _SIZE_SD * size),
         ventricle_gap=float(ventricles),
-        focal_loss=float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0))
-        if is_patient
-        else 0.0,
+        focal_loss=focal_loss,
     )

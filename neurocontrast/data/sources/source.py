@@ -1,8 +1,8 @@
-"""What the kinds of samples have in common: how they are read, seen twice, and recorded."""
+"""The source of samples that all kinds share: reading, views, and a run's record of files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pandas as pd
 from monai.transforms import Compose, Transform
 
+from neurocontrast.data.addresses import ADDRESSES, address_of
+from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
-from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.data.settings import AnyDataSettings
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import PreprocessingRecord, Samples
 from neurocontrast.documents.provenance import Provenance
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
@@ -26,43 +29,48 @@ from neurocontrast.transforms.describing import describe
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
 
-_WHAT = {
-    "volumes": "scans of brains",
-    "images": "images of a store, as `neurocontrast images` writes them,",
-}
-
 
 @dataclass(frozen=True)
 class Source:
-    """Samples as the section ``data`` of a configuration describes them; there is one class for each kind.
+    """Source of one kind of samples, described by the section ``data`` of a configuration.
 
     A source gives a cohort (`read_cohort`), makes its samples ready (`make_ready`), reads them
     (`images`), and says how they were prepared (`contract`), from which another source prepares
-    others alike (`as_in_run`). A kind defines these three, the size of its samples (`n_channels`,
-    `shape`), and which settings a run has decided (`in_run`). `augment` is a transform from Python
-    that makes views, for ``augment.transforms: python``.
+    others alike (`as_in_run`). A kind defines all of them but `make_ready`, the size of its samples
+    (`n_channels`, `shape`), and which settings a run has decided (`in_run`). `augment` is a
+    transform from Python that makes views, for ``augment.transforms: python``; `frame` is a table
+    from Python, in place of ``data.participants``.
     """
 
     views_revision: ClassVar[int] = 1
-    """Raised where keys draw other views than before; a run that goes on then is warned."""
+    """Number of the rule that draws views from keys; a resumed run of another number is warned."""
+    content_words: ClassVar[Mapping[str, str]] = {}
+    """Words for the contents of `files`, where the kind of file is named by another word."""
 
     data: AnyDataSettings
     augment: Transform | None = None
-    frame: pd.DataFrame | None = None  # in place of data.participants
+    frame: pd.DataFrame | None = None
 
     @property
     def table(self) -> AnyTable | None:
-        """The table of samples: a DataFrame from Python, or the file that `data` names."""
-        return self.data.participants if self.frame is None else self.frame
+        """Table of samples: a DataFrame from Python, or the file that `data` names."""
+        if self.frame is not None:
+            return self.frame
+        return self.data.participants
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Columns that hold the files of a scan, one a channel; None for the column ``path``."""
+        """Columns that hold the files of a scan, one a channel; None: the column ``path``."""
         return None
 
     @property
+    def n_channels(self) -> int:
+        """Number of channels of a sample."""
+        raise NotImplementedError
+
+    @property
     def halves(self) -> tuple[Any, ...]:
-        """The sources of the samples of each encoder: this one, or both of `PairedBrains`."""
+        """Sources of the samples of each encoder: this one, or both of `PairedBrains`."""
         return (self,)
 
     @property
@@ -72,41 +80,45 @@ class Source:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of the measures that a network is given; none of images."""
+        """Names of the measures that are the network's input; none for images."""
         return ()
 
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read a table of such samples."""
+        """Read a table of samples of this kind; `images_root` replaces the folder of `data`."""
+        root = self.data.images_root
+        if images_root is not None:
+            root = Path(images_root)
         cohort = read_cohort(
             participants,
-            images_root=self.data.images_root if images_root is None else Path(images_root),
+            images_root=root,
             channels=self.channels,
             check_images=check_images and not self.skips,
         )
         return check_kind(cohort, self.data.kind)
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return samples that need no table of people, or None if they need one."""
+        """Return all samples of a folder or table without a table of people, or None."""
         del scans, images_root
         return None
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with another place for what is prepared."""
+        """Return the source with another folder for preprocessed samples."""
         del folder
         return self
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with what must be known before a network can be built, learned from the rows of training.
+        """Return the source with the preprocessing that a network's size depends on.
 
-        Without a cohort, what it would have to be learned from is refused.
+        Preprocessing that is learned is learned from the rows of training. Without a cohort, a
+        source that must learn refuses.
         """
         del cohort, rows
         return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with what is learned by reading the samples of the rows of training."""
+        """Return the source with preprocessing learned by reading the samples of training."""
         del cohort, rows, progress
         return self
 
@@ -115,40 +127,59 @@ class Source:
         del cohort, progress
 
     def doubts(self, cohort: Cohort) -> list[str]:
-        """Return warnings about samples that can be read and look as if they were not prepared."""
+        """Return warnings about readable samples that look as if they were not prepared."""
         del cohort
         return []
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Prepare samples as `make_ready` does, and return why rows of the cohort cannot be used, in their order."""
+        """Prepare samples as `make_ready` does, and return why rows cannot be used, in order."""
         self.make_ready(cohort, progress)
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return why rows of a cohort cannot be used by a new run, as far as its table tells."""
+        """Return why rows cannot be used by a new run, as far as the table of samples tells."""
         del cohort, seed
         return {}
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
-        """Return what is known of the rows of a cohort, which embeddings carry."""
+        """Return the columns of a cohort that embeddings carry."""
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return the signatures by which a change of the files is seen that samples are read from one by one."""
+        """Return size and time of each sample's files, by which changed files are noticed."""
         del cohort
         return []
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digests of the content of each sample; "" where there is none.
+        """Return the digests of each sample's content, separated by spaces; "" without content.
 
-        They are separated by spaces, and the same under another name, in another file, and in
-        another order of columns.
+        They are the same under another name, in another file, and in another order of columns.
         """
         del progress
         return [""] * len(cohort)
 
+    def images(self, cohort: Cohort) -> Images:
+        """Return the samples of a cohort, in the order of its rows."""
+        raise NotImplementedError
+
+    def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
+        """Return the size of a channel of a sample along each axis."""
+        raise NotImplementedError
+
+    def contract(self) -> Samples:
+        """Return how samples were prepared, for ``encoder.json``."""
+        raise NotImplementedError
+
+    def as_in_run(self, samples: Samples) -> Self:
+        """Return the source that prepares samples as a run does; `samples` is its contract."""
+        raise NotImplementedError
+
+    def in_run(self, preprocessing: PreprocessingRecord) -> Json:
+        """Return the settings that a run has decided, by their names in ``data``."""
+        raise NotImplementedError
+
     def set_up(self, encoder: Encoder) -> None:
-        """Give a new network the part of the preprocessing that the network does."""
+        """Give a new network the step of the preprocessing that the network does."""
         del encoder
 
     def built_in_views(self, augment: Any) -> Any:
@@ -156,11 +187,11 @@ class Source:
         raise NotImplementedError
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return what makes two views by the section ``augment``; see `two_views`."""
+        """Return a function that makes two views of a batch; see `two_views`."""
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return two views by the section ``augment``: by its operations, or by the transforms given from Python."""
+        """Return two views by the operations of ``augment``, or by transforms from Python."""
         if augment.transforms is None:
             transform = self.built_in_views(augment)
         elif self.augment is not None:
@@ -172,61 +203,68 @@ class Source:
         return TwoViews(transform, seed=seed)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return names and paths of files that a run depends on, by kind of content; scans are left to the cache."""
-        vectors = [
-            (name, Path(what).expanduser())
-            for name, what in self.data.vectors.items()
-            if isinstance(what, str)
-        ]
-        return {"vectors": [(name, cohort.source.parent / path) for name, path in vectors]}
+        """Return names and paths of the files that a run depends on, by kind of content.
+
+        Scans are not among them: the cache notices when they change.
+        """
+        folder = cohort.source.parent
+        vectors = []
+        for name, vector in self.data.vectors.items():
+            if isinstance(vector, str):
+                vectors.append((name, folder / Path(vector).expanduser()))
+        return {"vectors": vectors}
 
     def record(self, cohort: Cohort) -> dict[str, Any]:
-        """Return the part of ``provenance.json`` by which `check_unchanged` recognises the files and views of a run."""
-        record: dict[str, Any] = {
-            key: {digest_of_file(path): name for name, path in files}
-            for key, files in self.files(cohort).items()
-        }
-        record["n_bytes"] = sum(
-            size for size, *_ in self.signatures(cohort)
-        )  # times differ on another machine
+        """Return the keys of ``provenance.json`` that tell a run's files and views from others.
+
+        Sizes of files are recorded and times are not, which differ on another machine.
+        """
+        record: dict[str, Any] = {}
+        for kind, files in self.files(cohort).items():
+            record[kind] = {digest_of_file(path): name for name, path in files}
+        record["n_bytes"] = sum(size for size, *_ in self.signatures(cohort))
         if self.augment is not None:
-            try:
-                record["augment"] = describe(self.augment)
-            except (
-                DataError
-            ):  # a lambda, for instance, has no description: the classes of the transforms do
-                record["augment"] = [
-                    type(each).__name__ for each in Compose(self.augment).flatten().transforms
-                ]
+            record["augment"] = _record_of(self.augment)
         return record
 
     def check_unchanged(self, cohort: Cohort, provenance: Provenance, folder: Path) -> None:
-        """Refuse to continue a run with other files, or other views from Python, than the run began with."""
+        """Refuse to resume a run with files, or views from Python, that have changed."""
         now = self.record(cohort)
-        changed = [
-            f"{name} holds other {'images' if key == 'stores' else key} than when it began"
-            for key in self.files(cohort)
-            for digest, name in now[key].items()
-            if digest not in (provenance.files_of(key) or now[key])
-        ]
+        changed = []
+        for kind in self.files(cohort):
+            at_start = provenance.files_of(kind) or now[kind]
+            contents = self.content_words.get(kind, kind)
+            for digest, name in now[kind].items():
+                if digest not in at_start:
+                    changed.append(f"{name} holds other {contents} than when it began")
         n_bytes = provenance.n_bytes
         if n_bytes is not None and now["n_bytes"] != n_bytes:
             changed.append(
-                f"the files of the samples hold {now['n_bytes']:,} bytes, and held {n_bytes:,} when it began"
+                f"the files of the samples hold {now['n_bytes']:,} bytes, and held {n_bytes:,} "
+                "when it began"
             )
-        if "augment" in now and not _is_augment_of(
-            provenance.content().get("augment"), now["augment"]
-        ):
-            changed.append("augment has other transforms, or other settings of them")
+        if "augment" in now:
+            stored = provenance.content().get("augment")
+            if not _is_augment_of(stored, now["augment"]):
+                changed.append("augment has other transforms, or other settings of them")
         if changed:
             raise CheckpointError(
-                f"{folder}: the run cannot continue, because it would not be the same run: {'; '.join(changed)}. Give "
-                "what it began with, or start another run."
+                f"{folder}: the run cannot continue, because it would not be the same run: "
+                f"{'; '.join(changed)}. Give what it began with, or start another run."
             )
+
+
+def _record_of(augment: Transform) -> Any:
+    """Return the description of transforms, or their classes where one has no description."""
+    try:
+        return describe(augment)
+    except DataError:  # of a lambda, for instance
+        transforms = Compose(augment).flatten().transforms
+        return [type(transform).__name__ for transform in transforms]
 
 
 def _is_augment_of(stored: Any, current: Any) -> bool:
-    """Tell whether the views of a run are the ones given; warn where nothing can be compared."""
+    """Tell whether views are a run's own; warn where the run records too little to compare."""
     same = is_same(stored, current)
     if same is None or (same and current and set(map(type, current)) == {str}):
         warn_caller(
@@ -237,12 +275,20 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return a cohort if its rows are of the kind ``volumes`` or ``images`` that is wanted."""
+    """Return a cohort if its rows are samples of the kind that is wanted: scans, or another."""
+    samples = "scans of brains"
+    wanted_address = ADDRESSES.find(wanted)
+    if wanted_address is not None:
+        samples = wanted_address.samples
     for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
-        found = "images" if is_image_path(str(path)) else "volumes"
-        if found != wanted:
+        kind = "volumes"
+        address = address_of(str(path))
+        if address is not None:
+            kind = address.kind
+        if kind != wanted:
             raise DataError(
-                f"{cohort.source.name}: {_WHAT[wanted]} are wanted, because data.kind is '{wanted}' or the run was "
-                f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
+                f"{cohort.source.name}: {samples} are wanted, because data.kind is '{wanted}' or "
+                f"the run was trained on them, and '{participant}' is {shown(path, 200)}. To train "
+                f"on it, set data.kind to {kind}."
             )
     return cohort

@@ -14,9 +14,10 @@ from monai.transforms import Compose
 from nibabel.spatialimages import SpatialImage
 
 from neurocontrast.data.batches import Images
-from neurocontrast.data.cache import VolumeCache, VolumeTransforms, signature_of
+from neurocontrast.data.cache import VolumeCache, VolumeTransforms
 from neurocontrast.data.cohort import Cohort, columns_of
 from neurocontrast.data.datasets import CohortDataset, deterministic_part
+from neurocontrast.data.entries import signature_of
 from neurocontrast.data.quality import doubts_about_extents, warn_of_headers
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources.source import Source
@@ -32,63 +33,62 @@ from neurocontrast.transforms.loading import read_scan, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.template import extent_of
 
-_N_LOOKED_AT = 8
+_N_SCANS_IN_DOUBT = 8
+"""Number of scans whose extent is looked at for warnings."""
 _Scan = str | os.PathLike | SpatialImage
-_WANTED = (
-    "a path or a nibabel image",
-    "a tuple of paths or nibabel images, one a channel of the run",
-)
 
 
 @dataclass(frozen=True)
 class BrainVolumes(Source):
-    """Scans of brains: preprocessed once, kept in a cache, read from the cache."""
+    """Source of brain scans: preprocessed once, kept in a cache, read from the cache."""
 
     views_revision: ClassVar[int] = 2  # 2: views of a whole batch at once, November 2026
 
     data: DataSettings
-    given: Compose | None = None  # from Python, for data.transforms: python
+    python_transforms: Compose | None = None
+    """Preprocessing from Python, for ``data.transforms: python``."""
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
-    columns: tuple[str, ...] | None = (
-        None  # those with the files of each scan, where a run says which
-    )
+    columns: tuple[str, ...] | None = None
+    """Columns with the files of each scan, where a run says which."""
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Columns that hold the files of a scan: those of the run, or of `data`."""
-        return self.data.channels if self.columns is None else self.columns
+        """Columns that hold the files of a scan: the columns of the run, or of `data`."""
+        if self.columns is not None:
+            return self.columns
+        return self.data.channels
 
     @property
     def n_channels(self) -> int:
-        """Channels of a preprocessed image."""
+        """Number of channels of a preprocessed image."""
         return self.transforms.image_shape[0]
 
     @property
     def cache(self) -> VolumeCache:
-        """The cache of preprocessed volumes."""
+        """Cache of preprocessed volumes."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
         )
 
-    def cohort_of(self, given: Any, folder: Path) -> Cohort:
-        """Return a cohort of paths and nibabel images, and write those that are only in memory to `folder`.
+    def cohort_of(self, scans: Any, folder: Path) -> Cohort:
+        """Return a cohort of paths and nibabel images; write images in memory to `folder`.
 
-        `given` has one path or image a scan, or a tuple of one a channel, or is a DataFrame with
+        `scans` has one path or image a scan, or a tuple of one a channel, or is a DataFrame with
         columns of paths. Relative paths start from ``data.images_root``, by default the working
         directory.
         """
         channels = columns_of(self.channels)
-        scans = _scans_of(given, channels)
-        names = [f"scan {row}" for row in range(len(scans))]
+        listed = _scans_of(scans, channels)
+        names = [f"scan {row}" for row in range(len(listed))]
         table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
-        for at, column in enumerate(channels):
-            targets = [folder / f"{row:04d}-{at}.nii" for row in range(len(scans))]
-            places = zip(scans, targets, strict=True)
-            table[column] = [
-                str(_path_of(scan[at], self.data.images_root, target)) for scan, target in places
-            ]
+        for channel, column in enumerate(channels):
+            paths = []
+            for row, scan in enumerate(listed):
+                target = folder / f"{row:04d}-{channel}.nii"
+                paths.append(str(_path_of(scan[channel], self.data.images_root, target)))
+            table[column] = paths
         return Cohort(table, Path("scans"), channels=channels)
 
     def kept_in(self, folder: Path) -> Self:
@@ -96,69 +96,79 @@ class BrainVolumes(Source):
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""
+        """Return the source with the preprocessing of `data`, or with transforms from Python.
+
+        Transforms from Python are tried on the first scan, which tells their shape.
+        """
         del rows
-        transforms = (
-            self.data.preprocessing if self.data.transforms is None else self._tried(cohort)
-        )
+        transforms: VolumeTransforms = self.data.preprocessing
+        if self.data.transforms is not None:
+            transforms = self._tried(cohort)
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
     def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
-        transform = self.given
+        """Return the transforms from Python with the shape that they give the first scan."""
+        transform = self.python_transforms
         if transform is None:
             raise ConfigError(
                 "data.transforms: came from Python. Give them again: pretrain(..., transforms=...)."
             )
         if cohort is None:
             raise ConfigError(
-                "data.participants: missing. The shape of what data.transforms make is that of a scan."
+                "data.participants: missing. The shape of what data.transforms make is that of a "
+                "scan."
             )
-        found = deterministic_part(
-            transform, _first_readable(cohort.scans) if self.skips else cohort.scans[0]
-        )
-        if len(found.transforms) != len(transform.flatten()):
-            random = transform.flatten().transforms[len(found.transforms)]
+        scan = cohort.scans[0]
+        if self.skips:
+            scan = _first_readable(cohort.scans)
+        described = deterministic_part(transform, scan)
+        n_deterministic = len(described.transforms)
+        if n_deterministic != len(transform.flatten()):
+            random = transform.flatten().transforms[n_deterministic]
             raise ConfigError(
-                f"data.transforms: {type(random).__name__} is random, or is none of MONAI's Transform, and results are "
-                "kept on the disk. Random transforms make views: give them as augment.transforms (augment=...)."
+                f"data.transforms: {type(random).__name__} is random, or is none of MONAI's "
+                "Transform, and results are kept on the disk. Random transforms make views: give "
+                "them as augment.transforms (augment=...)."
             )
-        if len(found.image_shape) != 4:
+        if len(described.image_shape) != 4:
             raise ConfigError(
                 "data.transforms: must make images of shape (channels, D, H, W), found "
-                f"{found.image_shape} for the first scan."
+                f"{described.image_shape} for the first scan."
             )
-        return found
+        return described
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing, or with the user's transforms that a run describes."""
+        """Return the source with the preprocessing of a run, the package's or the user's own."""
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
         if "image_shape" in preprocessing:
-            return replace(
-                chosen, transforms=DescribedTransforms.from_contract(preprocessing, self.given)
-            )
-        if self.given is not None:
+            described = DescribedTransforms.from_contract(preprocessing, self.python_transforms)
+            return replace(chosen, transforms=described)
+        if self.python_transforms is not None:
             raise ConfigError(
-                "transforms: the run has the package's own preprocessing (encoder.json), which is applied to every "
-                "scan. Leave transforms out."
+                "transforms: the run has the package's own preprocessing (encoder.json), which is "
+                "applied to every scan. Leave transforms out."
             )
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return the settings of the preprocessing that is in use."""
-        known = {"cache_dtype": self.cache_dtype, "channels": self.columns}
-        if isinstance(self.transforms, Preprocessing):
-            known |= {name: getattr(self.transforms, name) for name in DataSettings.replaced()} | {
-                "transforms": None
-            }
-            if not preprocessing.has("percentiles"):  # the run's normalisation has none
-                del known["percentiles"]
-            return known
-        known |= {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
-        return known | {"transforms": "python"}
+        settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
+        replaced = DataSettings.replaced()
+        if not isinstance(self.transforms, Preprocessing):
+            for name in replaced:
+                settings[name] = DataSettings.model_fields[name].default
+            settings["transforms"] = "python"
+            return settings
+        for name in replaced:
+            settings[name] = getattr(self.transforms, name)
+        settings["transforms"] = None
+        if not preprocessing.has("percentiles"):  # the run's normalisation has none
+            del settings["percentiles"]
+        return settings
 
     def contract(self) -> Samples:
-        """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
+        """Return the preprocessing, precision and channels of images, for ``encoder.json``."""
         return Samples(
             preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
             cache_dtype=self.cache_dtype,
@@ -166,12 +176,12 @@ class BrainVolumes(Source):
         )
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
-        """Return the voxels along each axis."""
+        """Return the voxels of a preprocessed image along each axis."""
         del cohort
         return self.transforms.image_shape[1:]
 
     def images(self, cohort: Cohort) -> Images:
-        """Return the cohort's volumes, in the order of its rows."""
+        """Return the preprocessed volumes of a cohort, in the order of its rows."""
         return CohortDataset.from_cache(self._with_channels(cohort), self.cache)
 
     def _with_channels(self, cohort: Cohort) -> Cohort:
@@ -185,10 +195,10 @@ class BrainVolumes(Source):
 
     def doubts(self, cohort: Cohort) -> list[str]:
         """Return warnings about whole heads and unregistered brains among a few scans."""
-        if self.given is not None or columns_of(self.channels) != columns_of(None):
+        if self.python_transforms is not None or columns_of(self.channels) != columns_of(None):
             return []
         scans = self._with_channels(cohort).scans
-        step = -(-len(scans) // _N_LOOKED_AT)
+        step = -(-len(scans) // _N_SCANS_IN_DOUBT)
         extents = {}
         for scan in scans[::step]:
             with contextlib.suppress(DataError):  # told where all scans are read
@@ -198,7 +208,7 @@ class BrainVolumes(Source):
         return doubts_about_extents(extents)
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Preprocess the scans that the cache does not hold, and return why rows cannot be used."""
+        """Preprocess the scans that the cache lacks, and return why rows cannot be used."""
         scans = self._with_channels(cohort).scans
         failures = dict[ScanFiles, str]()
         self.cache.prepare(
@@ -213,18 +223,18 @@ class BrainVolumes(Source):
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return the signature of each scan's files."""
+        """Return sizes and times of each scan's files."""
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:
-        """Return where the voxels of a scan's volume are, after `make_ready`."""
+        """Return the grid of a scan's preprocessed voxels, after `make_ready`."""
         if isinstance(self.transforms, Preprocessing):
             return preprocessed_grid(scan, self.transforms)
         _, affine = self.cache.read_with_affine(scan)
         return Grid(affine, spacing_of(affine), read_scan_header(files_of(scan)[0]).is_mni)
 
     def built_in_views(self, augment: AugmentSettings) -> Any:
-        """Return the views of volumes."""
+        """Return the random views of volumes."""
         return brain_views(augment)
 
 
@@ -232,51 +242,62 @@ def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
     """Return the first scan whose headers can be read, or the first of all if none can be read."""
     for scan in scans:
         with contextlib.suppress(DataError):
-            _ = list(map(read_scan_header, files_of(scan)))
+            for path in files_of(scan):
+                read_scan_header(path)
             return scan
     return scans[0]
 
 
 def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, target: Path) -> Path:
-    """Return where a scan lies on disk; an image that is only in memory is written to `target`."""
+    """Return a scan's path on disk, after writing a scan that is only in memory to `target`."""
     if not isinstance(scan, SpatialImage):
         return (Path(root or "") / Path(scan).expanduser()).absolute()
     name = scan.get_filename()
     if name is not None and nib.is_proxy(scan.dataobj) and not scan.in_memory:
         return Path(name).absolute()
-    # With a header of its own: the image's could say to store whole numbers.
+    # A new header: the image's own could say to store whole numbers.
     data = np.asarray(scan.get_fdata(caching="unchanged"), dtype=np.float32)
     nib.Nifti1Image(data, scan.affine).to_filename(target)
     return target
 
 
 def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return the scans, each a tuple of one path or image a channel."""
+    """Return scans from the argument of `ScanEmbedder`, each a tuple of one file a channel."""
     if isinstance(X, pd.DataFrame):
         for column in channels:
             if column not in X:
-                raise DataError(
-                    f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}."
-                )
+                columns = ", ".join(map(str, X.columns))
+                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {columns}.")
         X = list(zip(*(X[column] for column in channels), strict=True))
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
         raise DataError(
             f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one."
         )
-    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
+    if isinstance(X, np.ndarray) and len(channels) == 1:
+        X = np.ravel(X)
+    listed = list(X)
     if not listed:
         raise DataError("X: there is no scan to embed.")
-    scans = [
-        tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed
-    ]
-    wrong = [
-        (row, type(listed[row]).__name__)
-        for row, scan in enumerate(scans)
-        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
-    ]
+    scans = list(map(_files_of_scan, listed))
+    wrong = [row for row, scan in enumerate(scans) if not _has_channels(scan, len(channels))]
     if wrong:
+        wanted = "a path or a nibabel image"
+        if len(channels) > 1:
+            wanted = "a tuple of paths or nibabel images, one a channel of the run"
         raise DataError(
-            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
-            f"{wrong[0][0]}, {wrong[0][1]})."
+            f"X: every scan must be {wanted}; {len(wrong)} of {len(scans)} are not (first: row "
+            f"{wrong[0]}, {type(listed[wrong[0]]).__name__})."
         )
     return scans
+
+
+def _files_of_scan(scan: Any) -> tuple[Any, ...]:
+    """Return the files of a scan as a tuple of one a channel."""
+    if isinstance(scan, list | tuple | np.ndarray):
+        return tuple(scan)
+    return (scan,)
+
+
+def _has_channels(scan: tuple[Any, ...], n_channels: int) -> bool:
+    """Tell whether a scan is a path or an image for each channel."""
+    return len(scan) == n_channels and all(isinstance(file, _Scan) for file in scan)

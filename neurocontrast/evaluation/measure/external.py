@@ -1,10 +1,12 @@
 """The result on people from elsewhere."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from neurocontrast.documents.figures import Increment
 from neurocontrast.documents.findings import ExternalMetric, ExternalRival, ExternalTest
 from neurocontrast.documents.result import Counts
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, gather
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.outside import measure_rows
 from neurocontrast.evaluation.measure.sites import site_table
@@ -17,7 +19,6 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.plan.models import OutOfFold, gather
 from neurocontrast.evaluation.plan.plan import External, Plan
 from neurocontrast.progress import Progress
 
@@ -44,17 +45,11 @@ def measure_external_test(inputs: Inputs) -> Measurement:
 def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
     """Fit each model to all training scans, and predict the external ones."""
     split = plan.splits[0]
+    context = replace(plan.context, seed=plan.final_seed)
     models = {}
     with progress.task("Testing on the external scans", len(plan.models), "model") as task:
         for model in plan.models:
-            prediction = model.predict(
-                plan.target,
-                split,
-                subjects=plan.subjects,
-                settings=plan.settings,
-                seed=plan.final_seed,
-                sites=plan.sites,
-            )
+            prediction = model.predict(plan.target, split, context)
             models[model.name] = gather(plan.target, [split], [prediction])
             task.advance()
     return models

@@ -20,6 +20,12 @@ from neurocontrast.data.levels import (
 )
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
+from neurocontrast.evaluation.plan.leakage import (
+    ALLOWED_COPIES,
+    Overlap,
+    check_duplicates,
+    check_overlap,
+)
 from neurocontrast.evaluation.plan.models import Model, ProbeModel
 from neurocontrast.evaluation.plan.models.covariates import (
     CovariateDesign,
@@ -28,12 +34,6 @@ from neurocontrast.evaluation.plan.models.covariates import (
 )
 from neurocontrast.evaluation.plan.models.kernel import MeasureDesign
 from neurocontrast.evaluation.plan.models.regional import choose_regional
-from neurocontrast.evaluation.plan.notices import (
-    ALLOWED_COPIES,
-    Overlap,
-    check_duplicates,
-    check_overlap,
-)
 from neurocontrast.evaluation.plan.plan import External, Plan
 from neurocontrast.evaluation.plan.units import Units
 from neurocontrast.evaluation.probes.designs import blocks_of, check_same_blocks

@@ -12,15 +12,14 @@ from neurocontrast.data.columns import matching_rows
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import FixedSplit
-from neurocontrast.evaluation.plan.models import MODELS, GivenModel, ProbeModel
-from neurocontrast.evaluation.plan.notices import (
+from neurocontrast.evaluation.plan.leakage import (
     ALLOWED_COPIES,
     check_duplicates,
     check_overlap,
-    look_at_cohort,
-    look_at_size,
     pretrained,
 )
+from neurocontrast.evaluation.plan.models import MODELS, GivenModel, ProbeModel
+from neurocontrast.evaluation.plan.notices import look_at_cohort, look_at_size
 from neurocontrast.evaluation.plan.plan import Plan, SplitDesign
 from neurocontrast.evaluation.plan.units import choose_units
 from neurocontrast.evaluation.probe_kinds import PROBES

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.documents.info import EmbeddingsInfo
-from neurocontrast.evaluation.plan.notices import check_duplicates, check_overlap
+from neurocontrast.evaluation.plan.leakage import check_duplicates, check_overlap
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
 from tests.evaluation.quick import content, make_plan

@@ -1,0 +1,347 @@
+"""Choice among the scans of a folder: one layout, one stream, and one image a session."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.cells import number_of
+from neurocontrast.data.indexing.index import MEASURES, N_NAMED, Index, IndexSettings
+from neurocontrast.data.layouts import LAYOUTS, derived_among_raw
+from neurocontrast.data.layouts.homes import scans_of_homes
+from neurocontrast.data.layouts.longitudinal import scans_of_stream
+from neurocontrast.data.layouts.tree import FoundScan, Tree, links_to_others
+from neurocontrast.data.measures.choosing import Choice
+from neurocontrast.data.measures.finding import files_of_measures
+from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
+from neurocontrast.data.measures.tables import MeasuresTable, read_chosen
+from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import composed
+
+_DICOM = " Make a BIDS tree of DICOM files first, with heudiconv or dcm2bids."
+
+
+def read_rules(choose: Sequence[str]) -> dict[str, str]:
+    """Return the rules of a choice, such as ``run=first``, by their keys."""
+    rules: dict[str, str] = {}
+    for rule in choose:
+        key, equals, value = composed(rule).partition("=")
+        if not (key and equals and value):
+            raise ConfigError(
+                f"choose: found '{rule}'; write run=first, run=all, or an entity and value as "
+                "acq=mprage."
+            )
+        if rules.setdefault(key, value) != value:
+            raise ConfigError(f"choose: found {key}={rules[key]} and {key}={value}; give one.")
+    return rules
+
+
+def find_scans(
+    tree: Tree,
+    tables: Path | list[Path],
+    rules: dict[str, str],
+    keep: list[str],
+    settings: IndexSettings,
+) -> tuple[Index, list[FoundScan]]:
+    """Return an index without a table, and the scans of the only layout, stream and folder.
+
+    `tables` are tables of measures, or the folder that holds them. Rules that choose between such
+    tables are removed from `rules`, and columns that are measures from `keep`.
+    """
+    images: dict[str, list[FoundScan]] = {}
+    if settings.layout != MEASURES:
+        images = _images(tree, settings.layout)
+    stream = rules.get("stream", "")
+    dataset = rules.get("dataset", "")
+    measures, unread = _measures_below(
+        tables, tree, rules, keep, needed=not images, skip=settings.skip
+    )
+    layout, scans, notes = _only_layout(tree, settings.layout, images, measures)
+    index = Index(
+        pd.DataFrame(), layout, len(scans), [*tree.skipped, *unread], notes, measures=measures
+    )
+    if layout == "bids":
+        index.notes += _notes_on_derived(tree, images)
+    scans = _without_links(scans, tree, index)
+    if any("stream" in scan.entities for scan in scans):
+        scans = _of_stream(scans, stream, index)
+    if layout != MEASURES:
+        scans = _of_homes(scans, dataset, index)
+    return index, scans
+
+
+def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
+    """Return the images of each layout that has any, of all layouts or of one."""
+    names = [*LAYOUTS, MEASURES]
+    if layout not in ("auto", *names):
+        hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
+        hint = hints.get(layout) or suggestion(layout, names)
+        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(names)}.")
+    images = {}
+    for name, scans_in in LAYOUTS.items():
+        if layout in ("auto", name):
+            scans = list(scans_in(tree))
+            if scans:
+                images[name] = scans
+    return images
+
+
+def _only_layout(
+    tree: Tree, layout: str, images: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
+) -> tuple[str, list[FoundScan], list[str]]:
+    """Return the only layout with its scans, and notes: of images, or else of measures.
+
+    Raw images of a BIDS tree come before images of its derivatives, and images of one other layout
+    before FreeSurfer's; notes say so.
+    """
+    preferred = _preferred(list(images))
+    if preferred:
+        notes = []
+        for name, scans in images.items():
+            if name != preferred:
+                notes.append(
+                    f"{len(scans)} images of the layout {name} are left out; --layout {name} takes "
+                    "them instead."
+                )
+        return preferred, images[preferred], notes
+    if images:
+        counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in images.items())
+        raise DataError(
+            f"{tree.root}: several layouts are there: {counts}. Name one with --layout."
+        )
+    if measures is not None and layout in ("auto", MEASURES):
+        return MEASURES, _scans_of_measures(measures), []
+    wanted = [layout]
+    if layout == "auto":
+        wanted = [*LAYOUTS, MEASURES]
+    n_files = 0
+    hint = " Is it the right folder?"
+    for names in tree.folders.values():
+        n_files += len(names)
+        if any(name.lower().endswith((".dcm", ".ima")) for name in names):
+            hint = _DICOM
+    raise DataError(f"{tree.root}: no scan of {one_of(wanted)} among {n_files} files.{hint}")
+
+
+def _preferred(layouts: Sequence[str]) -> str:
+    """Return BIDS, or the only layout, FreeSurfer apart where there is another; "" for several."""
+    if "bids" in layouts:
+        return "bids"
+    if len(layouts) == 1:
+        return layouts[0]
+    without_freesurfer = [name for name in layouts if name != "freesurfer"]
+    if len(without_freesurfer) == 1:
+        return without_freesurfer[0]
+    return ""
+
+
+def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
+    """Return a note on derived images among raw images, unless they are of another layout."""
+    paths = set(derived_among_raw(tree))
+    for scans in images.values():
+        for scan in scans:
+            paths.discard(scan.path)
+    if not paths:
+        return []
+    return [
+        f"{len(paths)} images beside the raw ones are left out, since their names have desc- or "
+        f"space-: they were made of raw images ({min(paths)} first)."
+    ]
+
+
+def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
+    """Return scans without links to the image of another scan, whose target is taken."""
+    links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
+    for path in sorted(links):
+        index.left_out.append((path, "a link to the image of another scan that is found"))
+    if links:
+        index.notes.append(
+            f"{len(links)} links to images of other scans are left out, such as {min(links)}."
+        )
+    return list(filter(lambda scan: scan.path not in links, scans))
+
+
+def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
+    """Return FreeSurfer's scans of one longitudinal stream; leave out others with a note."""
+    chosen, others, note = scans_of_stream(scans, stream)
+    for scan in others:
+        stream_of_scan = scan.entities.get("stream", "cross")
+        index.left_out.append((scan.path, f"of another stream ({stream_of_scan})"))
+    if note:
+        index.notes.append(note)
+    return chosen
+
+
+def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
+    """Return scans named after their folder, or the scans of one folder, as `dataset` says."""
+    chosen = scans_of_homes(scans, dataset)
+    reason = f"not in the folder of --choose dataset={dataset}"
+    paths = dict.fromkeys(map(attrgetter("path"), scans), reason)
+    for scan in chosen:
+        del paths[scan.path]
+    index.left_out += paths.items()
+    return chosen
+
+
+def _measures_below(
+    root: Path | list[Path],
+    tree: Tree,
+    rules: dict[str, str],
+    keep: list[str],
+    *,
+    needed: bool,
+    skip: bool,
+) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
+    """Return the measures in tables of a folder, or why they cannot be used if not `needed`.
+
+    Rules that choose between tables are removed from `rules`, and columns that are measures from
+    `keep`. Scans that cannot be read are in `unread` of the table, if it is `needed` or by `skip`.
+    """
+    choice = Choice(
+        atlas=rules.pop("atlas", ""),
+        measure=rules.pop("measure", "thickness"),
+        stream=rules.pop("stream", ""),
+        dataset=rules.pop("dataset", ""),
+    )
+    read = partial(read_chosen, root, choice, skip=needed or skip)
+    if isinstance(root, Path) and root.is_dir() and not files_of_measures(tree):
+        return None, []
+    try:
+        table = read()
+        wanted = [name for name in keep if name in table.left_out]
+        if wanted:
+            table = read(keep=wanted)
+    except DataError as error:
+        if needed:
+            raise
+        return None, [(MEASURES, str(error))]
+    keep[:] = [name for name in keep if name not in table.values]
+    return table, []
+
+
+def add_unread(root: Path, index: Index, problems: Problems) -> None:
+    """Add problems for scans with unreadable measures; beside images, list and note them."""
+    if index.measures is None or not index.measures.unread:
+        return
+    names = []
+    for (person, session), reasons in index.measures.unread.items():
+        scan = FoundScan(person.removeprefix("sub-"), "", session, space="", stage="")
+        names.append(scan.name)
+        for reason in reasons:
+            reason = reason.removeprefix(f"{root}/")
+            if index.layout == MEASURES:
+                problems.add(reason, name=scan.name)
+            else:
+                index.left_out.append((f"{MEASURES} of {scan.name}", reason))
+    if index.layout != MEASURES:
+        listed = first_names(names, N_NAMED)
+        index.notes.append(f"--skip left out the measures of {len(names)} scans: {listed}.")
+
+
+def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
+    """Return the people of tables of measures as scans without image, unread ones last."""
+    scans = []
+    sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
+    for (person, session), size in zip(measures.values.index, sizes, strict=True):
+        facts = {}
+        if pd.notna(size):
+            facts["tiv"] = f"{size / MM3_PER_ML:.1f}"
+        scans.append(_scan_of_measures(measures, person, session, facts))
+    for person, session in measures.unread:
+        scans.append(_scan_of_measures(measures, person, session, {}))
+    return scans
+
+
+def _scan_of_measures(
+    measures: MeasuresTable, person: str, session: str, facts: dict[str, str]
+) -> FoundScan:
+    """Return a scan without image, with its head size, and its subject if tables state it."""
+    all_facts = {**facts, **measures.facts_of(person, session)}
+    label = person.removeprefix("sub-")
+    return FoundScan(label, "", session, space="", stage="", facts=all_facts)
+
+
+def choose_scans(
+    scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
+) -> list[FoundScan]:
+    """Return one image a session, or every run; rules leave out others, or they are a problem.
+
+    Without a rule for the space, an image in MNI space is taken and the native one of the session
+    left out.
+    """
+    entities = dict(rules)
+    if entities.get("run") in ("first", "all"):
+        del entities["run"]
+    groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
+    for scan in scans:
+        groups[scan.person, scan.session].append(scan)
+    chosen: list[FoundScan] = []
+    native: list[FoundScan] = []
+    for group in groups.values():
+        candidates = []
+        for scan in group:
+            if _has_entities(scan, entities):
+                candidates.append(scan)
+            else:
+                index.left_out.append((scan.path, "not chosen by --choose"))
+        if "space" not in rules and any(scan.space.startswith("MNI") for scan in candidates):
+            native += [scan for scan in candidates if scan.space == "native"]
+            candidates = [scan for scan in candidates if scan.space != "native"]
+        if rules.get("run") == "first":
+            candidates = _of_first_run(candidates, index)
+        n_runs = len(set(map(_run_of, candidates)))
+        are_runs = rules.get("run") == "all" and n_runs == len(candidates)
+        if len(candidates) > 1 and not are_runs:
+            problems.add(_ambiguous(candidates), name=candidates[0].name)
+        chosen += candidates
+    if native:
+        for scan in native:
+            index.left_out.append((scan.path, "native; the session has an image in MNI space"))
+        index.notes.append(
+            f"Images in MNI space are taken, not {len(native)} native ones; --choose space=native "
+            "decides otherwise."
+        )
+    return chosen
+
+
+def _has_entities(scan: FoundScan, entities: Mapping[str, str]) -> bool:
+    """Tell whether the name of a scan has these entities; a missing entity is ``none``."""
+    return all(scan.entities.get(key, "none") == value for key, value in entities.items())
+
+
+def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
+    """Return the scans of the first run, and list later runs as left out."""
+    if len(scans) < 2:
+        return scans
+    first = min(map(_run_of, scans))
+    of_first = []
+    for scan in scans:
+        if _run_of(scan) == first:
+            of_first.append(scan)
+        else:
+            index.left_out.append((scan.path, "a later run"))
+    return of_first
+
+
+def _run_of(scan: FoundScan) -> tuple[float, str]:
+    """Return the run of a scan as a number and as written, by which runs are ordered."""
+    run = scan.entities.get("run", "")
+    return number_of(run) or 0.0, run
+
+
+def _ambiguous(candidates: Sequence[FoundScan]) -> str:
+    """Return the problem of a session with several images, with the flags that decide."""
+    names = [scan.path.rpartition("/")[2] for scan in candidates]
+    entities = pd.DataFrame([dict(scan.entities) for scan in candidates]).fillna("none")
+    flags = []
+    for key in sorted(entities.columns.difference(["run"])):
+        if entities[key].nunique() > 1:
+            flags.append(f"--choose {key}={entities[key].min()}")
+    if "run" in entities and entities["run"].nunique() > 1:
+        flags += ["--choose run=first", "--choose run=all"]
+    decide = " or ".join(flags) or "remove all but one"
+    return f"{len(names)} images: {first_names(names, N_NAMED)}; decide with {decide}"

@@ -1,0 +1,243 @@
+"""Scans joined with tables of people: rows of the index, and doubts about the join."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from neurocontrast.data.indexing.index import N_NAMED, Index, SiteFrom
+from neurocontrast.data.layouts.tree import (
+    FoundScan,
+    Tree,
+    identity_of,
+    problem_of_file,
+    problem_of_names,
+    problem_of_path,
+)
+from neurocontrast.data.people_tables import PeopleTables, ScanFacts
+from neurocontrast.data.problems import Problems, first_names
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.progress import Progress
+from neurocontrast.reading import read_json
+
+
+def check_files(
+    scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress
+) -> None:
+    """Add a problem for each image that no table can hold, that is empty, or of another space."""
+    if not any(scan.path for scan in scans):
+        return
+    with progress.task("Looking at images", total=len(scans), unit="scan") as task:
+        for scan in scans:
+            problem = (
+                problem_of_path(scan.path)
+                or problem_of_names(scan.path)
+                or problem_of_file(tree.root / scan.path)
+            )
+            if problem:
+                problems.add(f"{scan.path}: {problem}", name=scan.name)
+            task.advance(1)
+    spaces = Counter(scan.space for scan in scans)
+    if len(spaces) > 1:
+        counts = ", ".join(f"{space} ({n} images)" for space, n in spaces.most_common())
+        common = spaces.most_common(1)[0][0]
+        flag = f"space={common}"
+        if ":cohort-" in common:
+            flag = f"cohort={common.rpartition('-')[2]}"
+        for scan in scans:
+            if scan.space != common:
+                problems.add(
+                    f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name
+                )
+        problems.hint(f"Images are in several spaces: {counts}. Decide with --choose {flag}.")
+
+
+def scanner_settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
+    """Return the settings in a scan's JSON files, the most specific file last and strongest."""
+    settings: dict[str, str] = {}
+    for sidecar in scan.sidecars:
+        try:
+            content = read_json(tree.root / sidecar)
+        except DataError as error:
+            problems.add(str(error).removeprefix(f"{tree.root}/"), name=scan.name)
+            continue
+        for key, value in content.items():
+            if isinstance(value, str | int | float):
+                settings[key] = " ".join(str(value).split())
+    return settings
+
+
+def row_of(
+    scan: FoundScan,
+    facts: ScanFacts,
+    settings: Mapping[str, str],
+    *,
+    layout: str,
+    site_from: SiteFrom,
+) -> dict[str, str]:
+    """Return the row of a scan in the index, by column.
+
+    Parameters
+    ----------
+    scan : FoundScan
+        Scan of a layout.
+    facts : ScanFacts
+        Cells of tables of people.
+    settings : dict of str to str
+        Settings of the scanner.
+    layout : str
+        Name of the layout.
+    site_from : {"column", "folder", "scanner"}
+        Origin of the site.
+    """
+    scanner = _joined(settings.get("Manufacturer"), settings.get("ManufacturersModelName"))
+    cells = {**scan.facts, **facts.cells}
+    sex = ""
+    sex_recorded = cells.get("sex", "")
+    if sex_recorded in ("F", "M"):
+        sex = sex_recorded
+        sex_recorded = ""
+    if site_from == "column":
+        site = cells.get("site", "")
+    elif site_from == "scanner":
+        site = _joined(scanner, settings.get("DeviceSerialNumber"))
+    else:
+        site = _site_of_folder(scan)
+    return {
+        **cells,
+        **scan.maps,
+        "participant_id": f"sub-{scan.person}",
+        "session": scan.session,
+        "run": scan.entities.get("run", ""),
+        "path": scan.path,
+        "space": scan.space,
+        "stage": scan.stage,
+        "layout": layout,
+        "age_source": facts.sources.get("age", ""),
+        "sex": sex,
+        "sex_recorded": sex_recorded,
+        "site": site,
+        "scanner": scanner,
+        "field_strength": settings.get("MagneticFieldStrength", ""),
+    }
+
+
+def _joined(*words: str | None) -> str:
+    """Join words that are not empty by spaces."""
+    return " ".join(filter(None, words))
+
+
+def _site_of_folder(scan: FoundScan) -> str:
+    """Return the first folder of a scan's path; refuse a folder of one person."""
+    if not scan.path:
+        raise ConfigError(
+            "site_from: 'folder' is of images, and tables of measures have none; give a column."
+        )
+    first, below, _ = scan.path.partition("/")
+    if not below or identity_of(first)[0] == scan.subject:
+        raise ConfigError(
+            f"site_from: 'folder' takes '{first}' as a site, which is of one person; give a column."
+        )
+    return first
+
+
+def compare_with_tables(
+    scans: Sequence[FoundScan],
+    facts: Sequence[ScanFacts],
+    with_scan: set[str],
+    people: PeopleTables,
+    index: Index,
+    problems: Problems,
+) -> None:
+    """Add problems for scans without a row, and for sessions that differ only in zeros.
+
+    Notes name the tables that know a person in other sessions alone, and people without a scan;
+    `with_scan` are the people with one.
+    """
+    _note_averages(scans, index)
+    if not any(of_scan.tables for of_scan in facts):
+        index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
+    _note_other_sessions(scans, facts, people, index)
+    _check_rows(scans, facts, people, problems)
+    absent = _people_without_scan(people, with_scan)
+    if not absent:
+        return
+    nothing = "no image"
+    if scans and not scans[0].path:
+        nothing = "no measures"
+    for person, source in absent.items():
+        index.left_out.append((f"sub-{person}", f"{source} has a row, and there is {nothing}"))
+    listed = first_names(list(map("sub-{}".format, absent)), N_NAMED)
+    index.notes.append(f"People in a table with {nothing}: {listed}.")
+    in_short = {_without_zeros(person): person for person in sorted(with_scan)}
+    for person, source in absent.items():
+        alike = in_short.get(_without_zeros(person))
+        if alike is not None:
+            problems.hint(
+                f"sub-{person} of {source} and sub-{alike} differ in zeros, which spreadsheets "
+                "drop."
+            )
+
+
+def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str, str]:
+    """Return people of tables who have no scan, each with the name of the table."""
+    tables = people.people()
+    return {person: tables[person] for person in sorted(tables.keys() - with_scan)}
+
+
+def _check_rows(
+    scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
+) -> None:
+    """Add problems for scans without a row, and for sessions that differ from a row's in zeros."""
+    for scan, of_scan in zip(scans, facts, strict=True):
+        if people.general(scan.dataset) and not of_scan.tables:
+            there_is = "there are measures"
+            if scan.path:
+                there_is = "there is an image"
+            problems.add(f"{there_is}, and no table has a row", name=scan.name)
+        for session in sorted(people.sessions_of(scan)):
+            are_alike = _without_zeros(session) == _without_zeros(scan.session)  # M48 is M048
+            if scan.session and session != scan.session and are_alike:
+                problems.add(
+                    f"the image is of ses-{scan.session}, and a table has ses-{session}",
+                    name=scan.name,
+                )
+
+
+def _note_other_sessions(
+    scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
+) -> None:
+    """Note tables that know people of scans in other sessions alone."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for scan, of_scan in zip(scans, facts, strict=True):
+        for table in people.general(scan.dataset):
+            if table.of(scan) and table.source not in of_scan.tables:
+                names[table.source].append(scan.name)
+        for table in people.of_subject(scan):
+            if table.source not in of_scan.tables:
+                names["sub-*_sessions.tsv"].append(scan.name)
+    for source, of_scans in names.items():
+        index.notes.append(
+            f"{source}: of {len(of_scans)} scans, such as {of_scans[0]}, it has rows of other "
+            "sessions alone; not joined."
+        )
+
+
+def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
+    """Note people who have a scan without session, perhaps an average, beside scans of sessions."""
+    sessions: dict[str, set[str]] = defaultdict(set)
+    for scan in scans:
+        sessions[scan.person].add(scan.session)
+    doubtful = []
+    for person, names in sessions.items():
+        if {""} < names:
+            doubtful.append(f"sub-{person}")
+    if doubtful:
+        index.notes.append(
+            f"{len(doubtful)} people have a scan without session beside scans of sessions: "
+            f"{first_names(doubtful)}. If it is an average or template of them, remove its row."
+        )
+
+
+def _without_zeros(label: str) -> str:
+    """Return a label without the zeros that begin its numbers."""
+    return re.sub(r"(?<![0-9])0+(?=[0-9])", "", label)

@@ -1,0 +1,103 @@
+"""Choice between the atlases and the measures of a folder of tables."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from neurocontrast.data.measures.sheets import Sheet
+from neurocontrast.exceptions import DataError, one_of, suggestion
+
+_PARCELLATIONS = (
+    "aparc.a2009s",
+    "aparc",
+    "aparc.DKTatlas",
+    "aparc.DKTatlas.mapped",
+    "neuromorphometrics",
+)
+_SEGMENTATIONS = (
+    *("aseg", "aseg.presurf", "aseg.withCC", "aseg.VINN", "aseg+DKT", "aseg+DKT.VINN"),
+    *("wmparc", "wmparc.DKTatlas.mapped"),
+)
+"""Atlases in order of preference, surface-corrected ones first; one of each list is taken."""
+_OF_WHITE_MATTER = "wmparc"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Options that choose among the files of a folder of measures, and among their rows.
+
+    They are described in `read_tables`.
+    """
+
+    atlas: str = ""
+    measure: str = "thickness"
+    stream: str = ""
+    dataset: str = ""
+
+
+def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
+    """Return one parcellation and one segmentation; `atlas` may name either, or both."""
+    segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
+    usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
+    parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
+    names = re.findall(r"[^,\s]+", atlas)
+    for name in names:
+        if name not in atlases:
+            present = [*parcellations, *segmentations]
+            hint = suggestion(name, present)
+            raise DataError(f"{path}: no atlas '{name}'.{hint} There are: {one_of(present)}.")
+    taken: set[str] = set()
+    for group in (segmentations, parcellations):
+        asked = sorted(set(names).intersection(group))
+        if len(asked) > 1:
+            raise DataError(f"{path}: atlas names {one_of(asked)}; one of them can be taken.")
+        chosen = asked or group[:1]
+        taken.update(chosen)
+        left = [name for name in group if name not in chosen]
+        if group is parcellations and left:
+            notes.append(
+                f"{path.name}: of the atlases that are there, {one_of(chosen)} is taken; not "
+                f"{one_of(left)}."
+            )
+        else:
+            _note_segmentations(chosen, left, notes, path)
+    return taken
+
+
+def _note_segmentations(
+    chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
+) -> None:
+    """Note files of segmented structures that are not read; ``wmparc`` has other structures."""
+    alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
+    if alternatives:
+        notes.append(
+            f"{path.name}: of the segmentations that are there, {one_of(chosen)} is taken; not "
+            f"{one_of(alternatives)} (atlas={alternatives[0]} takes that instead)."
+        )
+
+
+def choose_measure(
+    sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path
+) -> list[Sheet]:
+    """Return the sheets of one measure of the cortex, and all sheets of other structures."""
+    measures = sorted({sheet.measure for sheet in sheets if _is_cortical(sheet)})
+    if measure == "all" or not measures:
+        return list(sheets)
+    if measure not in measures:
+        hint = suggestion(measure, measures)
+        raise DataError(
+            f"{path}: no measure '{measure}' of the cortex.{hint} There are: "
+            f"{one_of(measures)}, 'all'."
+        )
+    left = [name for name in measures if name != measure]
+    if left:
+        notes.append(
+            f"{path.name}: of the measures of the cortex, '{measure}' is taken; not {one_of(left)}."
+        )
+    return [sheet for sheet in sheets if not _is_cortical(sheet) or sheet.measure == measure]
+
+
+def _is_cortical(sheet: Sheet) -> bool:
+    """Tell whether a sheet is of one measure of the cortex."""
+    return sheet.atlas.startswith("aparc") and bool(sheet.measure)

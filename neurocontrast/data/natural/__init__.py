@@ -1,1 +1,0 @@
-"""Natural images: decoded once into a memory map of bytes and a table, read from there by index."""

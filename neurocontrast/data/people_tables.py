@@ -1,0 +1,234 @@
+"""Tables of people in a folder of scans, joined to the scans, the most specific table first."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from neurocontrast.data.columns import as_age
+from neurocontrast.data.contradictions import MAX_AGE_DIFFERENCE
+from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
+from neurocontrast.data.people import remedy_of
+from neurocontrast.data.phenotype import Phenotype, PhenotypeFile, read_phenotype
+from neurocontrast.data.problems import Problems, first_names, shown
+from neurocontrast.provenance import subject_label
+
+
+class ScanFacts(NamedTuple):
+    """Cells of a scan by column, the table of each cell, and all tables with a row of the scan."""
+
+    cells: dict[str, str]
+    sources: dict[str, str]
+    tables: set[str]
+
+
+class _Row(NamedTuple):
+    """Row of a table that holds for a scan, and whether for this very session."""
+
+    source: str
+    is_specific: bool
+    cells: dict[str, str]
+
+
+@dataclass
+class PeopleTables:
+    """Tables of people in a tree, the most specific first: scans, sessions, phenotypes, people.
+
+    A cell is taken from the first table that has a value. Bad cells and contradictions become
+    problems.
+
+    Parameters
+    ----------
+    tree : Tree
+        Files of the data set.
+    problems : Problems
+        Receives bad cells and contradictions.
+    phenotypes : sequence of Path
+        Tables of the user, which come before the tables in ``phenotype/``.
+    id_column : str, optional
+        Column of identifiers in the tables of the user.
+    keep : sequence of str
+        Further columns to take over.
+    """
+
+    tree: Tree
+    problems: Problems
+    phenotypes: Sequence[Path] = ()
+    id_column: str | None = None
+    keep: Sequence[str] = ()
+    _read: dict[Path, Phenotype] = field(default_factory=dict)
+    _general: dict[str, list[Phenotype]] = field(default_factory=dict)
+    _scan_of: dict[tuple[int, str], FoundScan] = field(default_factory=dict)
+    """First scan of each person of a table, by the table's identity and the person's name."""
+
+    def facts_of(self, scan: FoundScan) -> ScanFacts:
+        """Return the cells of a scan in all tables; contradictory ages or sexes become problems."""
+        rows = list(self._rows_of(scan))
+        facts = ScanFacts({}, {}, {row.source for row in rows})
+        is_specific: dict[str, bool] = {}
+        self._check_one_person(scan, facts)
+        for row in rows:
+            for name, cell in row.cells.items():
+                earlier = facts.cells.setdefault(name, cell)
+                origin = facts.sources.setdefault(name, row.source)
+                contradicts = name in ("sex", "subject_id") and earlier != cell
+                # The age at a session may differ from the participant's; two tables of one kind
+                # should agree.
+                are_alike = is_specific.setdefault(name, row.is_specific) == row.is_specific
+                if name == "age" and are_alike:
+                    contradicts = _ages_differ(earlier, cell)
+                if contradicts:
+                    self.problems.add(
+                        f"{name} is {shown(earlier)} in {origin} and {shown(cell)} in {row.source}",
+                        name=scan.name,
+                    )
+        return facts
+
+    def _check_one_person(self, scan: FoundScan, facts: ScanFacts) -> None:
+        """Add a problem if a table joins one person of its rows to people of two data sets."""
+        for table in self.general(scan.dataset):
+            if table.source not in facts.tables:
+                continue
+            label = table.label_of(scan)
+            first = self._scan_of.setdefault((id(table), label), scan)
+            if first.person == scan.person:
+                continue
+            for twin, namesake in ((first, scan), (scan, first)):
+                self.problems.add(
+                    f"{table.source}: its row is of sub-{namesake.person} too; name people with "
+                    f"their data set, as {twin.person}",
+                    name=twin.name,
+                )
+
+    def people(self) -> dict[str, str]:
+        """Return the table of each person of the tables of participants."""
+        people: dict[str, str] = {}
+        for dataset, tables in self._general.items():
+            for table in tables:
+                if "phenotype/" in table.source:
+                    continue
+                prefix = ""
+                if dataset and table.source.startswith(f"{dataset}/"):
+                    prefix = f"{dataset}_"
+                for subject in table.rows:
+                    people[f"{prefix}{subject}"] = table.source
+        return people
+
+    def notes(self, cells_known: Collection[str]) -> list[str]:
+        """Return notes on the reading of codes, and on look-alike columns that are not taken.
+
+        In tables of the tree, look-alikes are named only for columns that are not among
+        `cells_known`.
+        """
+        tables_of: dict[str, list[str]] = {}
+        for path, table in self._read.items():
+            for note in table.notes:
+                tables_of.setdefault(note, []).append(table.source)
+            for kind, columns in table.not_taken.items():
+                if kind in cells_known and path not in self.phenotypes:
+                    continue
+                for column in columns:
+                    note = f"column '{column}' is not taken; {remedy_of(kind, column)}"
+                    tables_of.setdefault(note, []).append(table.source)
+        return [f"{first_names(tables, 1)}: {note}." for note, tables in tables_of.items()]
+
+    def sessions_of(self, scan: FoundScan) -> set[str]:
+        """Return the sessions that tables have for the person of a scan."""
+        sessions: set[str] = set()
+        for table in [*self.general(scan.dataset), *self.of_subject(scan)]:
+            sessions.update(table.of(scan))
+        return sessions - {""}
+
+    def general(self, dataset: str) -> list[Phenotype]:
+        """Return the user's tables, the tables in ``phenotype/``, and ``participants.tsv``."""
+        if dataset not in self._general:
+            tables = []
+            for path in self.phenotypes:
+                file = PhenotypeFile(path, path.name, id_column=self.id_column)
+                tables.append(self._read_once(file))
+            for name in self._general_paths(joined_path(dataset, "")):
+                tables.append(self._read_once(PhenotypeFile(self.tree.root / name, name)))
+            self._general[dataset] = tables
+        return self._general[dataset]
+
+    def _general_paths(self, below: str) -> Iterator[str]:
+        """Yield the tables in ``phenotype/``, and ``participants.tsv``, of a data set's folder."""
+        for name in self.tree.folders.get(f"{below}phenotype", ()):
+            if name.endswith(".tsv"):
+                yield f"{below}phenotype/{name}"
+        if self.tree.has(f"{below}participants.tsv"):
+            yield f"{below}participants.tsv"
+
+    def _rows_of(self, scan: FoundScan) -> Iterator[_Row]:
+        """Yield the rows of tables that hold for a scan, the most specific first."""
+        general = self.general(scan.dataset)
+        for table in self._of_scans(scan):
+            for cells in table.rows.get(subject_label(scan.path), {}).values():
+                yield _Row(table.source, True, cells)
+        of_subject = list(self.of_subject(scan))
+        if scan.session:
+            for table in [*of_subject, *general]:
+                sessions = table.of(scan)
+                if scan.session in sessions:
+                    yield _Row(table.source, True, sessions[scan.session])
+        else:
+            for table in of_subject:
+                rows = list(table.of(scan).values())
+                if len(rows) == 1:
+                    yield _Row(table.source, True, rows[0])
+        for table in general:
+            sessions = table.of(scan)
+            session = ""
+            if len(sessions) == 1 and not scan.session:
+                session = next(iter(sessions))
+            if session in sessions:
+                yield _Row(table.source, False, sessions[session])
+
+    def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
+        """Yield the tables of scans ``…_scans.tsv`` of a scan's session and of its subject."""
+        person = f"sub-{scan.subject}"
+        above = joined_path(scan.dataset, person)
+        stems = {}
+        if scan.session:
+            stems[f"{above}/ses-{scan.session}"] = f"{person}_ses-{scan.session}"
+        stems[above] = person
+        for folder, stem in stems.items():
+            path = f"{folder}/{stem}_scans.tsv"
+            if self.tree.has(path):
+                yield self._read_once(
+                    PhenotypeFile(
+                        self.tree.root / path,
+                        path,
+                        id_column="filename",
+                        folder=folder,
+                        descriptions=(self.tree.root / "scans.json",),
+                    )
+                )
+
+    def of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
+        """Yield the table of sessions of a scan's subject, ``sub-X_sessions.tsv``, if any."""
+        path = joined_path(scan.dataset, f"sub-{scan.subject}/sub-{scan.subject}_sessions.tsv")
+        if self.tree.has(path):
+            yield self._read_once(
+                PhenotypeFile(
+                    self.tree.root / path,
+                    path,
+                    subject=scan.subject,
+                    descriptions=(self.tree.root / "sessions.json",),
+                )
+            )
+
+    def _read_once(self, file: PhenotypeFile) -> Phenotype:
+        """Return the table in a file, which is read once."""
+        if file.path not in self._read:
+            self._read[file.path] = read_phenotype(file, self.problems, keep=self.keep)
+        return self._read[file.path]
+
+
+def _ages_differ(first: str, second: str) -> bool:
+    """Tell whether two cells are ages that are too far apart to be rounded ages of one scan."""
+    age = as_age(first)
+    second_age = as_age(second)
+    if not isinstance(age, float) or not isinstance(second_age, float):
+        return False
+    return abs(age - second_age) > MAX_AGE_DIFFERENCE

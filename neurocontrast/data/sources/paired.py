@@ -1,0 +1,124 @@
+"""Source of scans with regional measures of the same scans, for two encoders."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from neurocontrast.data.batches import PairedImages
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.measures import add_measures
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.settings import MeasureTableSettings
+from neurocontrast.data.sources.measures import RegionalMeasures
+from neurocontrast.data.sources.volumes import BrainVolumes
+from neurocontrast.documents.encoder import PreprocessingRecord, Samples
+from neurocontrast.exceptions import DataError
+from neurocontrast.progress import Progress
+from neurocontrast.transforms import MeasureAugmentSettings
+from neurocontrast.transforms.paired_views import ViewOfEach
+
+
+@dataclass(frozen=True)
+class PairedBrains(BrainVolumes):
+    """Source of scans with the regional measures of the same scans, for two encoders.
+
+    Scans and measures are joined by participant and session; their order in the tables does not
+    matter.
+    """
+
+    second: RegionalMeasures = field(kw_only=True)
+    augment_2: MeasureAugmentSettings = field(kw_only=True)
+
+    @property
+    def halves(self) -> tuple[BrainVolumes, RegionalMeasures]:
+        """Source of the scans alone, and source of the measures alone."""
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(BrainVolumes)}
+        return BrainVolumes(**settings), self.second
+
+    def read_cohort(
+        self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
+    ) -> Cohort:
+        """Read scans with their measures; refuse scans without measures unless they are skipped."""
+        scans = super().read_cohort(
+            participants, images_root=images_root, check_images=check_images
+        )
+        with _of_section_2():
+            cohort = add_measures(
+                scans,
+                self.second.data.measures,
+                **self.second.choice,
+                all_measured=False,
+                skip=self.skips,
+            )
+        assert cohort.measures is not None
+        lacking = cohort.measures.values.isna().all(axis=1).to_numpy()
+        problems = Problems(cohort.source.name)
+        if check_images and not self.skips:
+            for name in cohort.subset(lacking).names():
+                problems.add("no table of measures has a row of this scan", name=name)
+        problems.hint("To leave such scans out, set data.skip_unreadable=true (--skip).")
+        problems.raise_if_any()
+        return cohort
+
+    def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
+        """Return the rows of scans without measures, or with too few of them."""
+        with _of_section_2():
+            return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
+
+    def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
+        """Return the source with preprocessing for scans and a fitted contract for measures."""
+        with _of_section_2():
+            return replace(
+                super().prepared(cohort, rows), second=self.second.prepared(cohort, rows)
+            )
+
+    def as_in_run(self, samples: Samples) -> Self:
+        """Return the source with a run's preprocessing of scans and of measures."""
+        second = self.second.as_in_run(
+            Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
+        )
+        return replace(super().as_in_run(samples), second=second)
+
+    def contract(self) -> Samples:
+        """Return the preprocessing of scans and of measures, for ``encoder.json``."""
+        return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
+
+    def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
+        """Return the digests of each scan and its measures; "" where either is missing."""
+        contents = []
+        of_scans = super().contents(cohort, progress)
+        of_measures = self.second.contents(cohort, progress)
+        for pair in zip(of_scans, of_measures, strict=True):
+            digests = " ".join(pair)
+            if "" in pair:
+                digests = ""
+            contents.append(digests)
+        return contents
+
+    def images(self, cohort: Cohort) -> PairedImages:
+        """Return the volumes and the measures of a cohort, in the order of its rows."""
+        return PairedImages(super().images(cohort), self.second.images(cohort))
+
+    def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
+        """Return names and paths of scans' files, tables of measures and files of vectors."""
+        return {**self.second.files(cohort), **super().files(cohort)}
+
+    def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
+        """Return a function that makes one view of scans and one view of measures of a batch."""
+        first = self.two_views(augment, seed=seed)
+        second = self.second.two_views(self.augment_2, seed=seed)
+        return ViewOfEach(first, second)
+
+
+@contextlib.contextmanager
+def _of_section_2() -> Iterator[None]:
+    """Rename keys of ``data`` to keys of ``data_2`` in errors about measures beside scans."""
+    try:
+        yield
+    except DataError as error:
+        keys = "|".join(MeasureTableSettings.model_fields)
+        raise type(error)(re.sub(rf"\bdata\.(?=(?:{keys})\b)", "data_2.", str(error))) from None

@@ -1,0 +1,86 @@
+"""``expected.json``: the error to expect of a probe at a new site, by its labelled people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, FiniteFloat
+
+from neurocontrast.documents.document import Document
+from neurocontrast.exceptions import CheckpointError
+from neurocontrast.reading import read_json
+
+FILE = "expected.json"
+"""File beside ``probe.json``; a probe without it states no error."""
+_REMEDY = "Install the weights again."
+
+
+class ErrorOfShots(Document):
+    """Error at new sites after the shift that some labelled people of each gave."""
+
+    n_people: Annotated[int, Field(ge=0)]
+    """Labelled people of a site; 0 for predictions as they are."""
+    error: FiniteFloat
+    """Mean over sites, in the metric of the file."""
+    low: FiniteFloat
+    high: FiniteFloat
+    """Error at the 10th and at the 90th percentile of the sites."""
+    unlabelled: FiniteFloat
+    """Mean error at the same sites without labelled people."""
+    n_sites: Annotated[int, Field(ge=1)]
+    """Sites with enough people to measure the error."""
+
+
+def _with_an_error(errors: list[ErrorOfShots]) -> list[ErrorOfShots]:
+    if not errors:
+        raise ValueError("must hold one error or more")
+    return errors
+
+
+class ExpectedErrors(Document):
+    """Content of ``expected.json``: errors measured at sites that were not learned from."""
+
+    format: Literal[1]
+    target: str
+    metric: str
+    """Such as ``mean absolute error in years``."""
+    measured_by: str
+    """Script that measured the errors, and on whom."""
+    by_n_people: Annotated[list[ErrorOfShots], AfterValidator(_with_an_error)]
+
+    def of_people(self, n_people: int) -> ErrorOfShots | None:
+        """Return the error for the largest number of labelled people that a site has at least."""
+        reached = None
+        for shots in self.by_n_people:
+            if shots.n_people <= n_people and (
+                reached is None or shots.n_people > reached.n_people
+            ):
+                reached = shots
+        return reached
+
+    def sentence(self, n_people: int) -> str:
+        """Say in one sentence which error to expect, or ""."""
+        shots = self.of_people(n_people)
+        if shots is None:
+            return ""
+        error = f"expect a {self.metric} of about {shots.error:.1f}"
+        sites = f"{shots.n_sites} sites that were not learned from"
+        if shots.n_sites == 1:
+            sites = "1 site that was not learned from"
+        measured = f"measured at {sites}, eight of ten between {shots.low:.1f} and {shots.high:.1f}"
+        if not shots.n_people:
+            return f"{error} without labelled people ({measured})"
+        return (
+            f"{error} after {shots.n_people} labelled people, and {shots.unlabelled:.1f} without "
+            f"({measured})"
+        )
+
+
+def read_expected(probe: Path) -> ExpectedErrors | None:
+    """Read ``expected.json`` in the folder of a probe; None for a probe without."""
+    path = probe / FILE
+    if not path.is_file():
+        return None
+    content = read_json(path, error=CheckpointError, remedy=_REMEDY)
+    return ExpectedErrors.of(content, path, error=CheckpointError, remedy=_REMEDY)

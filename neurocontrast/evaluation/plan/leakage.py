@@ -1,0 +1,154 @@
+"""Find people of pretraining among the people who are evaluated, and one person under two names."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.identifiers import text_of_visits, visits_of_people
+from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.notice import Notice
+from neurocontrast.evaluation.rows import listed, scan_codes
+from neurocontrast.exceptions import LeakageError, one_of
+from neurocontrast.provenance import CONTENT, Recognised
+
+_OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
+"""Codes of the warnings of `check_overlap`."""
+ALLOWED_COPIES = 0.01
+"""Largest share of an official test set that may be copies of images of pretraining."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """People of pretraining among the people who are evaluated."""
+
+    subjects: frozenset[str]
+    compared: tuple[str, ...]
+    """``identifiers``, ``contents``: how people were looked for; empty if pretraining names none."""
+    notices: tuple[Notice, ...]
+
+    def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
+        """Return the notices, then the others but warnings of an earlier call of `check_overlap`."""
+        notices = list(self.notices)
+        for notice in others:
+            if notice.code not in _OF_OVERLAP:
+                notices.append(notice)
+        return notices
+
+
+def check_overlap(
+    table: pd.DataFrame,
+    info: EmbeddingsInfo,
+    *,
+    allow_overlap: bool = False,
+    allowed_copies: float = 0.0,
+) -> Overlap:
+    """Find subjects who were in the pretraining cohort; refuse them unless they are allowed.
+
+    They are found by their identifiers, and by the content of their scans under another name; all
+    scans of such a subject count.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows that are evaluated, as `tidy_table` returns them.
+    info : EmbeddingsInfo
+        Description of the embeddings, with the digests of pretraining.
+    allow_overlap : bool
+        Whether people of pretraining are warned about instead.
+    allowed_copies : float
+        Largest share of subjects with the content of others in pretraining that is warned about
+        instead: official sets of images hold some twice.
+    """
+    people = _find_pretrained(table, info)
+    n_all = table["subject_id"].nunique()
+    compared, notices = _look_at_comparison(info, people, n_subjects=n_all)
+    if not people.subjects:
+        return Overlap(frozenset(), compared, tuple(notices))
+    sentence = f"{len(people.subjects)} of {n_all} subjects were in the pretraining cohort"
+    sentence += people.renamed_text
+    if allow_overlap:
+        notices.append(Notice.of("pretraining_overlap", text=sentence))
+    elif not people.named and len(people.renamed) <= allowed_copies * n_all:
+        notices.append(Notice.of("pretraining_copies", text=sentence))
+    else:
+        raise LeakageError(
+            f"{sentence} ({listed(sorted(people.subjects))}): the encoder has seen them, and their "
+            "scores would flatter it. Embed other people, keep only others with where, or set "
+            "allow_overlap=True, which the report then says."
+        )
+    return Overlap(people.subjects, compared, tuple(notices))
+
+
+def _look_at_comparison(
+    info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
+) -> tuple[tuple[str, ...], list[Notice]]:
+    """Return how people of pretraining were looked for, and a warning if contents were not."""
+    if info.pretraining_unknown:
+        who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
+        return (), [Notice.of("overlap_unknown", who=who)]
+    if info.pretraining_subjects is None:
+        return (), [Notice.of("overlap_unknown", who="The embeddings do")]
+    if people.n_not_compared:
+        notice = Notice.of("contents_unknown", n=people.n_not_compared, n_all=n_subjects)
+        return ("identifiers",), [notice]
+    return ("identifiers", "contents"), []
+
+
+def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool_]:
+    """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
+    people = _find_pretrained(table, info)
+    return table["subject_id"].isin(people.subjects).to_numpy()
+
+
+def _find_pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> Recognised:
+    """Find the subjects of a table whose identifier or content pretraining has."""
+    return info.known_people().find(table["subject_id"], table[CONTENT])
+
+
+def check_duplicates(
+    table: pd.DataFrame,
+    features: Iterable[npt.NDArray[np.floating]],
+    *,
+    allow_overlap: bool = False,
+) -> list[Notice]:
+    """Refuse one person under the names of two subjects, or warn where that is allowed.
+
+    They are found by equal features or contents, and by names that hold visits.
+    """
+    notices = _look_at_visits(table, allow_overlap=allow_overlap)
+    codes = scan_codes(features, table.get(CONTENT, [""] * len(table)))
+    subjects = pd.Series(table["subject_id"].to_numpy())
+    several = (subjects.groupby(codes).transform("nunique") > 1).to_numpy()
+    if not several.any():
+        return notices
+    owners = []
+    for names in subjects[several].groupby(codes[several]).unique():
+        owners.append(" = ".join(sorted(names)[:3]))
+    sentence = (
+        f"{len(owners)} images have the names of several subjects (equal features, or the same "
+        f"content but for rounding): {listed(owners)}"
+    )
+    if not allow_overlap:
+        raise LeakageError(
+            f"{sentence}. They could be on both sides of a fold. Give them one subject_id or leave "
+            "one out; to evaluate all the same, set allow_overlap=True."
+        )
+    return [*notices, Notice.of("duplicate_overlap", text=sentence)]
+
+
+def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
+    """Refuse subjects whose names hold visits of one person, or warn of them if allowed."""
+    subjects = table.drop_duplicates("subject_id")
+    groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
+    if not groups:
+        return []
+    sentence = text_of_visits(groups)
+    if not allow_overlap:
+        raise LeakageError(
+            f"{sentence}. They could be on both sides of a fold. Give visits of one person one "
+            "subject_id; to evaluate all the same, set allow_overlap=True."
+        )
+    return [Notice.of("visits_overlap", text=sentence)]

@@ -1,0 +1,67 @@
+"""Checks of a table of natural images, and its counts."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.problems import Problems
+from neurocontrast.natural.settings import SPLITS
+from neurocontrast.natural.store import Located, doubt_about_copies
+from neurocontrast.progress import SILENT, Progress
+
+
+def inspect_images(
+    cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT
+) -> tuple[str, ...]:
+    """Return doubts about the images of a cohort, and add errors to `problems`.
+
+    `deep` reads every pixel and looks for copies.
+    """
+    n_before = len(problems.found)
+    table = cohort.table
+    located = Located.of(list(map(str, table["path"])), cohort.names(), problems)
+    doubts = list(cohort.warnings)
+    for column in ("label", "split"):
+        n_missing = 0
+        if column in table:
+            n_missing = int(table[column].isna().sum())
+        if n_missing:
+            doubts.append(f"column '{column}' is missing in {n_missing:,} of {len(table):,} images")
+    if deep and len(problems.found) == n_before:
+        copies = _doubt_about_copies(cohort, located, progress)
+        if copies:
+            doubts.append(copies)
+    return tuple(doubts)
+
+
+def _doubt_about_copies(cohort: Cohort, located: Located, progress: Progress) -> str:
+    """Say that images of a cohort are repeated; "" where none is."""
+    splits = [""] * len(cohort)
+    if "split" in cohort.table:
+        splits = cohort.table["split"].astype(str).tolist()
+    with progress.task("Reading images", None, "image"):
+        return doubt_about_copies(located.images(), cohort.names(), splits)
+
+
+def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
+    """Count the images of a table in each split, and in the last row all of them."""
+    parts = {}
+    if "split" in table and table["split"].notna().any():
+        by_split = {str(name): images for name, images in table.groupby("split")}
+        for name in dict.fromkeys([*SPLITS, *by_split]):
+            if name in by_split:
+                parts[name] = by_split[name]
+    counts = list(map(_count, [*parts.values(), table]))
+    return pd.DataFrame(counts, index=[*parts, "all"])
+
+
+def _count(images: pd.DataFrame) -> dict[str, float]:
+    """Count images and, where they have labels, their classes."""
+    counts: dict[str, float] = {"images": len(images)}
+    if "label" in images:
+        n = images["label"].value_counts()
+        counts["classes"] = len(n)
+        counts["smallest class"] = n.min()
+        counts["largest class"] = n.max()
+    return counts

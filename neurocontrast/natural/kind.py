@@ -1,0 +1,49 @@
+"""Natural images as a kind of samples, as data and commands ask for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neurocontrast.data.kinds import SampleKind
+from neurocontrast.natural.checking import inspect_images, summarise_images
+from neurocontrast.natural.settings import ImageDataSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from monai.transforms import Transform
+
+    from neurocontrast.data.cohort import Cohort
+    from neurocontrast.data.problems import Problems
+    from neurocontrast.data.settings import AnyDataSettings
+    from neurocontrast.natural.source import NaturalImages
+    from neurocontrast.progress import Progress
+
+
+class NaturalImagesKind(SampleKind):
+    """Natural images of a store."""
+
+    name = "images"
+    title = "natural images"
+    items = "images"
+    files = "stores"
+    content = "pixels"
+    data = ImageDataSettings
+
+    def source(
+        self, data: AnyDataSettings, augment: Transform | None, frame: pd.DataFrame | None
+    ) -> NaturalImages:
+        """Return natural images as the section ``data`` describes them."""
+        from neurocontrast.natural.source import NaturalImages  # loads PyTorch
+
+        assert isinstance(data, ImageDataSettings)
+        return NaturalImages(data, augment, frame)
+
+    def inspect(
+        self, cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress
+    ) -> tuple[str, ...]:
+        """Return doubts about images, and add errors to `problems`."""
+        return inspect_images(cohort, problems, deep=deep, progress=progress)
+
+    def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Count images and classes of each split."""
+        return summarise_images(table)

@@ -1,0 +1,59 @@
+"""Voice of reports on natural images: words, texts, and the record of the data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+import jinja2
+import yaml
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.natural.record import ImagesRecord
+from neurocontrast.natural.store import RECORD_NAME, is_image_path, split_image_path
+from neurocontrast.reading import read_json
+from neurocontrast.reporting.voices import Voice
+from neurocontrast.reporting.wording import Words
+
+_ROOM = "neurocontrast.natural"
+_LARGEST = 4_000_000
+"""Bytes up to which images.json is read."""
+
+
+def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
+    """Return the ``images.json`` beside the store of evaluated images; empty where none is read.
+
+    The store of the first path that names one is looked for where it is named, and then in the
+    folder of the evaluation.
+    """
+    path = next(filter(is_image_path, paths), None)
+    if path is None:
+        return ImagesRecord()
+    store, _ = split_image_path(path)
+    for candidate in (store, folder / store):
+        if candidate.is_file():
+            return _read_record(candidate.with_name(RECORD_NAME))
+    return ImagesRecord()
+
+
+def _read_record(path: Path) -> ImagesRecord:
+    """Read ``images.json``; return an empty record for an absent or damaged file."""
+    try:
+        return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
+    except DataError:
+        return ImagesRecord()
+
+
+def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
+    """Return the record of the data set, which texts on images call ``origin``."""
+    return {"origin": find_record(folder, paths)}
+
+
+def read_words() -> Words:
+    """Read the nouns for images."""
+    path = resources.files(_ROOM) / "templates" / "words.yaml"
+    return Words(**yaml.safe_load(path.read_text("utf-8")))
+
+
+VOICE = Voice(read_words(), jinja2.PackageLoader(_ROOM, "templates"), names_of_texts)

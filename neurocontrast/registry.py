@@ -1,0 +1,49 @@
+"""Registries: entries by name, each made when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Entries by name, in the order in which they were registered.
+
+    A lower layer holds a registry, and a room above enters it by a function that imports and
+    returns the room's entry. The lower layer thus asks the room without importing from it.
+
+    Examples
+    --------
+    >>> from neurocontrast.registry import Registry
+    >>> greetings = Registry[str]()
+    >>> greetings.register("english", lambda: "hello")
+    >>> greetings.find("english"), greetings.find("latin")
+    ('hello', None)
+    """
+
+    def __init__(self) -> None:
+        self._makers: dict[str, Callable[[], Entry]] = {}
+        self._entries: dict[str, Entry] = {}
+
+    def register(self, name: str, make: Callable[[], Entry]) -> None:
+        """Keep the function that returns the entry of a name."""
+        self._makers[name] = make
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all entries; none is made."""
+        return tuple(self._makers)
+
+    def find(self, name: str | None) -> Entry | None:
+        """Return the entry of a name; None for a name that nobody registered."""
+        if name is None or name not in self._makers:
+            return None
+        if name not in self._entries:
+            self._entries[name] = self._makers[name]()
+        return self._entries[name]
+
+    def entries(self) -> list[Entry]:
+        """Return all entries."""
+        entries = map(self.find, self._makers)
+        return [entry for entry in entries if entry is not None]

@@ -1,0 +1,43 @@
+"""The result in sentences for samples that are no scans, by the texts of their voice."""
+
+from dataclasses import dataclass
+
+from neurocontrast.documents.figures import Metric
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.texts import write
+from neurocontrast.reporting.wording import describe_metric, point_estimate
+
+
+@dataclass(frozen=True)
+class VoicedResult:
+    """Sentences about a metric of samples that are no scans, by the texts of their voice."""
+
+    files: EvaluationFolder
+    key: str | None
+
+    def _write(self, name: str) -> str:
+        metric = self.files.metrics.get(self.key or "") or Metric()
+        return write(
+            f"result_{name}.j2",
+            self.files,
+            key=self.key,
+            values=metric,
+            value=point_estimate(metric),
+            named=describe_metric(self.key or "", self.files.words),
+        )
+
+    def sentence(self) -> str:
+        """Say the result in one sentence, for the head of the page."""
+        return self._write("sentence")
+
+    def plain(self) -> str:
+        """Say the whole result without a technical term."""
+        return self._write("plain")
+
+    def reviewer(self) -> str:
+        """Say the whole result with the details that a reviewer asks for first."""
+        return self._write("reviewer")
+
+    def data(self) -> str:
+        """Say which samples were evaluated."""
+        return self._write("data")

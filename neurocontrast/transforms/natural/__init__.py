@@ -1,1 +1,0 @@
-"""Random views of natural images, a whole batch at once."""

@@ -27,9 +27,9 @@ from neurocontrast.reporting.wording import count_text, level_text
 if TYPE_CHECKING:
     from neurocontrast.commands.predicting import PeoplePredictions
     from neurocontrast.commands.report import ComparisonResult
+    from neurocontrast.documents.findings import ExternalTest
     from neurocontrast.documents.predicted import IncomingRecord, ProbePredictionsRecord
     from neurocontrast.documents.result import Result as EvaluationContent
-    from neurocontrast.evaluation.measure.external import ExternalTest
 
 _OPEN = "Next: open the page in a browser. Read its warnings first."
 _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
@@ -309,7 +309,7 @@ def compare(
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
     """Return the first metric of an evaluation for each model, the number of warnings, and its report, if made."""
     from neurocontrast.commands.evaluate import EvaluationResult
-    from neurocontrast.evaluation.measure.external import ExternalTest
+    from neurocontrast.documents.findings import ExternalTest
 
     result = EvaluationResult(folder)
     read = result.record
@@ -378,9 +378,7 @@ def comparison_result(result: ComparisonResult) -> Result:
 
 def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
-    from neurocontrast.evaluation.measure.external import ExternalTest
-    from neurocontrast.evaluation.measure.new_site import NewSite
-    from neurocontrast.evaluation.measure.outside import Outlyingness
+    from neurocontrast.documents.findings import ExternalTest, NewSite, Outlyingness
 
     block = evaluation.part(NewSite)
     extra = evaluation.model_extra or {}

@@ -13,9 +13,9 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
-from neurocontrast.documents.encoder import EncoderDescription
+from neurocontrast.documents.encoder import EncoderDescription, RunDescription
 from neurocontrast.documents.provenance import PublicProvenance
-from neurocontrast.documents.result import FILE, read_evaluation
+from neurocontrast.documents.result import FILE, Result, read_evaluation
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.readers import load_readers
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -44,6 +44,7 @@ _JINJA = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "bundling"),
     keep_trailing_newline=True,
     autoescape=False,
+    undefined=jinja2.StrictUndefined,
 )
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
@@ -94,41 +95,68 @@ def bundle(
     sources = []
     for reader in readers:
         sources.append(brains_of_run(reader.folder, reader.contract, DataSettings(), what=purpose))
-    probe = evaluated = None
+    probe = None
+    evaluated = None
     if evaluation is not None:
         probe = _probe_of(evaluation, described)
-        place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
-        evaluated = read_evaluation(place) if (place / FILE).is_file() else None
-    provenance = find_provenance(folder) or PublicProvenance()
-    found = (
-        {} if evaluated is None else {name: each.value for name, each in evaluated.metrics.items()}
-    )
-    given = {
-        **{
-            "samples": _samples_of(sources[0]),
-            "all_samples": _samples_of_all(sources),
-            "contract": described.content(),
-            "probe": probe,
-            "evaluation": evaluated,
-        },
-        "provenance": {"cohort": {}, **provenance.content()},
-        "metrics": {name: value for name, value in found.items() if value is not None},
+        evaluated = _evaluation_of(Path(evaluation))
+    names = {
+        "samples": _samples_of(sources[0]),
+        "all_samples": _samples_of_all(sources),
+        "contract": RunDescription.model_validate(described.content()),
+        "probe": probe,
+        "evaluation": evaluated,
+        "provenance": find_provenance(folder) or PublicProvenance(),
+        "metrics": _values_of(evaluated),
         "simulated": described.simulated or (evaluated is not None and evaluated.simulated),
-        "versions": {name: metadata.version(name) for name in ("monai", "numpy")}
-        | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
+        "versions": _list_versions(),
         "features": [f"feature {number}" for number in range(described.n_features or 0)],
-        "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
+        "numbered": _number,
         "intended_use": _INTENDED_USE,
     }
     licences = _licences(licence)
-    with atomic_folder(target) as made:
+    with atomic_folder(target) as new:
         for name, template in _TEMPLATES.items():
-            write_text(made / name, _JINJA.get_template(template).render(given))
-        write_text(made / "docs" / "license.txt", licences)
-        _save_encoders(made / "models", folder)
+            write_text(new / name, _JINJA.get_template(template).render(names))
+        write_text(new / "docs" / "license.txt", licences)
+        _save_encoders(new / "models", folder)
         if probe is not None:
-            save_probe(made / "models" / "probe", probe)
+            save_probe(new / "models" / "probe", probe)
     return target
+
+
+def _evaluation_of(place: Path) -> Result | None:
+    """Read the evaluation of a probe, whose folder may be given too; None where it is not at hand."""
+    for folder in (place, place.parent):
+        if (folder / FILE).is_file():
+            return read_evaluation(folder)
+    return None
+
+
+def _values_of(evaluation: Result | None) -> dict[str, float]:
+    """Return the metrics of an evaluation that have a value."""
+    if evaluation is None:
+        return {}
+    values = {}
+    for name, metric in evaluation.metrics.items():
+        if metric.value is not None:
+            values[name] = metric.value
+    return values
+
+
+def _list_versions() -> dict[str, str]:
+    """Return the versions of the libraries that a bundle was made with."""
+    return {
+        "monai": metadata.version("monai"),
+        "numpy": metadata.version("numpy"),
+        "torch": torch.__version__.partition("+")[0],
+        "neurocontrast": version(),
+    }
+
+
+def _number(names: Sequence[str]) -> dict[str, str]:
+    """Return names by their positions, as MONAI's metadata describe channels."""
+    return {str(number): name for number, name in enumerate(names)}
 
 
 def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:

@@ -10,7 +10,7 @@ import pandas as pd
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.listing import read_table
 from neurocontrast.display import as_progress
-from neurocontrast.documents.document import Json
+from neurocontrast.documents.comparison import FILE, ComparisonRecord, read_comparison
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
@@ -22,12 +22,10 @@ from neurocontrast.files import (
 )
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.reading import read_json
 from neurocontrast.reporting.blocks import list_pictures
 from neurocontrast.reporting.compared import compare_tables, describe_comparison, load_evaluations
 from neurocontrast.reporting.comparison import (
     Comparison,
-    ComparisonRecord,
     build_comparison,
     render_comparison,
 )
@@ -50,8 +48,7 @@ class ComparisonResult(WrittenFigures):
     @property
     def record(self) -> ComparisonRecord:
         """Content of ``comparison.json``: target, models and settings."""
-        path = self.location / "comparison.json"
-        return ComparisonRecord.of(read_json(path), path)
+        return read_comparison(self.location)
 
     def summary(self) -> str:
         """Describe the differences from the reference, with their intervals."""
@@ -168,7 +165,7 @@ def compare(
     """
     progress = as_progress(progress)
     folder = Path(out)
-    check_output_folder(folder, overwrite=overwrite, marker="comparison.json", what="a comparison")
+    check_output_folder(folder, overwrite=overwrite, marker=FILE, what="a comparison")
     if n_bootstraps < 1 or not 0 < confidence_level < 1:
         found = f"got {n_bootstraps} and {confidence_level}"
         raise ConfigError(
@@ -182,23 +179,19 @@ def compare(
     loaded = load_evaluations(evaluations, names=names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     tables = compare_tables(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
-    how = {
-        "n_bootstraps": n_bootstraps,
-        "interval_method": "BCa",
-        "confidence_level": confidence_level,
-        "seed": seed,
-    }
-    summary: Json = {
-        **describe_comparison(loaded),
-        "environment": describe_environment(),
-        **how,
-    }
+    record = describe_comparison(
+        loaded,
+        n_bootstraps=n_bootstraps,
+        level=confidence_level,
+        seed=seed,
+        environment=describe_environment(),
+    )
     with atomic_folder(folder) as new:
         for name, table in tables.items():
             if len(table):
                 write_table(new / f"{name}.tsv", table)
-        write_json(new / "comparison.json", summary)
-        files = Comparison(ComparisonRecord.model_validate(summary), **tables)
+        write_json(new / FILE, record.content())
+        files = Comparison(record, **tables)
         sections = build_comparison(files)
         write_text(new / "comparison.html", render_comparison(files, sections))
         write_figures(new / "figures", list_pictures(sections), progress=progress)

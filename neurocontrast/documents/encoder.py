@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from neurocontrast.documents.document import Document, Json
 
@@ -33,6 +41,16 @@ class PreprocessingRecord(Document):
     smooth_mm: float = 0.0
     standardise: str | None = None
     """Name of the colours' means and deviations by which natural images are standardised."""
+    transforms: list[Json] = Field(default_factory=list)
+    """The study's own transforms, given from Python."""
+    shape: list[int] = Field(default_factory=list)
+    atlas: str | None = None
+    software: str | None = None
+    log_volumes: bool = False
+    head_size: str | None = None
+    max_missing: float | None = None
+    """Largest share of measures that a person may lack."""
+    clip: float | None = None
 
 
 class Samples(Document):
@@ -46,11 +64,20 @@ class Samples(Document):
     channels: list[str] = Field(default_factory=lambda: ["t1"])
     """Columns of a table with the files of a scan, one a channel."""
 
+    @property
+    def recorded_channels(self) -> list[str]:
+        """The channels, as far as they were written down; early runs, which read t1, have none."""
+        if self._content.get("channels") is None:
+            return []
+        return self.channels
+
 
 class EncoderRecipe(Document):
     """Section ``encoder``: the network and its settings."""
 
     name: str
+    stem: object = None
+    """First layers of a network, where they are named."""
 
 
 def _as_recipe(encoder: object) -> object:
@@ -75,15 +102,47 @@ class WeightsFile(WeightsDigest):
 
 
 class ObjectiveRecord(Document):
-    """Section ``objective``: the loss, or how a linear encoder was fitted."""
+    """Section ``objective``: a loss or a sum of several, or how a linear encoder was fitted."""
 
     loss: str | None = None
     title: str | None = None
+    citation: str | None = None
+    temperature: float | None = None
+    objectives: dict[str, ObjectiveRecord] | None = None
+    """Parts of a sum, by name."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of the parts of a sum; 1 for parts that are absent."""
+    kernel: list[Json] = Field(default_factory=list)
+    negatives: list[Json] = Field(default_factory=list)
+    column: object = None
+    label: object = None
+    cluster: object = None
+
+    @field_validator("temperature", "weights", "kernel", "negatives", mode="wrap")
+    @classmethod
+    def _pass_over_keys_of_a_users_loss(
+        cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        """Pass over a key by which a user's own loss, ``module:Class``, means another thing."""
+        try:
+            return check(value)
+        except ValidationError:
+            if ":" not in str(info.data.get("loss")):
+                raise
+            return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
 
     @property
     def name(self) -> str | None:
         """Title of the loss, or its key."""
         return self.title or self.loss
+
+    @property
+    def citations(self) -> list[str]:
+        """References of the loss and of its parts, each once."""
+        references = [self.citation]
+        for part in (self.objectives or {}).values():
+            references.append(part.citation)
+        return list(dict.fromkeys(filter(None, references)))
 
 
 class BesideRecord(Document):
@@ -103,6 +162,7 @@ class Start(Document):
     """Weights of the encoder that were taken over, in words."""
     head: str = ""
     """``new``, or ``taken over``."""
+    imported: ImportedWeights | None = None
     subjects_known: bool = True
     """Whether all people are known whom the weights learned from."""
 
@@ -141,6 +201,13 @@ class EncoderDescription(Samples):
     imported: ImportedWeights | None = None
     """None of weights that this package trained."""
 
+    @property
+    def architecture(self) -> str:
+        """Name of the network or linear model; empty where nothing is recorded."""
+        if self.encoder is None:
+            return ""
+        return self.encoder.name
+
 
 class EncoderContract(EncoderDescription):
     """Content of ``encoder.json``: network, weights, and the preprocessing that they need."""
@@ -172,6 +239,16 @@ class MemberDescription(Document):
     run: str | None = None
     kind: int | None = None
     """Number of the member's kind in joined runs; members of one kind share a recipe."""
+    left_out: list[str] | None = None
+    """Sites that the member was trained without; None where all members learn from everybody."""
+
+
+class MemberKind(EncoderDescription):
+    """Describe members that differ by seed and people alone, of runs that were joined."""
+
+    runs: list[str] = Field(default_factory=list)
+    n_members: int | None = None
+    objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
 
 
 class BlockDescription(Document):
@@ -180,6 +257,8 @@ class BlockDescription(Document):
     n_features: int
     encoder: str | None = None
     """Digest of the weights; None where the table does not say."""
+    objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
+    run: EncoderDescription = Field(default_factory=EncoderDescription)
 
 
 class RunDescription(EncoderDescription):
@@ -189,3 +268,18 @@ class RunDescription(EncoderDescription):
     members: list[MemberDescription] = Field(default_factory=list)
     blocks: dict[str, BlockDescription] = Field(default_factory=dict)
     """Blocks of joined tables by name, in the order of their columns."""
+    kinds: list[MemberKind] = Field(default_factory=list)
+    n_training_scans: int | None = None
+    training: Json = Field(default_factory=dict)
+
+    @property
+    def component_counts(self) -> list[int]:
+        """Numbers of components beside the network, of each member or of the run; each once."""
+        besides = [member.beside for member in self.members]
+        if not self.members:
+            besides = [self.beside]
+        counts = []
+        for beside in besides:
+            if beside is not None and beside.n_components is not None:
+                counts.append(beside.n_components)
+        return list(dict.fromkeys(counts))

@@ -38,3 +38,7 @@ class Notice:
         for field, template in _TEXTS[key].items():
             texts[field] = template.format(**values)
         return cls(**{"code": key, **texts})
+
+    def of_external_test(self) -> Notice:
+        """Return the warning with a code and a message that name the external test set."""
+        return Notice(f"external_{self.code}", f"test: {self.message}", self.explanation)

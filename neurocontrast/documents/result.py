@@ -279,29 +279,23 @@ class Result(ResultSection):
         except ValidationError as error:
             raise DataError(_explain_faults(FILE, error, kind.key)) from None
 
-    def with_parts(self, parts: Mapping[str, object], records: Mapping[str, type[Part]]) -> Result:
+    def with_parts(self, parts: Mapping[str, Part | str | None]) -> Result:
         """Add the records of findings to the result, each under its key.
 
         Parameters
         ----------
         parts : mapping
             Key of a finding → its record.
-        records : mapping
-            Key of a finding → type of its record, against which `parts` are checked.
 
         Raises
         ------
         ValueError
-            If a record has an unknown key, or a finding has the name of a field of `Result`.
+            If a finding has the name of a field of `Result`.
         """
-        checked = {}
-        for key, content in parts.items():
+        for key in parts:
             if key in type(self).model_fields:
                 raise ValueError(f"evaluation.json has the key '{key}': a finding needs another")
-            checked[key] = content
-            if key in records and isinstance(content, Mapping):
-                checked[key] = records[key].model_validate(content, context="writing")
-        return self.model_copy(update=checked)
+        return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
         """Return the content of the file: every key that has a value, keys of findings last."""

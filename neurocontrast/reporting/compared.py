@@ -3,11 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from neurocontrast.documents.comparison import ComparisonRecord
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.findings import LearningCurve
 from neurocontrast.documents.result import FORMAT
 from neurocontrast.evaluation.measure.comparison import (
     PRIMARY,
@@ -18,7 +20,7 @@ from neurocontrast.evaluation.measure.comparison import (
     score_columns,
     tradeoff_table,
 )
-from neurocontrast.evaluation.measure.learning import LearningCurve, tabulate_curves
+from neurocontrast.evaluation.measure.learning import tabulate_curves
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.reporting.folder import EvaluationFolder, read_folder
 from neurocontrast.reporting.privacy import hide_ids
@@ -34,6 +36,20 @@ _TEST_OF_IMAGES = (
     "models, not about others that another seed would have trained"
 )
 
+_OF_DESIGN = (
+    "target",
+    "kind",
+    "classes",
+    "positive",
+    "splits",
+    "splitter",
+    "n_folds",
+    "n_repeats",
+    "n",
+)
+"""Keys of ``evaluation.json`` that all models of a comparison share."""
+_OF_ORIGIN = ("run", "objective", "embeddings", "n_overlap", "simulated")
+"""Keys of ``evaluation.json`` that say where a model is from."""
 _KEYS = [*SCAN_KEYS, "repeat"]
 _SHARED = {
     "target": "target",
@@ -184,40 +200,45 @@ def _estimator_of(files: EvaluationFolder) -> str | None:
     return estimator_title(probe) or None
 
 
-def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str, Any]:
-    """Return the content of ``comparison.json``: what the evaluations share, where each is from, and the test."""
-    contents = {name: files.summary.content() for name, files in evaluations.items()}
+def describe_comparison(
+    evaluations: Mapping[str, EvaluationFolder],
+    *,
+    n_bootstraps: int,
+    level: float,
+    seed: int,
+    environment: Json,
+) -> ComparisonRecord:
+    """Return the content of ``comparison.json``: the shared design, the models, and the settings."""
+    reference = next(iter(evaluations))
+    first = evaluations[reference].summary
+    models = []
     for name, files in evaluations.items():
-        raised = [each for each in files.summary.warnings if each.code not in files.words.unasked]
-        warnings = [
-            {**vars(each), "message": hide_ids(each.message or "", files, each.code)}
-            for each in raised
-        ]
-        contents[name]["warnings"] = warnings
-    reference, first = next(iter(contents.items()))
-    shared = (
-        "target",
-        "kind",
-        "classes",
-        "positive",
-        "splits",
-        "splitter",
-        "n_folds",
-        "n_repeats",
-        "n",
-    )
-    origins = ("run", "objective", "embeddings", "n_overlap", "simulated", "warnings")
-    return {
-        "format": FORMAT,
-        **{key: first.get(key) for key in shared},
-        "reference": reference,
-        "models": [
-            {
-                "name": name,
-                "estimator": _estimator_of(evaluations[name]),
-                **{key: content.get(key) for key in origins},
-            }
-            for name, content in contents.items()
-        ],
-        "test": _TEST_OF_IMAGES if first["splits"] == "fixed" else _TEST_OVER_FOLDS,
-    }
+        models.append(_describe_model(name, files))
+    shared = first.content()
+    content: Json = {"format": FORMAT}
+    for key in _OF_DESIGN:
+        content[key] = shared.get(key)
+    content["reference"] = reference
+    content["models"] = models
+    content["test"] = _TEST_OF_IMAGES if first.splits == "fixed" else _TEST_OVER_FOLDS
+    content["environment"] = environment
+    content["n_bootstraps"] = n_bootstraps
+    content["interval_method"] = "BCa"
+    content["confidence_level"] = level
+    content["seed"] = seed
+    return ComparisonRecord.model_validate(content)
+
+
+def _describe_model(name: str, files: EvaluationFolder) -> Json:
+    """Return the origin of a model and its warnings, which name nobody."""
+    content = files.summary.content()
+    warnings = []
+    for warning in files.summary.warnings:
+        if warning.code not in files.words.unasked:
+            message = hide_ids(warning.message or "", files, warning.code)
+            warnings.append({**vars(warning), "message": message})
+    model: Json = {"name": name, "estimator": _estimator_of(files)}
+    for key in _OF_ORIGIN:
+        model[key] = content.get(key)
+    model["warnings"] = warnings
+    return model

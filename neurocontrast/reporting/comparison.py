@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from pydantic import Field
 
-from neurocontrast.documents.document import Document, Json
-from neurocontrast.documents.result import Counts
+from neurocontrast.documents.comparison import ComparisonRecord
 from neurocontrast.reporting.blocks import (
     Block,
     Citations,
@@ -25,10 +23,9 @@ from neurocontrast.reporting.blocks import (
     pictures,
     render,
 )
-from neurocontrast.reporting.folder import Results, words_of
 from neurocontrast.reporting.naming import name_design, name_folds, name_pretraining
-from neurocontrast.reporting.pretraining import Objective, Pretraining
 from neurocontrast.reporting.prose import say_difference
+from neurocontrast.reporting.result_tables import Results, words_of
 from neurocontrast.reporting.sections.learning import draw_learning
 from neurocontrast.reporting.sections.provenance import record_block
 from neurocontrast.reporting.style import (
@@ -52,45 +49,6 @@ from neurocontrast.reporting.wording import (
 _NO_METRIC = "No metric is defined for any model."
 _SEE = re.compile(r"\bSee (?=[“A-Z])")
 """What sends the reader of a warning to a section that only the report of the model has."""
-
-
-class ComparedWarning(Document):
-    """A warning of one of the evaluations."""
-
-    code: str = ""
-    message: str = ""
-    explanation: str = ""
-
-
-class ComparedModel(Document):
-    """An evaluation that takes part: where its model is from, and its warnings."""
-
-    name: str
-    estimator: str | None = None
-    run: Pretraining = Field(default_factory=Pretraining)
-    objective: Objective = Field(default_factory=Objective)
-    simulated: bool = False
-    warnings: list[ComparedWarning] = Field(default_factory=list)
-
-
-class ComparisonRecord(Document):
-    """Content of ``comparison.json``: what the evaluations share, the models, and the settings."""
-
-    target: str
-    kind: str
-    classes: list[str] = Field(default_factory=list)
-    splits: str
-    splitter: str | None = None
-    n_folds: int | None = None
-    n_repeats: int | None = None
-    n: Counts = Field(default_factory=Counts)
-    reference: str
-    models: list[ComparedModel]
-    environment: Json = Field(default_factory=dict)
-    n_bootstraps: int = 0
-    interval_method: str | None = None
-    confidence_level: float
-    seed: int | None = None
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,17 @@ class Finding:
     Examples
     --------
     >>> from neurocontrast.reporting.blocks import Paragraph
+    >>> class Headcount(Part):
+    ...     key = "headcount"
+    ...     n_classes: int
     >>> def count(inputs):
     ...     counts = pd.Series(inputs.plan.target.labels()).value_counts()
-    ...     return Measurement({"headcount": len(counts)}, {"headcount": counts.reset_index()})
+    ...     record = Headcount(n_classes=len(counts))
+    ...     return Measurement({"headcount": record}, {"headcount": counts.reset_index()})
     >>> def show(files):
-    ...     text = f"{files.summary.headcount} classes."
+    ...     text = f"{files.summary.part(Headcount).n_classes} classes."
     ...     return Section("headcount", "Headcount", [Paragraph(text)])
-    >>> MINE = Finding("headcount", show, count)
+    >>> MINE = Finding("headcount", show, count, record=Headcount)
     """
 
     name: str

@@ -2,29 +2,23 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from neurocontrast.data.listing import read_table
-from neurocontrast.data.problems import shown
-from neurocontrast.documents.document import content_of
+from neurocontrast.documents.encoder import ObjectiveRecord
 from neurocontrast.documents.environment import Environment
-from neurocontrast.documents.figures import Metric
 from neurocontrast.documents.origin import Finetuning
 from neurocontrast.documents.result import FILE, FixedSplit, Result, read_evaluation
 from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
-from neurocontrast.reporting import wording
 from neurocontrast.reporting.explanation import Explanation, read_explanation
-from neurocontrast.reporting.pretraining import Objective, Pretraining
+from neurocontrast.reporting.result_tables import REMEDY, ResultTables, read_result_table
 from neurocontrast.reporting.voices import VOICES, Voice
-from neurocontrast.reporting.wording import SCANS, Words
 
 KINDS = ("binary", "multiclass", "continuous")
 _PREDICTED = ("repeat", "fold", "y_true", "y_score")
@@ -34,108 +28,28 @@ _REQUIRED = {
     "sites": ("site", "n"),
 }
 """Tables that every evaluation has, and the columns without which they mean nothing."""
-_REMEDY = "Run 'neurocontrast evaluate' again."
-_TEXT = frozenset(
-    (
-        "participant_id",
-        "subject_id",
-        "session",
-        "site",
-        "sex",
-        "held_out_site",
-        "note",
-        "path",
-        "y_true",
-        "target",
-        "y_pred",
-        "model",
-        "column",
-        "within",
-        "metric",
-        "step",
-        "reason",
-        "class",
-        "reference",
-        "outside",
-        "split",
-    )
-)
-"""Columns of text, in whichever table; a finding says which further ones its own table has."""
-_LOOSE = {"folds.tsv", "scans.tsv"}
-"""Tables that may hold further columns of any kind."""
 
 
-TEMPLATES = resources.files("neurocontrast.reporting") / "templates"
-"""Texts of the report, and the words and titles in it."""
-
-
-def words_of(run: Pretraining) -> Words:
-    """Return the nouns for the samples of a run, by its preprocessing; scans where it says nothing."""
-    voice = VOICES.find(run.preprocessing.kind)
-    if voice is None:
-        return SCANS
-    return voice.words
-
-
-class Results:
-    """Metrics of an evaluation or a comparison, with their names."""
-
-    @property
-    def leading(self: Any) -> list[str]:
-        """Metrics that go into every table, the most important first."""
-        return wording.leading_metrics(self.kind, self.metrics, self.words)
-
-    @property
-    def headline(self) -> str | None:
-        """The metric that the page leads with, or None without any metric."""
-        return next(iter(self.leading), None)
-
-    @property
-    def percent(self: Any) -> str:
-        """Share that intervals hold, in per cent: "97.5%"."""
-        return wording.level_text(self.level)
-
-    def describe(self: Any, metric: str) -> wording.Named:
-        """Return how a metric is called."""
-        return wording.describe_metric(metric, self.words)
-
-    def chance(self: Any, metric: str) -> float | None:
-        """Return what guessing reaches; None if it depends on the cohort."""
-        return wording.chance_level(metric, len(self.classes), self.words)
-
-
-@dataclass(frozen=True)
-class EvaluationFolder(Results):
+@dataclass(frozen=True, kw_only=True)
+class EvaluationFolder(ResultTables):
     """Content of an evaluation folder; tables of findings are read when they are asked for.
 
-    `summary` is ``evaluation.json``, `explanation` comes from the folder of that name, `show_ids`
-    allows identifiers in the report, `findings` are those that the report is made of, and `tables`
-    are those that were read, by name.
+    Parameters
+    ----------
+    folds : DataFrame
+        Sizes and figures of each fold.
+    explanation : Explanation, optional
+        Content of the folder of that name.
+    config_text : str, optional
+        Configuration as written beside the result.
+    findings : tuple of Finding
+        Findings of which the report is made.
     """
 
-    folder: Path
-    summary: Result
-    predictions: pd.DataFrame
     folds: pd.DataFrame
-    sites: pd.DataFrame
     explanation: Explanation | None = None
     config_text: str | None = None
-    show_ids: bool = False
     findings: tuple[Any, ...] = ()
-    tables: dict[str, pd.DataFrame | None] = field(default_factory=dict)
-
-    def table(self, name: str, *needed: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
-        """Return a table of the folder by the name of its file without ``.tsv``; None if it is absent or empty.
-
-        DataError names a `needed` column that is missing, and a cell that is no number, unless its
-        column is one of `text` or text in every table, such as ``site``.
-        """
-        known = self.tables.get(name)
-        if name not in self.tables or (known is not None and not set(needed) <= set(known)):
-            self.tables[name] = _read(
-                self.folder / f"{name}.tsv", needed, kind=self.kind, text=text
-            )
-        return self.tables[name]
 
     @property
     def voice(self) -> Voice | None:
@@ -158,27 +72,9 @@ class EvaluationFolder(Results):
         return paths
 
     @property
-    def target(self) -> str:
-        """Name of the column that was predicted."""
-        return self.summary.target
-
-    @property
-    def kind(self) -> str:
-        """One of ``binary``, ``multiclass`` and ``continuous``."""
-        return self.summary.kind
-
-    @cached_property
-    def run(self) -> Pretraining:
-        """The pretraining run, as the embeddings describe it; empty if they say nothing."""
-        return Pretraining.of(
-            content_of(self.summary.run), f"{self.folder / FILE}, 'run'", remedy=_REMEDY
-        )
-
-    @cached_property
-    def objective(self) -> Objective:
+    def objective(self) -> ObjectiveRecord:
         """The loss of pretraining; empty if nothing is recorded."""
-        place = f"{self.folder / FILE}, 'objective'"
-        return Objective.of(content_of(self.summary.objective), place, remedy=_REMEDY)
+        return self.summary.objective or ObjectiveRecord()
 
     @property
     def finetuning(self) -> Finetuning:
@@ -196,66 +92,33 @@ class EvaluationFolder(Results):
         return self.summary.split or FixedSplit()
 
     @property
-    def words(self) -> Words:
-        """Nouns for what was evaluated: scans, or images."""
-        return words_of(self.run)
-
-    @property
-    def fixed(self) -> bool:
-        """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary.splits == "fixed" or self.summary.split is not None
-
-    @property
     def sites_tested(self) -> str:
-        """Where the tested scans are from, seen from the scans that their models were fitted on.
+        """Origin of the tested scans, seen from the scans that their models were fitted on.
 
         ``unseen``: all are of sites that were held out; ``known``: none is; ``mixed``: some are, or
         nobody can tell, as with one test set.
         """
         if self.summary.splits == "leave-site-out":
             return "unseen"
-        if (
-            self.fixed
-            or "site" not in self.predictions
-            or (site_names(self.predictions["site"]) == NO_SITE).any()
-        ):
+        if self.fixed or "site" not in self.predictions:
+            return "mixed"
+        if (site_names(self.predictions["site"]) == NO_SITE).any():
             return "mixed"
         n_folds = self.predictions.groupby(["repeat", "site"])["fold"].nunique()
-        if n_folds.empty or (n_folds > 1).all():
-            return "mixed" if n_folds.empty else "known"
+        if n_folds.empty:
+            return "mixed"
+        if (n_folds > 1).all():
+            return "known"
         # Scans that are never tested are trained on, whatever their site.
-        all_tested = len(self.predictions) == (self.summary.n.scans or 0) * self.summary.n_repeats
-        return "unseen" if (n_folds == 1).all() and all_tested else "mixed"
+        n_tested = (self.summary.n.scans or 0) * self.summary.n_repeats
+        if (n_folds == 1).all() and len(self.predictions) == n_tested:
+            return "unseen"
+        return "mixed"
 
     @property
     def parts(self) -> dict[str, int]:
         """Number of scans in each part of a fixed split; empty with cross-validation."""
-        return self.summary.split.n if self.summary.split else {}
-
-    @property
-    def classes(self) -> list[str]:
-        """Class names; empty for a continuous target."""
-        return self.summary.classes
-
-    @property
-    def positive(self) -> str:
-        """Name of the positive class; empty without one."""
-        return self.summary.positive or ""
-
-    @property
-    def negative(self) -> str:
-        """Name of the other class of a binary target."""
-        return next((name for name in self.classes if name != self.positive), "")
-
-    @property
-    def metrics(self) -> dict[str, Metric]:
-        """Metrics of the embedding; those of the other models are in `summary`."""
-        return self.summary.metrics
-
-    @property
-    def level(self) -> float:
-        """Share that intervals hold."""
-        return self.summary.bootstrap.level or 0.95
+        return self.split.n
 
     @property
     def key(self) -> str:
@@ -274,47 +137,69 @@ def read_folder(
     root = Path(folder)
     _check_is_evaluation(root)
     summary = read_evaluation(root)
-    missing = [f"{name}.tsv" for name in _REQUIRED if not (root / f"{name}.tsv").is_file()]
+    _check_is_complete(root)
+    predictions = _read_predictions(root, summary)
+    folds = _read_required(root, "folds", summary)
+    sites = _read_required(root, "sites", summary)
+    config = root / "config.yaml"
+    config_text = None
+    if config.is_file():
+        config_text = config.read_text(encoding="utf-8", errors="replace")
+    files = EvaluationFolder(
+        folder=root,
+        summary=summary,
+        predictions=predictions,
+        folds=pd.DataFrame() if folds is None else folds,
+        sites=pd.DataFrame() if sites is None else sites,
+        explanation=read_explanation(root / "explanation"),
+        config_text=config_text,
+        show_ids=show_ids,
+        findings=tuple(findings),
+    )
+    for finding in findings:
+        if finding.record is not None:
+            summary.part(finding.record)
+    return files
+
+
+def _check_is_complete(root: Path) -> None:
+    """Refuse a folder without one of the tables that every evaluation has."""
+    missing = []
+    for name in _REQUIRED:
+        if not (root / f"{name}.tsv").is_file():
+            missing.append(f"{name}.tsv")
     if missing:
         raise DataError(
             f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
-    required = (
-        _REQUIRED
-        if summary.kind == "continuous"
-        else _REQUIRED | {"predictions": (*_PREDICTED, "y_pred")}
-    )
-    tables: dict[str, Any] = {
-        name: _read(root / f"{name}.tsv", needed, kind=summary.kind)
-        for name, needed in required.items()
-    }
-    if tables["predictions"] is None:
-        raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
-    for column in ("y_true", "y_pred") if summary.kind != "continuous" else ():
-        wrong = sorted(set(tables["predictions"][column].dropna()) - set(summary.classes))
+
+
+def _read_required(root: Path, name: str, summary: Result, *further: str) -> pd.DataFrame | None:
+    """Read a table that every evaluation has; None without rows."""
+    columns = (*_REQUIRED[name], *further)
+    return read_result_table(root / f"{name}.tsv", columns, kind=summary.kind)
+
+
+def _read_predictions(root: Path, summary: Result) -> pd.DataFrame:
+    """Read the predictions, and check that their classes are those of the result."""
+    path = root / "predictions.tsv"
+    of_classes: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+    if summary.kind != "continuous":
+        of_classes = ("y_true", "y_pred")
+        further = ("y_pred",)
+    predictions = _read_required(root, "predictions", summary, *further)
+    if predictions is None:
+        raise DataError(f"{path}: no predictions in it. {REMEDY}")
+    for column in of_classes:
+        wrong = sorted(set(predictions[column].dropna()) - set(summary.classes))
         if wrong:
-            known = f"a class of {FILE}: {one_of(summary.classes)}"
             raise DataError(
-                f"{root / 'predictions.tsv'}, column '{column}': '{wrong[0]}' is not {known}. {_REMEDY}"
+                f"{path}, column '{column}': '{wrong[0]}' is not a class of {FILE}: "
+                f"{one_of(summary.classes)}. {REMEDY}"
             )
-    tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
-    config = root / "config.yaml"
-    found = EvaluationFolder(
-        folder=root,
-        summary=summary,
-        **tables,
-        explanation=read_explanation(root / "explanation"),
-        config_text=config.read_text(encoding="utf-8", errors="replace")
-        if config.is_file()
-        else None,
-        show_ids=show_ids,
-        findings=tuple(findings),
-    )
-    for each in findings:
-        if each.record is not None:
-            summary.part(each.record)
-    return found
+    return predictions
 
 
 def _check_is_evaluation(root: Path) -> None:
@@ -336,30 +221,3 @@ def _check_is_evaluation(root: Path) -> None:
     raise ConfigError(
         f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {found}.{hint}"
     )
-
-
-def _read(
-    path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()
-) -> pd.DataFrame | None:
-    """Read a table as text, then convert what must be a number; None if it is absent or empty."""
-    if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
-        return None
-    table = read_table(path, needed=required, remedy=_REMEDY, dtype=str, na_values=["", "n/a"])
-    if table.empty:
-        return None
-    known = {*text, *(_TEXT - {"y_true", "target"} if kind == "continuous" else _TEXT)}
-    return table.apply(
-        lambda column: column if column.name in known else _convert(column, path, required)
-    )
-
-
-def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
-    """Return a column as numbers; further columns of some tables may stay text."""
-    values = pd.to_numeric(column, errors="coerce")
-    wrong = column.notna() & values.isna() & (column.str.lower() != "nan")
-    if not wrong.any():
-        return values.astype("float64")
-    if path.name in _LOOSE and column.name not in required:
-        return column
-    found = ", ".join(f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5])
-    raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")

@@ -3,8 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from neurocontrast.documents.document import Json
+from neurocontrast.documents.encoder import (
+    EncoderDescription,
+    MemberKind,
+    ObjectiveRecord,
+    RunDescription,
+)
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.pretraining import EncoderOfRun, MemberKind, Objective, Pretraining
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.wording import Words, join_words, value_text
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
@@ -75,7 +81,7 @@ def _name_factor(factor: Json) -> str:
     return f"{factor.get('column') or '?'} ({', '.join(settings)})"
 
 
-def name_objective(objective: Objective) -> str:
+def name_objective(objective: ObjectiveRecord) -> str:
     """Name a loss with the metadata that it uses, or the sum of several."""
     if not objective.loss:
         return "not recorded"
@@ -88,7 +94,7 @@ def name_objective(objective: Objective) -> str:
     return f"{objective.title or objective.loss}{_name_metadata(objective)}"
 
 
-def _name_metadata(objective: Objective) -> str:
+def _name_metadata(objective: ObjectiveRecord) -> str:
     if objective.loss == "none":
         return ""
     if objective.kernel:
@@ -109,7 +115,7 @@ def name_runs(kind: MemberKind) -> str:
     return join_words(list(map(quoted, kind.runs)))
 
 
-def name_pretraining(run: Pretraining, objective: Objective) -> str:
+def name_pretraining(run: RunDescription, objective: ObjectiveRecord) -> str:
     """Name the loss of a run, or of each joined encoder, or of each kind of member."""
     losses = []
     named = []
@@ -130,7 +136,7 @@ def name_pretraining(run: Pretraining, objective: Objective) -> str:
     return name_objective(objective)
 
 
-def name_architecture(words: Words, encoder: EncoderOfRun) -> str:
+def name_architecture(words: Words, encoder: EncoderDescription) -> str:
     """Name a network, or the linear model of voxels or measures."""
     name = encoder.architecture
     samples = "voxels"
@@ -141,8 +147,8 @@ def name_architecture(words: Words, encoder: EncoderOfRun) -> str:
         text = _LINEAR[name] + samples
     elif name in _ENCODERS:
         text = _ENCODERS[name] + words.network
-    if encoder.stem and "resnet" in name:
-        text += f", stem {encoder.stem}"
+    if encoder.encoder is not None and encoder.encoder.stem and "resnet" in name:
+        text += f", stem {encoder.encoder.stem}"
     return text
 
 
@@ -244,7 +250,7 @@ def say_overlap(who: str, compared: Sequence[str] | None) -> str:
     )
 
 
-def name_threshold(files: EvaluationFolder) -> str:
+def name_threshold(files: ResultTables) -> str:
     """Say by which rule a scan was given to a class."""
     rule = files.summary.threshold.rule
     values = [value for value in files.summary.threshold.values if value is not None]

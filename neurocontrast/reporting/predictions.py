@@ -4,10 +4,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.result_tables import ResultTables
 
 
-def tested_rows(files: EvaluationFolder) -> pd.DataFrame:
+def tested_rows(files: ResultTables) -> pd.DataFrame:
     """Return the predictions of the scans that were tested: one row a scan and repeat."""
     scores = [name for name in files.predictions.columns if _is_score(name)]
     return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
@@ -17,7 +17,7 @@ def _is_score(column: object) -> bool:
     return str(column).endswith("_score") or str(column).startswith("score_")
 
 
-def class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Return the probability of each class (columns) for each row."""
     if files.kind == "binary":
         positive = rows["y_score"].to_numpy(dtype=float)
@@ -27,7 +27,7 @@ def class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np.
     return rows.reindex(columns=[f"score_{name}" for name in files.classes]).to_numpy(dtype=float)
 
 
-def pool_repeats(files: EvaluationFolder) -> pd.DataFrame:
+def pool_repeats(files: ResultTables) -> pd.DataFrame:
     """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
     table = tested_rows(files)
     if "participant_id" not in table or table["repeat"].nunique() < 2:

@@ -10,7 +10,8 @@ import yaml
 from neurocontrast.documents.result import Counts
 from neurocontrast.reporting import naming, wording
 from neurocontrast.reporting.blocks import Block, Section
-from neurocontrast.reporting.folder import TEMPLATES, EvaluationFolder
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.result_tables import TEMPLATES, ResultTables
 from neurocontrast.reporting.voices import VOICES
 from neurocontrast.reporting.wording import join_words, value_text
 
@@ -77,7 +78,7 @@ def within_text(within_site: bool | None, within_fold: bool | None) -> str:
     return " and ".join(places)
 
 
-def permutation_result(files: EvaluationFolder, metric: str | None) -> PermutationResult | None:
+def permutation_result(files: ResultTables, metric: str | None) -> PermutationResult | None:
     """Return the permutation test of a metric; None where there was none."""
     test = files.summary.permutation
     p_value = test.p_values.get(metric or "") if test else None

@@ -11,7 +11,8 @@ from neurocontrast.data.columns import no_column
 from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
 from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.evaluation import EvaluationSettings, Plan, plan_evaluation
-from neurocontrast.evaluation.measure import check, plan_external
+from neurocontrast.evaluation.measure import check
+from neurocontrast.evaluation.plan.external import plan_external
 from neurocontrast.evaluation.plan.plan import External
 from neurocontrast.evaluation.probe_kinds import PROBES
 from neurocontrast.evaluation.probes.estimators import import_estimator

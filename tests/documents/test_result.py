@@ -10,10 +10,9 @@ import yaml
 from pydantic import ValidationError
 
 import neurocontrast
+from neurocontrast.documents.findings import Confounds, NewSite
 from neurocontrast.documents.result import Result
 from neurocontrast.evaluation import Notice, read_evaluation
-from neurocontrast.evaluation.measure.confounds import Confounds
-from neurocontrast.evaluation.measure.new_site import NewSite
 from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import evaluate
 
@@ -74,16 +73,14 @@ def test_all_problems_are_named_at_once(tmp_path):
 
 
 def test_a_key_that_the_file_does_not_know_is_not_written():
-    result = Result.model_validate(LEAST)
-    records = {NewSite.key: NewSite}
     with pytest.raises(ValidationError, match="Counts has no field 'brains'"):
-        result.with_parts({"new_site": {"n": {"brains": 3}}}, records)
+        NewSite.model_validate({"n": {"brains": 3}}, context="writing")
 
 
 @pytest.mark.parametrize("key", ["metrics", "models"])
 def test_a_finding_may_not_write_over_the_result(key):
     with pytest.raises(ValueError, match=f"has the key '{key}'"):
-        Result.model_validate(LEAST).with_parts({key: 3}, {})
+        Result.model_validate(LEAST).with_parts({key: None})
 
 
 MAE = {"mae": {"pooled": 5.0, "interval": [4.0, 6.0]}}

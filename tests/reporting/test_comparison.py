@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.documents.comparison import ComparisonRecord
 from neurocontrast.reporting.blocks import Table, list_pictures
 from neurocontrast.reporting.comparison import (
     Comparison,
-    ComparisonRecord,
     build_comparison,
     render_comparison,
 )

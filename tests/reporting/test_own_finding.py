@@ -41,8 +41,8 @@ def count(inputs):
         "Nothing follows from this.",
     )
     table = counts.rename_axis("kind").reset_index(name="n")
-    recorded = {"n_classes": len(counts), "n_tables": len(inputs.earlier.tables)}
-    return Measurement({"headcount": recorded}, {"headcount": table}, [notice])
+    record = Headcount(n_classes=len(counts), n_tables=len(inputs.earlier.tables))
+    return Measurement({"headcount": record}, {"headcount": table}, [notice])
 
 
 def show(files):

@@ -14,7 +14,7 @@ from neurocontrast.reporting.findings import build_sections, open_folder, render
 from neurocontrast.reporting.naming import name_threshold
 from neurocontrast.reporting.sections.brain import read_map, share_outside
 from neurocontrast.reporting.sections.cohort import list_steps
-from neurocontrast.reporting.sections.external import external_part
+from neurocontrast.reporting.sections.external import external_tables
 from neurocontrast.reporting.sections.warnings import list_warnings
 from tests.reporting.folders import edit, rewrite
 from tests.reporting.page import Page
@@ -170,7 +170,7 @@ def test_external_people_are_counted_and_not_named(folder, build):
     html = render_report(files, [build("external", files)])
     assert "0 (who was in pretraining could not be checked)" in Page(html).text
     assert not re.search(r"patient\d", html)
-    counted = external_part(files).summary.outlyingness
+    counted = external_tables(files).summary.outlyingness
     assert f"{counted.n_outside} of {counted.n} scans" in Page(html).text
     assert "Each scan is in external_outlyingness.tsv" in Page(html).text
 

@@ -6,15 +6,15 @@ from importlib.metadata import version
 
 import pytest
 
+from neurocontrast.documents.encoder import ObjectiveRecord
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.findings import build_sections, open_folder, render_report
 from neurocontrast.reporting.naming import name_kernel, name_objective
-from neurocontrast.reporting.pretraining import Objective
 from neurocontrast.reporting.result_prose import ScanResult, result_prose
 from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.sections.curves import draw_curve
-from neurocontrast.reporting.sections.external import external_part
+from neurocontrast.reporting.sections.external import external_tables
 from neurocontrast.reporting.sections.folds import table_folds
 from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.reporting.sections.result import draw_headline, table_metrics
@@ -211,23 +211,23 @@ def test_objective_and_kernel():
         "citation": "Chen T. SimCLR. ICML 2020.",
     }
     assert (
-        name_objective(Objective.model_validate({**simclr, "kernel": None}))
+        name_objective(ObjectiveRecord.model_validate({**simclr, "kernel": None}))
         == "NT-Xent (SimCLR), no metadata"
     )
     assert (
-        name_objective(Objective.model_validate({"loss": "supcon", "label": "diagnosis"}))
+        name_objective(ObjectiveRecord.model_validate({"loss": "supcon", "label": "diagnosis"}))
         == "supcon, groups of diagnosis"
     )
     parts = {"a": simclr, "b": {"loss": "fair_cclk", "title": "fair CCL-K", "kernel": kernel[1:]}}
-    assert Objective.model_validate({"loss": "sum", "objectives": parts}).citations == [
+    assert ObjectiveRecord.model_validate({"loss": "sum", "objectives": parts}).citations == [
         "Chen T. SimCLR. ICML 2020."
     ]
     assert name_objective(
-        Objective.model_validate({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}})
+        ObjectiveRecord.model_validate({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}})
     ) == (
         "sum of 1 × (NT-Xent (SimCLR), no metadata) and 0.5 × (fair CCL-K, kernel on sex (categorical))"
     )
-    assert name_objective(Objective()) == "not recorded"
+    assert name_objective(ObjectiveRecord()) == "not recorded"
 
 
 @pytest.mark.parametrize(
@@ -337,13 +337,13 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
     assert "; 12 regional measures " in result_prose(files).reviewer()
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
-    assert not rivals(external_part(files).summary)
+    assert not rivals(external_tables(files).summary)
 
 
 def test_the_external_baseline_is_named_by_the_covariates_that_it_had(full_folder):
     files = open_folder(full_folder)
     assert "site" in files.summary.baseline_covariates
-    assert "Baseline (age + sex): " in draw_curve(external_part(files), "roc").alt, (
+    assert "Baseline (age + sex): " in draw_curve(external_tables(files), "roc").alt, (
         "its site was never seen"
     )
 
@@ -486,5 +486,5 @@ def test_a_users_own_loss_may_mean_another_thing_by_a_key(changed):
     settings = {"temperature": [0.1, 0.2], "weights": 0.5, "kernel": "triangle"}
     files = changed(objective={"loss": "theirs:Loss", "title": "their loss"} | settings)
     assert "their loss" in methods_of(files)
-    with pytest.raises(DataError, match=r"objective.*temperature.*must be a number"):
+    with pytest.raises(DataError, match=r"objective\.temperature.*must be a valid number"):
         methods_of(changed(objective={"loss": "yaware"} | settings))

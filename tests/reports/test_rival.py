@@ -23,8 +23,9 @@ import neurocontrast
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate_model
-from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
+from neurocontrast.evaluation.measure.external import measure_external_test
 from neurocontrast.evaluation.measure.finding import Inputs
+from neurocontrast.evaluation.plan.external import plan_external
 from neurocontrast.evaluation.plan.models.own import find_picked_columns
 from neurocontrast.evaluation.plan.models.voxels import make, voxel_products
 from neurocontrast.evaluation.probes import estimators, search
@@ -207,8 +208,8 @@ class TestTheUsersEstimator:
         codes = {notice.code: notice.message for notice in external.notices}
         assert codes["external_baseline_default"].startswith("test: The baseline has the default")
         tested = Inputs(plan.with_external(external), {})
-        found = measure_external_test(tested).summary["external"]
-        assert found["baseline"]["mae"]["value"] is not None
+        record = measure_external_test(tested).records["external"]
+        assert record.baseline["mae"].value is not None
 
     def test_positions_are_looked_for_in_every_step(self):
         picking = ColumnTransformer([("first", StandardScaler(), slice(0, 2))])

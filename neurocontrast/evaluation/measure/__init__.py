@@ -9,13 +9,12 @@ from dataclasses import replace
 from operator import attrgetter
 
 from neurocontrast.evaluation.fit.fits import Fits
-from neurocontrast.evaluation.measure.external import plan_external
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement, Question
 from neurocontrast.evaluation.measure.results import MeasuredPlan, measure_models
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["Inputs", "Measurement", "Question", "check", "measure", "plan_external"]
+__all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
@@ -48,16 +47,13 @@ def measure(
     result = measure_models(plan, fits, progress)
     inputs = Inputs(plan, fits.models, fits.reference, progress)
     measurement = inputs.earlier
-    records = {}
     for question in sorted(questions, key=attrgetter("last")):
-        if question.record is not None:
-            records[question.record.key] = question.record
         if question.measure is not None:
             new = question.measure(inputs)
-            measurement.summary.update(new.summary)
+            measurement.records.update(new.records)
             measurement.tables.update(new.tables)
             measurement.notices.extend(new.notices)
-    evaluation = result.evaluation.with_parts(measurement.summary, records)
+    evaluation = result.evaluation.with_parts(measurement.records)
     warnings = [*evaluation.warnings]
     if plan.external is not None:
         warnings += plan.external.notices

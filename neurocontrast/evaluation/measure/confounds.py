@@ -1,7 +1,5 @@
 """Measure how well site, age and sex can be told from the embedding."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of its models
-
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -9,13 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import StrictBool, StrictFloat, StrictInt
 
 from neurocontrast.data.columns import levels_of
-from neurocontrast.documents.figures import Interval
+from neurocontrast.documents.findings import Confounds, OpenBHB
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
-from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.uncertainty import Resamples, bootstrap_metrics
@@ -32,35 +28,6 @@ from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, 
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.seeds import derive_seed
-
-
-class OpenBHB(ResultSection):
-    """The OpenBHB score with its parts."""
-
-    score: StrictFloat | None = None
-    interval: Interval = None
-    lower_is_better: StrictBool = True
-    chance: StrictFloat | None = None
-    age_mae: StrictFloat | None = None
-    age_mae_chance: StrictFloat | None = None
-    site_balanced_accuracy: StrictFloat | None = None
-    site_chance: StrictFloat | None = None
-    exponent: StrictFloat | None = None
-    n: Counts = Counts()
-    n_site_folds: StrictInt | None = None
-
-
-class Confounds(Part):
-    """Adjustment of the features, and the OpenBHB score or why there is none."""
-
-    key = "confounds"
-
-    harmonise: str = "none"
-    harmonise_preserve: list[str] = []
-    residualise: list[str] = []
-    openbhb: OpenBHB | None = None
-    openbhb_reason: str | None = None
-
 
 Rows = npt.NDArray[np.intp]
 
@@ -128,15 +95,15 @@ def measure_confounds(inputs: Inputs) -> Measurement:
     plan = inputs.plan
     settings = inputs.plan.settings
     target = inputs.plan.target
-    summary: dict[str, Any] = {
-        "harmonise": settings.harmonise,
-        "harmonise_preserve": list(kept_columns(plan.table, settings, target=target.name)),
-        "residualise": list(settings.residualise),
-        "openbhb": None,
-        "openbhb_reason": "not asked for (confounds=false)",
-    }
+    record = Confounds(
+        harmonise=settings.harmonise,
+        harmonise_preserve=list(kept_columns(plan.table, settings, target=target.name)),
+        residualise=list(settings.residualise),
+        openbhb=None,
+        openbhb_reason="not asked for (confounds=false)",
+    )
     if not settings.confounds:
-        return Measurement({"confounds": summary})
+        return Measurement({Confounds.key: record})
     among = (
         plan.splits[0].test if plan.fixed else np.arange(len(plan.table))
     )  # pretraining has seen the others
@@ -161,7 +128,7 @@ def measure_confounds(inputs: Inputs) -> Measurement:
                 for row in _describe(plan, column, reading, note)
             ]
             task.advance()
-        score: dict[str, Any] | str = (
+        score: OpenBHB | str = (
             "the effect of unseen sites cannot be taken out (harmonise, residualise)"
         )
         if settings.harmonise == "none" and "site" not in settings.residualise:
@@ -169,12 +136,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
         task.advance()
     table = pd.DataFrame(found, columns=list(_COLUMNS))
     table = table.astype({"low": float, "high": float, "n": "Int64", "n_levels": "Int64"})
-    has_score = not isinstance(score, str)
-    summary |= {
-        "openbhb": score if has_score else None,
-        "openbhb_reason": None if has_score else score,
-    }
-    return Measurement({"confounds": summary}, {"confounds": table}, _look_at(plan, table))
+    openbhb: dict[str, OpenBHB | str | None] = {"openbhb": score, "openbhb_reason": None}
+    if isinstance(score, str):
+        openbhb = {"openbhb": None, "openbhb_reason": score}
+    record = record.model_copy(update=openbhb)
+    return Measurement({Confounds.key: record}, {"confounds": table}, _look_at(plan, table))
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
@@ -282,7 +248,7 @@ def _median_error(reading: Reading) -> float:
     return float(np.concatenate(errors).mean())
 
 
-def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> dict[str, Any] | str:
+def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> OpenBHB | str:
     """Return the OpenBHB score with its parts and intervals, or why there is none. Lower is better.
 
     Mean absolute error of age, by ridge regression tested on sites that it was not trained on,
@@ -313,23 +279,20 @@ def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> dict[s
     interval = score.interval(level=plan.settings.confidence_level)
     levels = len(site.target.classes)
     guessed = _median_error(age)
-    return {
-        "score": score.value,
-        "interval": None if interval is None else list(interval),
-        "lower_is_better": True,
-        "chance": guessed * (1 / levels) ** SITE_EXPONENT,
-        "age_mae": errors.value,
-        "age_mae_chance": guessed,
-        "site_balanced_accuracy": accuracies.value,
-        "site_chance": 1 / levels,
-        "exponent": SITE_EXPONENT,
-        "n": {
-            "scans": len(age.rows),
-            "subjects": len(set(plan.subjects[age.rows])),
-            "sites": levels,
-        },
-        "n_site_folds": len(splits),
-    }
+    n_subjects = len(set(plan.subjects[age.rows]))
+    return OpenBHB(
+        score=score.value,
+        interval=interval,
+        lower_is_better=True,
+        chance=guessed * (1 / levels) ** SITE_EXPONENT,
+        age_mae=errors.value,
+        age_mae_chance=guessed,
+        site_balanced_accuracy=accuracies.value,
+        site_chance=1 / levels,
+        exponent=SITE_EXPONENT,
+        n=Counts(scans=len(age.rows), subjects=n_subjects, sites=levels),
+        n_site_folds=len(splits),
+    )
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import pandas as pd
 
@@ -16,9 +16,12 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Measurement:
-    """Results of a finding: keys of ``evaluation.json``, tables by file name, and warnings."""
+    """Results of a finding: records by their keys in ``evaluation.json``, tables by file name, warnings.
 
-    summary: dict[str, Any] = field(default_factory=dict)
+    None as a record says that nothing was measured; a text that is no record says why.
+    """
+
+    records: dict[str, Part | str | None] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 

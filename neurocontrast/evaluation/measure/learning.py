@@ -1,7 +1,5 @@
 """Curves of the metrics over the number of training subjects."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of its models
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
-from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.documents.findings import LearningCurve, LearningPoint
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.metrics import (
@@ -26,38 +23,6 @@ from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator, derive_seed
-
-
-class LearningPoint(ResultSection):
-    """A metric with a number of training subjects."""
-
-    n_train: StrictInt
-    mean: StrictFloat | None = None
-    sd: StrictFloat | None = None
-    n: StrictInt | None = None
-
-
-class LearningCurve(Part):
-    """Points of the embedding (`metrics`) and of other models, by metric.
-
-    Further models are further keys.
-    """
-
-    model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
-    key = "learning_curve"
-
-    sizes: list[StrictInt] = []
-    n_draws: StrictInt | None = None
-    unit: str | None = None
-    metrics: dict[str, list[LearningPoint]] = {}
-    baseline: dict[str, list[LearningPoint]] = {}
-
-    def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return the points of a further model by metric; empty without a curve."""
-        return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
-
-
-_POINTS = TypeAdapter(dict[str, list[LearningPoint]])
 
 
 def check_sizes(plan: Plan) -> None:
@@ -84,7 +49,7 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
     plan = inputs.plan
     settings = inputs.plan.settings
     if not settings.train_sizes:
-        return Measurement({"learning_curve": None})
+        return Measurement({LearningCurve.key: None})
     rows = []
     n_fits = len(settings.train_sizes) * settings.n_draws * len(plan.splits)
     with inputs.progress.task("Learning curve", n_fits, "fit") as task:
@@ -115,7 +80,8 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
         for model in (each.name for each in plan.models)
     }
     about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
-    return Measurement({"learning_curve": about | parts}, {"learning_curve": table})
+    curve = LearningCurve.model_validate(about | parts, context="writing")
+    return Measurement({LearningCurve.key: curve}, {"learning_curve": table})
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:

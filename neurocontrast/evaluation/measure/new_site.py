@@ -1,7 +1,5 @@
 """Measure a probe at unseen sites, beside the same people at known sites."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of its models
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -10,16 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.documents.figures import Estimate
+from neurocontrast.documents.findings import NewSite, SitePredictability, SkippedSite
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
-from neurocontrast.documents.section import Part, ResultSection
 from neurocontrast.evaluation.fit.out_of_fold import Models, cross_validate_model
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import resample, tabulate_figures, why_no_interval
+from neurocontrast.evaluation.measure.uncertainty import Resamples
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -32,49 +30,10 @@ from neurocontrast.evaluation.plan.models import ConstantModel, Model
 from neurocontrast.evaluation.plan.models.covariates import with_covariates
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.adjustment import choose_covariates
-from neurocontrast.evaluation.rows import NO_SITE
+from neurocontrast.evaluation.rows import NO_SITE, Floats
 from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
-
-
-class SkippedSite(ResultSection):
-    """A site that was not left out, and why."""
-
-    site: str
-    why: str = ""
-
-
-class SitePredictability(ResultSection):
-    """How well the site is predicted from the embedding."""
-
-    balanced_accuracy: StrictFloat | None = None
-    low: StrictFloat | None = None
-    high: StrictFloat | None = None
-    chance: StrictFloat | None = None
-    n_sites: StrictInt | None = None
-
-
-class NewSite(Part):
-    """Figures by model and metric at known sites (`home`) and unseen sites, and comparisons."""
-
-    key = "new_site"
-
-    design: str | None = None
-    metric: str | None = None
-    models: list[str] = []
-    home: dict[str, dict[str, Estimate]] = {}
-    unseen: dict[str, dict[str, Estimate]] = {}
-    ratio: dict[str, dict[str, Estimate]] = {}
-    difference: dict[str, dict[str, Estimate]] = {}
-    unseen_minus_constant: dict[str, dict[str, Estimate]] = {}
-    n: Counts = Counts()
-    bootstrap_unit: str | None = None
-    n_sites: StrictInt | None = None
-    left_out: list[str] = []
-    skipped: list[SkippedSite] = []
-    site_predictability: SitePredictability | None = None
-
 
 Rows = npt.NDArray[np.intp]
 
@@ -92,7 +51,7 @@ class SitesLeftOut:
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
-    skipped: list[dict[str, str]] = field(default_factory=list)
+    skipped: list[SkippedSite] = field(default_factory=list)
     why_not: str | None = None
 
 
@@ -127,7 +86,10 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
         reason = _why_untrainable(plan, split)
         why |= dict.fromkeys(group, reason)
         splits += [] if reason else [split]
-    skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
+    skipped = []
+    for site, reason in why.items():
+        if reason is not None:
+            skipped.append(SkippedSite(site=site, why=reason))
     chosen = tuple(site for site in names if why[site] is None)
     return SitesLeftOut(
         splits, chosen, skipped, None if splits else f"no site can be left out ({_listed(skipped)})"
@@ -190,9 +152,11 @@ def _why_untrainable(plan: Plan, split: Split) -> str | None:
     return f"fewer than two subjects of {one_of(lacking)} at the other sites" if lacking else None
 
 
-def _listed(skipped: Sequence[Mapping[str, str]]) -> str:
-    listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
-    return listed + (f"; and {len(skipped) - 8} more" if len(skipped) > 8 else "")
+def _listed(skipped: Sequence[SkippedSite]) -> str:
+    listed = "; ".join(f"{site.site}: {site.why}" for site in skipped[:8])
+    if len(skipped) > 8:
+        listed += f"; and {len(skipped) - 8} more"
+    return listed
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
@@ -200,30 +164,28 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
-        return Measurement({"new_site": None, "new_site_note": left_out.why_not})
+        return Measurement({NewSite.key: None, "new_site_note": left_out.why_not})
     home, unseen = _predict(plan, left_out, inputs.models, inputs.progress)
     rows = np.sort(np.concatenate([split.test for split in left_out.splits]))
-    grouped = len(left_out.splits) < len(left_out.sites)
-    summary = {
-        "design": f"leave-sites-out in {len(left_out.splits)} groups"
-        if grouped
-        else "leave-one-site-out",
-        "metric": plan.target.metric_names[0],
-        "models": [name for name in unseen if name != "constant"],
+    design = "leave-one-site-out"
+    if len(left_out.splits) < len(left_out.sites):
+        design = f"leave-sites-out in {len(left_out.splits)} groups"
+    record = NewSite(
+        design=design,
+        metric=plan.target.metric_names[0],
+        models=[name for name in unseen if name != "constant"],
         **_pooled(plan, home, unseen, rows),
-        "n": {"scans": len(rows), "subjects": len(set(plan.subjects[rows]))},
-        "bootstrap_unit": plan.units.name,
-        "n_sites": len(left_out.sites),
-        "left_out": list(left_out.sites),
-        "skipped": left_out.skipped,
-        "site_predictability": _predictability(
-            site_reading(inputs.earlier.tables.get("confounds"))
-        ),
-    }
-    found = {"new_site": summary, "new_site_note": None}
+        n=Counts(scans=len(rows), subjects=len(set(plan.subjects[rows]))),
+        bootstrap_unit=plan.units.name,
+        n_sites=len(left_out.sites),
+        left_out=list(left_out.sites),
+        skipped=left_out.skipped,
+        site_predictability=_predictability(site_reading(inputs.earlier.tables.get("confounds"))),
+    )
     with inputs.progress.task("Sites left out", len(left_out.sites), "site") as task:
         table = _site_table(plan, left_out, home, unseen, task.advance)
-    return Measurement(found, {"new_sites": table}, _warnings(summary))
+    notices = _warnings(record)
+    return Measurement({NewSite.key: record, "new_site_note": None}, {"new_sites": table}, notices)
 
 
 def _predict(
@@ -249,36 +211,62 @@ def _predict(
     return home, unseen
 
 
-def _pooled(plan: Plan, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
+def _pooled(
+    plan: Plan, home: Models, unseen: Models, rows: Rows
+) -> dict[str, dict[str, dict[str, Estimate]]]:
     """Return figures at known (``home``) and unseen sites, ratios, differences and gains."""
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
-    level = plan.settings.confidence_level
     errors = [name for name in names if name in LOWER_IS_BETTER]
-    known, new = (
-        resample(plan, models, rows, names, plan.units.labels, "new-site-intervals")
-        for models in (home, unseen)
-    )
-    found: dict[str, dict[str, Any]] = {
-        where: {
-            model: {
-                name: each.figure(level=level) | {"n": len(rows)} for name, each in figures.items()
-            }
-            for model, figures in drawn.items()
-        }
-        for where, drawn in (("home", known), ("unseen", new))
+    units = plan.units.labels
+    known = resample(plan, home, rows, names, units, "new-site-intervals")
+    new = resample(plan, unseen, rows, names, units, "new-site-intervals")
+    figures: dict[str, dict[str, dict[str, Estimate]]] = {"home": {}, "unseen": {}}
+    for model in known:
+        figures["home"][model] = _estimate(plan, known[model], n=len(rows))
+    for model in new:
+        figures["unseen"][model] = _estimate(plan, new[model], n=len(rows))
+    ratio = {}
+    difference = {}
+    minus_constant = {}
+    for model in new:
+        if model == "constant":
+            continue
+        ratio[model] = _compare(plan, new[model], known[model], np.divide, errors)
+        difference[model] = _compare(plan, new[model], known[model], np.subtract, names)
+        minus_constant[model] = _compare(plan, new[model], new["constant"], np.subtract, names)
+    return figures | {
+        "ratio": ratio,
+        "difference": difference,
+        "unseen_minus_constant": minus_constant,
     }
-    for model in (each for each in new if each != "constant"):
-        for key, other, function, compared in (
-            ("ratio", known[model], np.divide, errors),
-            ("difference", known[model], np.subtract, names),
-            ("unseen_minus_constant", new["constant"], np.subtract, names),
-        ):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                drawn = {name: new[model][name].combine(other[name], function) for name in compared}
-            found.setdefault(key, {})[model] = {
-                name: each.figure(level=level) for name, each in drawn.items()
-            }
-    return found
+
+
+def _estimate(
+    plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
+) -> dict[str, Estimate]:
+    """Return metrics with their intervals, and the number of scans where given."""
+    estimates = {}
+    for name, resamples in drawn.items():
+        figure = resamples.figure(level=plan.settings.confidence_level)
+        estimates[name] = Estimate(value=figure["value"], low=figure["low"], high=figure["high"])
+        if n is not None:
+            estimates[name] = estimates[name].model_copy(update={"n": n})
+    return estimates
+
+
+def _compare(
+    plan: Plan,
+    unseen: Mapping[str, Resamples],
+    reference: Mapping[str, Resamples],
+    function: Callable[[Floats, Floats], Floats],
+    names: Sequence[str],
+) -> dict[str, Estimate]:
+    """Return a function of each metric at unseen sites and a reference on the same resamples."""
+    drawn = {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for name in names:
+            drawn[name] = unseen[name].combine(reference[name], function)
+    return _estimate(plan, drawn)
 
 
 def _site_table(
@@ -328,41 +316,54 @@ def _site_table(
     return pd.DataFrame(found)
 
 
-def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
+def _predictability(reading: pd.Series | None) -> SitePredictability | None:
     if reading is None:
         return None
-    low, high = (finite_or_none(reading[end]) for end in ("low", "high"))
-    about = {"chance": float(reading["chance"]), "n_sites": int(reading["n_levels"])}
-    return {"balanced_accuracy": float(reading["value"]), "low": low, "high": high} | about
+    return SitePredictability(
+        balanced_accuracy=float(reading["value"]),
+        low=finite_or_none(reading["low"]),
+        high=finite_or_none(reading["high"]),
+        chance=float(reading["chance"]),
+        n_sites=int(reading["n_levels"]),
+    )
 
 
-def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
+def _warnings(record: NewSite) -> list[Notice]:
     """Warn where the probe is clearly worse at unseen sites, or no better than a constant."""
-    found = []
-    name = "mae" if "mae" in summary["ratio"]["embedding"] else "log_loss"
-    if name in summary["ratio"]["embedding"]:  # decision values have no loss to compare
-        shown, usual = {
-            "mae": ("mean absolute error", "median"),
-            "log_loss": ("log-loss", "prevalence"),
-        }[name]
-        ratio, gain = (
-            summary[key]["embedding"][name] for key in ("ratio", "unseen_minus_constant")
-        )
-        home, unseen = (summary[where]["embedding"][name]["value"] for where in ("home", "unseen"))
-        about = {"error": shown, "usual": usual, "unseen": unseen, "home": home}
-        if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
-            grown = {"ratio": ratio["value"], "low": ratio["low"], "high": ratio["high"]}
-            found.append(Notice.of("new_site_worse", **about, **grown))
-        if (
-            gain["value"] is not None
-            and (gain["value"] if gain["high"] is None else gain["high"]) >= 0
-        ):
-            constant = summary["unseen"]["constant"][name]["value"]
-            found.append(Notice.of("new_site_no_better_than_constant", **about, constant=constant))
-    if summary["skipped"]:
-        found.append(
-            Notice.of(
-                "new_site_skipped", n=len(summary["skipped"]), sites=_listed(summary["skipped"])
-            )
-        )
-    return found
+    notices = []
+    if "mae" in record.ratio["embedding"]:
+        notices = _compare_errors(record, "mae", "mean absolute error", "median")
+    elif "log_loss" in record.ratio["embedding"]:  # decision values have no loss to compare
+        notices = _compare_errors(record, "log_loss", "log-loss", "prevalence")
+    if record.skipped:
+        sites = _listed(record.skipped)
+        notices.append(Notice.of("new_site_skipped", n=len(record.skipped), sites=sites))
+    return notices
+
+
+def _compare_errors(record: NewSite, metric: str, error: str, usual: str) -> list[Notice]:
+    """Warn of an error that grows at unseen sites, or is no smaller than that of a constant.
+
+    `error` is the metric in words, `usual` the value that the constant predicts.
+    """
+    notices = []
+    ratio = record.ratio["embedding"][metric]
+    gain = record.unseen_minus_constant["embedding"][metric]
+    errors = {
+        "error": error,
+        "usual": usual,
+        "unseen": record.unseen["embedding"][metric].value,
+        "home": record.home["embedding"][metric].value,
+    }
+    is_notable = ratio.value is not None and ratio.value >= NOTABLE_RATIO
+    if is_notable and ratio.low is not None and ratio.low > 1:
+        grown = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        notices.append(Notice.of("new_site_worse", **errors, **grown))
+    largest = gain.high
+    if largest is None:
+        largest = gain.value
+    if gain.value is not None and largest is not None and largest >= 0:
+        constant = record.unseen["constant"][metric].value
+        errors["constant"] = constant
+        notices.append(Notice.of("new_site_no_better_than_constant", **errors))
+    return notices

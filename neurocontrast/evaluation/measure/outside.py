@@ -1,37 +1,33 @@
 """Count scans unlike the scans that the model learned from."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+from dataclasses import dataclass, field
 
 import numpy as np
-from pydantic import StrictFloat, StrictInt
+import pandas as pd
 
-from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.documents.findings import Outlyingness
+from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.fit.distribution import DistributionError, Reference, count_outside
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.rows import Floats, Rows
 
 
-class SiteOutside(ResultSection):
-    """Scans of a site: all, outside ones, and the median percentile of the distances."""
+@dataclass(frozen=True)
+class ScansOutside:
+    """Counts of scans outside, distances and warnings; no counts where not asked for."""
 
-    site: str | None
-    n: StrictInt = 0
-    n_outside: StrictInt = 0
-    median_percentile: StrictFloat | None = None
+    counts: Outlyingness | None = None
+    table: pd.DataFrame | None = None
+    notices: list[Notice] = field(default_factory=list)
 
-
-class Outlyingness(Part):
-    """Scans outside, of all and by site."""
-
-    key = "outlyingness"
-
-    reference: str | None = None
-    threshold_percentile: StrictFloat | None = None
-    n_outside: StrictInt | None = None
-    n: StrictInt | None = None
-    by_site: list[SiteOutside] = []
-    note: str | None = None
+    def as_measurement(self) -> Measurement:
+        """Return the record of the finding with its table."""
+        if self.table is None:
+            return Measurement({Outlyingness.key: self.counts})
+        return Measurement(
+            {Outlyingness.key: self.counts}, {"outlyingness": self.table}, self.notices
+        )
 
 
 def measure_outlyingness(inputs: Inputs) -> Measurement:
@@ -44,7 +40,7 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
     main = [split for split in plan.splits if split.repeat == 0]
     rows = np.sort(np.concatenate([split.test for split in main]))
     if main[0].held_out_site is None or not isinstance(reference, Reference):
-        return measure_rows(plan, rows, reference, "other subjects")
+        return measure_rows(plan, rows, reference, "other subjects").as_measurement()
     scores = np.full((len(plan.table), 2), np.nan)
     why_not = set[str]()
     with inputs.progress.task("Looking for scans that lie outside", len(main), "fold") as task:
@@ -54,15 +50,15 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
             except DistributionError as error:
                 why_not.add(str(error))
             task.advance()
-    return _count(plan, rows, scores[rows], "other sites", why_not)
+    return _count(plan, rows, scores[rows], "other sites", why_not).as_measurement()
 
 
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
-) -> Measurement:
+) -> ScansOutside:
     """Measure the distance of rows from the other subjects that the probe was fitted on."""
     if reference is None:
-        return Measurement({"outlyingness": None})
+        return ScansOutside()
     if isinstance(reference, str):
         return _count(plan, rows, np.full((len(rows), 2), np.nan), name, {reference})
     return _count(plan, rows, reference.score(plan, rows), name, set())
@@ -70,7 +66,7 @@ def measure_rows(
 
 def _count(
     plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
-) -> Measurement:
+) -> ScansOutside:
     """Return counts, the table of scans, and a warning where more are outside than chance gives."""
     table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True
@@ -89,4 +85,5 @@ def _count(
     if why_not:
         scans = "1 scan" if n_without == 1 else f"{n_without:,} scans"
         why = f"Without a score: {scans} ({'; '.join(sorted(why_not))})."
-    return Measurement({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)
+    record = Outlyingness.model_validate(counts | {"note": why}, context="writing")
+    return ScansOutside(record, table, notices)

@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from neurocontrast.evaluation.measure.confounds import Confounds, OpenBHB, measure_confounds
+from neurocontrast.documents.findings import Confounds, OpenBHB
+from neurocontrast.evaluation.measure.confounds import measure_confounds
 from neurocontrast.reporting.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder

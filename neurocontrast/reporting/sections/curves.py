@@ -10,6 +10,7 @@ from neurocontrast.reporting.blocks import Section, note, pictures
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.predictions import tested_rows
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.wording import interval_text, number_text, point_estimate
 
 _TITLES = {"roc": "ROC", "precision_recall": "Precision–recall"}
@@ -26,7 +27,7 @@ def show_curves(files: EvaluationFolder) -> Section:
 
 
 @style.styled
-def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
+def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
     """Draw ``roc`` or ``precision_recall`` of the baseline, and of the embedding over it; None where undefined."""
     title, (metric, area), s, tested = (
         _TITLES[curve],
@@ -84,10 +85,10 @@ def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
     about = f"{title} curves of all tested {files.words.items} pooled"
     about += ", a line for each repeat" if tested["repeat"].nunique() > 1 else ""
     return style.Picture(
-        curve,
+        f"{files.prefix}{curve}",
         figure,
-        alt=f"{title} curves for {files.target}. {legend}.",
-        caption=f"{about}. Brackets: {files.percent} intervals.{note}",
+        alt=f"{files.opening}{title} curves for {files.target}. {legend}.",
+        caption=f"{files.opening}{about}. Brackets: {files.percent} intervals.{note}",
         numbers=pd.concat(parts, ignore_index=True),
     )
 

@@ -13,6 +13,7 @@ from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.naming import name_threshold
 from neurocontrast.reporting.predictions import pool_repeats, tested_rows
 from neurocontrast.reporting.privacy import OLDEST_SHOWN
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.style import about_thinning, draw_groups, thin_rows
 from neurocontrast.reporting.wording import number_text, point_estimate
 
@@ -31,7 +32,7 @@ def show_errors(files: EvaluationFolder) -> Section:
     return Section("errors", "What is taken for what", pictures(draw_confusion(files), wide=wide))
 
 
-def count_confusion(files: EvaluationFolder) -> npt.NDArray[np.float64]:
+def count_confusion(files: ResultTables) -> npt.NDArray[np.float64]:
     """Return the number of scans by true class (rows) and predicted class (columns), as means over repeats."""
     tested = tested_rows(files)
     counts = pd.crosstab(tested["y_true"], tested["y_pred"])
@@ -45,7 +46,7 @@ def _count_text(n: float) -> str:
 
 
 @style.styled
-def draw_confusion(files: EvaluationFolder) -> style.Picture:
+def draw_confusion(files: ResultTables) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
     numbers = count_confusion(files)
     rule = name_threshold(files)
@@ -95,16 +96,16 @@ def draw_confusion(files: EvaluationFolder) -> style.Picture:
         .reset_index()
     )
     return style.Picture(
-        "confusion",
+        f"{files.prefix}confusion",
         figure,
-        alt=f"Confusion matrix {rule}, {n_classes} classes: {alt}.",
-        caption=f"Confusion matrix {rule}: {what}.",
+        alt=f"{files.opening}Confusion matrix {rule}, {n_classes} classes: {alt}.",
+        caption=f"{files.opening}Confusion matrix {rule}: {what}.",
         numbers=counts.melt(id_vars="true", var_name="predicted", value_name="n"),
     )
 
 
 @style.styled
-def draw_predicted(files: EvaluationFolder) -> style.Picture:
+def draw_predicted(files: ResultTables) -> style.Picture:
     """Draw predicted values against true ones by site, with their trend."""
     pooled = pool_repeats(files)
     target = style.plain_label(files.target)
@@ -148,10 +149,10 @@ def draw_predicted(files: EvaluationFolder) -> style.Picture:
     if rough:
         more += f" True ages are drawn in whole years, {OLDEST_SHOWN} and more at {OLDEST_SHOWN}."
     return style.Picture(
-        "predicted_true",
+        f"{files.prefix}predicted_true",
         figure,
-        alt=f"{about} Scatter of {len(everyone)} {items}.",
-        caption=about + more + about_thinning(len(rows), len(everyone), items),
+        alt=f"{files.opening}{about} Scatter of {len(everyone)} {items}.",
+        caption=files.opening + about + more + about_thinning(len(rows), len(everyone), items),
         numbers=everyone,
     )
 

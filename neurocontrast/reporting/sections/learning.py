@@ -3,8 +3,8 @@
 import pandas as pd
 from matplotlib.ticker import NullLocator, StrMethodFormatter
 
+from neurocontrast.documents.findings import LearningCurve
 from neurocontrast.evaluation.measure.learning import (
-    LearningCurve,
     check_sizes,
     measure_learning_curve,
     tabulate_curves,
@@ -12,7 +12,8 @@ from neurocontrast.evaluation.measure.learning import (
 from neurocontrast.reporting import style
 from neurocontrast.reporting.blocks import Section, pictures
 from neurocontrast.reporting.finding import Finding
-from neurocontrast.reporting.folder import EvaluationFolder, Results
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.result_tables import Results
 from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.texts import section
 from neurocontrast.reporting.wording import Words, capitalise, leading_metrics, number_text

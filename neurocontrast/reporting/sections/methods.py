@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from neurocontrast.evaluation.measure.confounds import Confounds
-from neurocontrast.evaluation.measure.learning import LearningCurve
+from neurocontrast.documents.findings import Confounds, LearningCurve
 from neurocontrast.evaluation.probe_kinds import N_LANDMARKS, NYSTROM
 from neurocontrast.evaluation.probes.designs import WEIGHTS
 from neurocontrast.reporting.blocks import Block, Citations, Numbered, Paragraph, Section

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.documents.figures import Estimate
-from neurocontrast.evaluation.measure.new_site import NewSite, measure_new_sites
+from neurocontrast.documents.findings import NewSite
+from neurocontrast.evaluation.measure.new_site import measure_new_sites
 from neurocontrast.reporting.blocks import (
     Block,
     Column,

@@ -1,9 +1,11 @@
 """Scans unlike those that the model learned from."""
 
-from neurocontrast.evaluation.measure.outside import Outlyingness, measure_outlyingness
+from neurocontrast.documents.findings import Outlyingness
+from neurocontrast.evaluation.measure.outside import measure_outlyingness
 from neurocontrast.reporting.blocks import Block, Column, Facts, Section, make_table, note
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.texts import section
 from neurocontrast.reporting.wording import number_text
 
@@ -39,7 +41,7 @@ def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
     return facts
 
 
-def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Block]:
+def outlyingness_blocks(files: ResultTables, *, title: str = "") -> list[Block]:
     """Return counts and the table of sites; empty if scans outside were not looked for."""
     block = files.summary.part(Outlyingness)
     if block is None:
@@ -61,9 +63,7 @@ def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Blo
         Column("Outside", "share", "share", 0),
         Column("Median percentile", "median_percentile", digits=0),
     )
-    caption = (
-        f"Scans outside, by site. Each scan is in {'external_' if title else ''}outlyingness.tsv."
-    )
+    caption = f"Scans outside, by site. Each scan is in {files.prefix}outlyingness.tsv."
     return [*blocks, make_table(caption, rows, columns, folded=len(rows) > 25)] if rows else blocks
 
 

@@ -21,6 +21,7 @@ from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.naming import name_covariates
 from neurocontrast.reporting.result_prose import result_prose
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.rivals import (
     Rival,
     rivals,
@@ -152,7 +153,7 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     )
 
 
-def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
+def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
     """Return every metric: pooled with its interval, over folds, and next to the other models."""
     s = files.summary
     keys = list(dict.fromkeys([*files.leading, *files.metrics]))
@@ -206,7 +207,7 @@ def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:
     ]
 
 
-def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
+def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
     values = files.metrics[key]
     about = files.describe(key)
     s = files.summary
@@ -242,7 +243,7 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
     return row
 
 
-def say_permutation(files: EvaluationFolder) -> str:
+def say_permutation(files: ResultTables) -> str:
     """Say how permutation p-values are made, for the table of metrics."""
     test = files.summary.permutation
     assert test is not None, "asked for with a permutation test alone"

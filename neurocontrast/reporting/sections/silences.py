@@ -1,7 +1,6 @@
 """Say which conclusions the report does not support."""
 
-from neurocontrast.evaluation.measure.external import ExternalTest
-from neurocontrast.evaluation.measure.new_site import NewSite
+from neurocontrast.documents.findings import ExternalTest, NewSite
 from neurocontrast.reporting.blocks import Items, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder

@@ -8,6 +8,7 @@ from neurocontrast.evaluation.measure.sites import measure_sites
 from neurocontrast.reporting.blocks import Block, Column, Section, Table, make_table, note, pictures
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.result_tables import ResultTables
 from neurocontrast.reporting.style import (
     BASELINE,
     INK,
@@ -28,7 +29,7 @@ def show_sites(files: EvaluationFolder) -> Section | None:
     return Section("sites", "Site by site", blocks) if blocks else None
 
 
-def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Block]:
+def site_blocks(files: ResultTables) -> list[Block]:
     """Return the forest plots of the two leading metrics at each site, the largest first, and the table.
 
     One site, or none that is known, has no blocks: its figures are those of everybody.
@@ -43,11 +44,13 @@ def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Blo
     classes = [files.positive] if files.table("cohort") is not None else files.classes
     return [
         *(drawn or [why]),
-        table_parts(files, sites, "site", "at each site", classes=classes, file=file),
+        table_parts(
+            files, sites, "site", "at each site", classes=classes, file=f"{files.prefix}sites.tsv"
+        ),
     ]
 
 
-def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> Picture | None:
+def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Picture | None:
     """Draw a metric by site, everybody in the last row; None if it has no value anywhere."""
     if metric not in sites or sites[metric].isna().all():
         return None
@@ -65,7 +68,7 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
     about = files.describe(metric)
     names = distinct_labels(rows["site"], length=24)
     return draw_intervals(
-        f"sites_{metric}",
+        f"{files.prefix}sites_{metric}",
         [
             Series(rows, "Embedding"),
             Series(total, color=INK, marker="s"),
@@ -77,7 +80,7 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
             *(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)),
             "All sites, pooled",
         ],
-        f"{about.label} at each site, with {files.percent} bootstrap intervals.",
+        f"{files.opening}{about.label} at each site, with {files.percent} bootstrap intervals.",
         note="Small groups scatter widely by chance alone: read the interval, not the point.",
         xlabel=about.label,
         reference=(files.chance(metric), "Chance"),
@@ -88,7 +91,7 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
 
 
 def table_parts(
-    files: EvaluationFolder,
+    files: ResultTables,
     parts: pd.DataFrame,
     column: str,
     where: str,

@@ -11,14 +11,15 @@ from sklearn.preprocessing import StandardScaler
 import neurocontrast
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
-from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
+from neurocontrast.evaluation.measure.external import measure_external_test
 from neurocontrast.evaluation.measure.finding import Inputs
+from neurocontrast.evaluation.plan.external import plan_external
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 from neurocontrast.reporting.blocks import Paragraph, Table
 from neurocontrast.reporting.folder import read_folder
 from neurocontrast.reporting.rivals import rivals
-from neurocontrast.reporting.sections.external import external_part, show_external
+from neurocontrast.reporting.sections.external import external_tables, show_external
 from tests.evaluation.quick import FAST, evaluate_study
 
 RUN = EmbeddingsInfo(
@@ -47,8 +48,9 @@ def run(training, test, *, info=RUN, test_info=RUN, **options):
         *training, settings=EvaluationSettings(**FAST | {"n_bootstraps": 50, **options}), info=info
     )
     external = plan_external(plan, *test, info=test_info, training_info=info)
-    found = measure_external_test(Inputs(plan.with_external(external), {}))
-    return found.summary["external"], found.tables, external
+    measurement = measure_external_test(Inputs(plan.with_external(external), {}))
+    record = measurement.records["external"].model_dump(mode="json", exclude_unset=True)
+    return record, measurement.tables, external
 
 
 def codes(external) -> set[str]:
@@ -333,7 +335,7 @@ def test_the_page_shows_models_of_regional_measures_on_external_scans(make_cohor
     options = FAST | {"n_bootstraps": 50, "target": "diagnosis", **REGIONS}
     found = neurocontrast.evaluate(tables[0], test=tables[1], out=tmp_path / "e", **options)
     files = read_folder(found)
-    part = external_part(files)
+    part = external_tables(files)
     external = found.record.external["rivals"]
     assert [rival.key for rival in rivals(part.summary)] == ["regional", "regional_kernel"]
     for rival in rivals(part.summary):
@@ -350,4 +352,4 @@ def test_the_page_shows_models_of_regional_measures_on_external_scans(make_cohor
     content = json.loads(older.read_text())
     del content["external"]["rivals"]
     older.write_text(json.dumps(content))
-    assert rivals(external_part(read_folder(found)).summary) == []
+    assert rivals(external_tables(read_folder(found)).summary) == []

@@ -20,8 +20,11 @@ from tests.evaluation import quick
 
 
 def learning_curve(plan):
-    found = measure_learning_curve(Inputs(plan, {}))
-    return found.summary["learning_curve"], found.tables.get("learning_curve")
+    measurement = measure_learning_curve(Inputs(plan, {}))
+    record = measurement.records["learning_curve"]
+    if record is not None:
+        record = record.model_dump(mode="json", exclude_unset=True)
+    return record, measurement.tables.get("learning_curve")
 
 
 def make_plan(cohort, **options):

@@ -157,9 +157,9 @@ def test_many_sites_are_left_out_in_groups(make_cohort):
     plan = make_plan(make_cohort(700, n_sites=25), n_folds=2)
     found = plan_sites_left_out(plan)
     assert (len(found.splits), len(found.sites)) == (MAX_GROUPS, 25)
-    block = measure_new_sites(Inputs(plan, predict_out_of_fold(plan))).summary["new_site"]
-    assert block["design"] == "leave-sites-out in 20 groups"
-    assert block["n"]["scans"] == 700
+    record = measure_new_sites(Inputs(plan, predict_out_of_fold(plan))).records["new_site"]
+    assert record.design == "leave-sites-out in 20 groups"
+    assert record.n.scans == 700
 
 
 def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):

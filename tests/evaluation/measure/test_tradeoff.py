@@ -26,7 +26,14 @@ def evaluated(
     empty = pd.DataFrame()
     found = Result.model_validate(base | summary)
     tested = pd.DataFrame({"repeat": 0, "fold": [0, 1], "site": site})
-    return EvaluationFolder(Path(), found, tested, empty, empty, tables={"confounds": confounds})
+    return EvaluationFolder(
+        folder=Path(),
+        summary=found,
+        predictions=tested,
+        folds=empty,
+        sites=empty,
+        tables={"confounds": confounds},
+    )
 
 
 def block(unseen: float) -> dict:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from neurocontrast.documents.findings import LearningCurve
 from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation import fit_and_measure
-from neurocontrast.evaluation.measure.learning import LearningCurve
 from neurocontrast.evaluation.plan import planning
 from neurocontrast.evaluation.plan.models import Baseline, ProbeModel
 from neurocontrast.evaluation.probe_kinds import PROBES, Probe

@@ -10,7 +10,7 @@ from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
 from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
-from neurocontrast.evaluation.measure.external import plan_external
+from neurocontrast.evaluation.plan.external import plan_external
 from neurocontrast.evaluation.plan.models.beside import make_beside
 from neurocontrast.evaluation.probes.designs import PairDesign
 from neurocontrast.evaluation.probes.members import MemberDesign, members_of

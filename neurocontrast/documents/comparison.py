@@ -1,0 +1,67 @@
+"""``comparison.json``: evaluations of the same samples in the same folds, and how they are tested."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import Field
+
+from neurocontrast.documents.document import Document, Json
+from neurocontrast.documents.encoder import ObjectiveRecord, RunDescription
+from neurocontrast.documents.result import Counts
+from neurocontrast.reading import read_json
+
+FILE = "comparison.json"
+_REMEDY = "Run 'neurocontrast compare' again."
+
+
+class ComparedWarning(Document):
+    """A warning of one of the evaluations."""
+
+    code: str = ""
+    message: str = ""
+    explanation: str = ""
+
+
+class ComparedModel(Document):
+    """An evaluation that takes part: its estimator and pretraining, and its warnings."""
+
+    name: str
+    estimator: str | None = None
+    run: RunDescription = Field(default_factory=RunDescription)
+    objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
+    embeddings: Json = Field(default_factory=dict)
+    n_overlap: int = 0
+    simulated: bool = False
+    warnings: list[ComparedWarning] = Field(default_factory=list)
+
+
+class ComparisonRecord(Document):
+    """What the evaluations share, the models, and the settings of intervals and tests."""
+
+    format: int | None = None
+    target: str
+    kind: str
+    classes: list[str] = Field(default_factory=list)
+    positive: str | None = None
+    splits: str
+    splitter: str | None = None
+    n_folds: int | None = None
+    n_repeats: int | None = None
+    n: Counts = Field(default_factory=Counts)
+    reference: str
+    models: list[ComparedModel]
+    test: str | None = None
+    """Which test p-values are of, in words."""
+    environment: Json = Field(default_factory=dict)
+    n_bootstraps: int = 0
+    interval_method: str | None = None
+    confidence_level: float
+    seed: int | None = None
+
+
+def read_comparison(folder: str | os.PathLike[str]) -> ComparisonRecord:
+    """Read ``comparison.json`` of a folder; DataError names every key that is wrong."""
+    path = Path(folder) / FILE
+    return ComparisonRecord.of(read_json(path, remedy=_REMEDY), path, remedy=_REMEDY)

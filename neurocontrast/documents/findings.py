@@ -1,0 +1,200 @@
+"""Records of the findings: sections of ``evaluation.json`` beside the figures of the models."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import ConfigDict, StrictBool, StrictFloat, StrictInt, TypeAdapter
+
+from neurocontrast.documents.document import Json
+from neurocontrast.documents.figures import Estimate, Increment, Interval, Metric, ModelFigures
+from neurocontrast.documents.result import Counts, Result
+from neurocontrast.documents.section import Part, ResultSection
+
+
+class OpenBHB(ResultSection):
+    """The OpenBHB score with its parts."""
+
+    score: StrictFloat | None = None
+    interval: Interval = None
+    lower_is_better: StrictBool = True
+    chance: StrictFloat | None = None
+    age_mae: StrictFloat | None = None
+    age_mae_chance: StrictFloat | None = None
+    site_balanced_accuracy: StrictFloat | None = None
+    site_chance: StrictFloat | None = None
+    exponent: StrictFloat | None = None
+    n: Counts = Counts()
+    n_site_folds: StrictInt | None = None
+
+
+class Confounds(Part):
+    """Adjustment of the features, and the OpenBHB score or why there is none."""
+
+    key = "confounds"
+
+    harmonise: str = "none"
+    harmonise_preserve: list[str] = []
+    residualise: list[str] = []
+    openbhb: OpenBHB | None = None
+    openbhb_reason: str | None = None
+
+
+class SiteOutside(ResultSection):
+    """Scans of a site, those of them outside, and the median percentile of their distances."""
+
+    site: str | None
+    n: StrictInt = 0
+    n_outside: StrictInt = 0
+    median_percentile: StrictFloat | None = None
+
+
+class Outlyingness(Part):
+    """Scans outside, of all and by site."""
+
+    key = "outlyingness"
+
+    reference: str | None = None
+    threshold_percentile: StrictFloat | None = None
+    n_outside: StrictInt | None = None
+    n: StrictInt | None = None
+    by_site: list[SiteOutside] = []
+    note: str | None = None
+
+
+class SkippedSite(ResultSection):
+    """A site that was not left out, and why."""
+
+    site: str
+    why: str = ""
+
+
+class SitePredictability(ResultSection):
+    """How well the site is predicted from the embedding."""
+
+    balanced_accuracy: StrictFloat | None = None
+    low: StrictFloat | None = None
+    high: StrictFloat | None = None
+    chance: StrictFloat | None = None
+    n_sites: StrictInt | None = None
+
+
+class NewSite(Part):
+    """Figures by model and metric: at known sites (`home`), at unseen ones, and how these compare."""
+
+    key = "new_site"
+
+    design: str | None = None
+    metric: str | None = None
+    models: list[str] = []
+    home: dict[str, dict[str, Estimate]] = {}
+    unseen: dict[str, dict[str, Estimate]] = {}
+    ratio: dict[str, dict[str, Estimate]] = {}
+    difference: dict[str, dict[str, Estimate]] = {}
+    unseen_minus_constant: dict[str, dict[str, Estimate]] = {}
+    n: Counts = Counts()
+    bootstrap_unit: str | None = None
+    n_sites: StrictInt | None = None
+    left_out: list[str] = []
+    skipped: list[SkippedSite] = []
+    site_predictability: SitePredictability | None = None
+
+
+class LearningPoint(ResultSection):
+    """A metric with a number of training subjects."""
+
+    n_train: StrictInt
+    mean: StrictFloat | None = None
+    sd: StrictFloat | None = None
+    n: StrictInt | None = None
+
+
+class LearningCurve(Part):
+    """Points of the embedding (`metrics`) and of the baseline, by metric; other models are further keys."""
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
+    key = "learning_curve"
+
+    sizes: list[StrictInt] = []
+    n_draws: StrictInt | None = None
+    unit: str | None = None
+    metrics: dict[str, list[LearningPoint]] = {}
+    baseline: dict[str, list[LearningPoint]] = {}
+
+    def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
+        """Return the points of a further model by metric; empty without a curve of it."""
+        return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
+
+
+_POINTS = TypeAdapter(dict[str, list[LearningPoint]])
+
+
+class ExternalMetric(ResultSection):
+    """A metric of the external test set."""
+
+    value: StrictFloat | None = None
+    interval: Interval = None
+    reason: str | None = None
+
+
+class ExternalRival(ResultSection):
+    """A model without an encoder on the external test set, and the embedding minus it."""
+
+    metrics: dict[str, ExternalMetric] = {}
+    increment: dict[str, Increment] = {}
+
+
+class ExternalTest(Part):
+    """Who was tested, the metrics of embedding and baseline, and the scans outside."""
+
+    key = "external"
+
+    file: str | None = None
+    digest: str | None = None
+    n: Counts = Counts()
+    sites: list[str] = []
+    n_train: StrictInt | None = None
+    strength: StrictFloat | None = None
+    threshold: StrictFloat | None = None
+    weight: StrictFloat | None = None
+    """Weight of the network's block beside the components; None for features of one block."""
+    metrics: dict[str, ExternalMetric] = {}
+    baseline: dict[str, ExternalMetric] = {}
+    baseline_covariates: list[str] = []
+    increment: dict[str, Increment] = {}
+    rivals: dict[str, ExternalRival] = {}
+    """Models of the regional measures by name; images of external scans are not read."""
+    n_overlap: StrictInt = 0
+    overlap_by: list[str] | None = None
+    outlyingness: Outlyingness | None = None
+
+    def as_result(self, evaluation: Result) -> Result:
+        """Return the external test as a result of its own: the evaluation's models, other people."""
+        models = {}
+        for key, rival in self.rivals.items():
+            metrics = _as_metrics(rival.metrics)
+            models[key] = ModelFigures(metrics=metrics, increment=rival.increment)
+        threshold: Json = {"rule": self.threshold, "values": []}
+        changes = {
+            "n": self.n,
+            "metrics": _as_metrics(self.metrics),
+            "baseline": _as_metrics(self.baseline),
+            "increment": self.increment,
+            "baseline_covariates": self.baseline_covariates,
+            "threshold": evaluation.threshold.model_copy(update=threshold),
+            "permutation": None,
+            "splits": "fixed",
+            "models": models,
+            Outlyingness.key: self.outlyingness,
+        }
+        return evaluation.model_copy(update=changes)
+
+
+def _as_metrics(figures: Mapping[str, ExternalMetric]) -> dict[str, Metric]:
+    """Return figures of the external test set as metrics of a result."""
+    metrics = {}
+    for name, figure in figures.items():
+        metrics[name] = Metric(pooled=figure.value, interval=figure.interval, reason=figure.reason)
+    return metrics

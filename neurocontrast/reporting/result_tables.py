@@ -1,0 +1,217 @@
+"""A result with the tables of its samples: of an evaluation, or of its external test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from neurocontrast.data.listing import read_table
+from neurocontrast.data.problems import shown
+from neurocontrast.documents.encoder import RunDescription
+from neurocontrast.documents.figures import Metric
+from neurocontrast.documents.result import Result
+from neurocontrast.exceptions import DataError
+from neurocontrast.reporting import wording
+from neurocontrast.reporting.voices import VOICES
+from neurocontrast.reporting.wording import SCANS, Words
+
+REMEDY = "Run 'neurocontrast evaluate' again."
+TEMPLATES = resources.files("neurocontrast.reporting") / "templates"
+"""Texts of the report, and the words and titles in it."""
+_LEVEL = 0.95
+"""Level of intervals in evaluations that do not record it."""
+_LABELS = frozenset(("y_true", "target"))
+"""Columns of classes; numbers where the target is continuous."""
+_TEXT = _LABELS | frozenset(
+    (
+        "participant_id",
+        "subject_id",
+        "session",
+        "site",
+        "sex",
+        "held_out_site",
+        "note",
+        "path",
+        "y_pred",
+        "model",
+        "column",
+        "within",
+        "metric",
+        "step",
+        "reason",
+        "class",
+        "reference",
+        "outside",
+        "split",
+    )
+)
+"""Columns of text, in whichever table; a finding says which further ones its table has."""
+_LOOSE = frozenset(("folds.tsv", "scans.tsv"))
+"""Tables that may hold further columns of any kind."""
+
+
+def words_of(run: RunDescription) -> Words:
+    """Return the nouns for the samples of a run, by its preprocessing; scans where it says nothing."""
+    voice = VOICES.find(run.preprocessing.kind)
+    if voice is None:
+        return SCANS
+    return voice.words
+
+
+class Results:
+    """Metrics of an evaluation or a comparison, with their names."""
+
+    @property
+    def leading(self: Any) -> list[str]:
+        """Metrics that go into every table, the most important first."""
+        return wording.leading_metrics(self.kind, self.metrics, self.words)
+
+    @property
+    def headline(self) -> str | None:
+        """The metric that the page leads with, or None without any metric."""
+        return next(iter(self.leading), None)
+
+    @property
+    def percent(self: Any) -> str:
+        """Share that intervals hold, in per cent: "97.5%"."""
+        return wording.level_text(self.level)
+
+    def describe(self: Any, metric: str) -> wording.Named:
+        """Return how a metric is called."""
+        return wording.describe_metric(metric, self.words)
+
+    def chance(self: Any, metric: str) -> float | None:
+        """Return the value that guessing reaches; None if it depends on the cohort."""
+        return wording.chance_level(metric, len(self.classes), self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultTables(Results):
+    """A result with its tables, from which the same figures are drawn for an external test.
+
+    Parameters
+    ----------
+    folder : Path
+        Evaluation folder, which holds the tables.
+    summary : Result
+        Figures of every model.
+    predictions, sites : DataFrame
+        Predictions of the tested samples, and the figures of each site; empty if absent.
+    show_ids : bool
+        Whether identifiers may appear in the report.
+    prefix : str
+        Begins the names of files and figures, such as ``external_``.
+    opening : str
+        Sentence that begins captions and alternative texts, and the blank after the sentence.
+    tables : dict
+        Tables that were read, by the name of the file without ``.tsv``.
+    """
+
+    folder: Path
+    summary: Result
+    predictions: pd.DataFrame
+    sites: pd.DataFrame
+    show_ids: bool = False
+    prefix: str = ""
+    opening: str = ""
+    tables: dict[str, pd.DataFrame | None] = field(default_factory=dict)
+
+    def table(self, name: str, *needed: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
+        """Return a table by the name of its file without ``.tsv``; None if absent or empty.
+
+        DataError names a `needed` column that is missing, and a cell that is no number, unless its
+        column is one of `text` or text in every table, such as ``site``.
+        """
+        name = f"{self.prefix}{name}"
+        table = self.tables.get(name)
+        if name not in self.tables or (table is not None and not set(needed) <= set(table)):
+            path = self.folder / f"{name}.tsv"
+            self.tables[name] = read_result_table(path, needed, kind=self.kind, text=text)
+        return self.tables[name]
+
+    @property
+    def target(self) -> str:
+        """Name of the column that was predicted."""
+        return self.summary.target
+
+    @property
+    def kind(self) -> str:
+        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        return self.summary.kind
+
+    @property
+    def run(self) -> RunDescription:
+        """The pretraining run, as the embeddings describe it; empty if they say nothing."""
+        return self.summary.run or RunDescription()
+
+    @property
+    def words(self) -> Words:
+        """Nouns for the samples: scans, or images."""
+        return words_of(self.run)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set, given beforehand, and not cross-validation."""
+        return self.summary.splits == "fixed" or self.summary.split is not None
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; empty for a continuous target."""
+        return self.summary.classes
+
+    @property
+    def positive(self) -> str:
+        """Name of the positive class; empty without one."""
+        return self.summary.positive or ""
+
+    @property
+    def negative(self) -> str:
+        """Name of the other class of a binary target."""
+        return next((name for name in self.classes if name != self.positive), "")
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Metrics of the embedding; those of the other models are in `summary`."""
+        return self.summary.metrics
+
+    @property
+    def level(self) -> float:
+        """Share that intervals hold."""
+        return self.summary.bootstrap.level or _LEVEL
+
+
+def read_result_table(
+    path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()
+) -> pd.DataFrame | None:
+    """Read a table as text, then convert the columns of numbers; None if it is absent or empty."""
+    if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
+        return None
+    table = read_table(path, needed=required, remedy=REMEDY, dtype=str, na_values=["", "n/a"])
+    if table.empty:
+        return None
+    of_text = _TEXT.union(text)
+    if kind == "continuous":
+        of_text = (_TEXT - _LABELS).union(text)
+    columns = {}
+    for name in table:
+        columns[name] = table[name]
+        if name not in of_text:
+            columns[name] = _convert(table[name], path, required)
+    return pd.DataFrame(columns)
+
+
+def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
+    """Return a column as numbers; further columns of some tables may stay text."""
+    values = pd.to_numeric(column, errors="coerce")
+    wrong = column.notna() & values.isna() & (column.str.lower() != "nan")
+    if not wrong.any():
+        return values.astype("float64")
+    if path.name in _LOOSE and column.name not in required:
+        return column
+    cells = [f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5]]
+    raise DataError(f"{path}, column '{column.name}': must be numbers, found {', '.join(cells)}.")
